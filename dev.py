@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Everything that one does with this repository, with nothing but Python: it makes .venv and installs what is needed.
 
-    python3 dev.py sample        the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
-    python3 dev.py sample secure two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
-    python3 dev.py test [ARGS]   every test; ARGS go to pytest
-    python3 dev.py lint          ruff, mypy, layer contracts, generated docs
-    python3 dev.py run COMMAND   a command of the environment (pilotctl, pilot-discovery, python …)
+python3 dev.py sample        the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
+python3 dev.py sample secure two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
+python3 dev.py test [ARGS]   every test; ARGS go to pytest
+python3 dev.py lint          ruff, mypy, layer contracts, generated docs
+python3 dev.py run COMMAND   a command of the environment (pilotctl, pilot-discovery, python …)
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -38,7 +39,12 @@ def ensure(extra: str) -> None:
         venv.create(VENV, with_pip=True)
     print(f"installing into .venv ({extra})", flush=True)
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", **os.environ}
-    subprocess.run([str(BIN / "python"), "-m", "pip", "install", "--quiet", "--editable", f".[{extra}]"], cwd=ROOT, check=True, env=quiet)
+    subprocess.run(
+        [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--editable", f".[{extra}]"],
+        cwd=ROOT,
+        check=True,
+        env=quiet,
+    )
     stamp.write_text(want)
 
 
@@ -48,7 +54,11 @@ def environment() -> dict[str, str]:
 
 def become(command: list[str]) -> int:
     """Run a command of the environment; Ctrl-C is for the command."""
-    process = subprocess.Popen([str(BIN / command[0]) if (BIN / command[0]).exists() else command[0], *command[1:]], cwd=ROOT, env=environment())
+    process = subprocess.Popen(
+        [str(BIN / command[0]) if (BIN / command[0]).exists() else command[0], *command[1:]],
+        cwd=ROOT,
+        env=environment(),
+    )
     while True:
         try:
             return process.wait()
@@ -64,7 +74,9 @@ def main(arguments: list[str]) -> int:
     if task == "sample":
         ensure("sample")
         secure = rest[:1] == ["secure"]
-        return become(["python", "samples/shop/secure.py", *rest[1:]] if secure else ["python", "samples/shop/run.py", *rest])
+        return become(
+            ["python", "samples/shop/secure.py", *rest[1:]] if secure else ["python", "samples/shop/run.py", *rest]
+        )
     if task == "test":
         ensure("dev")
         return become(["python", "-m", "pytest", *rest])

@@ -7,6 +7,7 @@ log may tell of no mistake of ours.
 WORDS choose scenarios whose names contain one of them. Prints a line a scenario; exits 1 where an end state is wrong. Takes a quarter of an hour
 at most. `--scale` makes fewer and smaller attacks; the test suite has the same scenarios at a hundredth.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -43,7 +44,12 @@ from tests.support.world import proxy
 Scenario = Callable[[RealMesh, float], Awaitable[list[str]]]
 """Attacks a mesh and lets go of it; returns what was wrong meanwhile. The end state is compared by who runs it."""
 ANSWER_SECONDS = 60.0
-CLEAR = {grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED}
+CLEAR = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.PERMISSION_DENIED,
+}
 """Statuses that tell a client why it is turned away."""
 NARROW = ("grpc.http2.lookahead_bytes", 1)
 """What a client may be sent before it reads: so little that writes last."""
@@ -57,7 +63,9 @@ class Attacker:
     """One stream by state of the world that says what it is told to."""
 
     def __init__(self, channel: grpc.aio.Channel, number: int, node_id: str = "") -> None:
-        self.node = envoy_node(proxy("sidecar", f"attacker-{number}", "a", f"10.200.{number // 250}.{number % 250 + 1}", {"app": "web"}))
+        self.node = envoy_node(
+            proxy("sidecar", f"attacker-{number}", "a", f"10.200.{number // 250}.{number % 250 + 1}", {"app": "web"})
+        )
         if node_id:
             self.node.id = node_id
         self.call = channel.stream_stream(f"/{SERVICE}/StreamAggregatedResources")()
@@ -87,7 +95,10 @@ class Attacker:
 @contextlib.asynccontextmanager
 async def channels(mesh: RealMesh, count: int, *options: tuple[str, int]) -> AsyncIterator[list[grpc.aio.Channel]]:
     """Connections of their own; all streams over them end with the block."""
-    opened = [grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n), *options]) for n in range(count)]
+    opened = [
+        grpc.aio.insecure_channel(mesh.plane.xds, options=[*OPTIONS, ("grpc.channel_id", n), *options])
+        for n in range(count)
+    ]
     try:
         yield opened
     finally:
@@ -167,7 +178,9 @@ async def flood_of_streams(mesh: RealMesh, scale: float) -> list[str]:
     count = max(20, int(2500 * scale))
     async with channels(mesh, max(2, count // 50)) as opened:
         await asyncio.gather(*(one(number, opened[number % len(opened)]) for number in range(count)))
-    return [f"{ends[name]} of {count} streams ended with {name}" for name in ends if name not in ("clusters", "turned away")]
+    return [
+        f"{ends[name]} of {count} streams ended with {name}" for name in ends if name not in ("clusters", "turned away")
+    ]
 
 
 async def peers_that_go_in_the_middle(mesh: RealMesh, scale: float) -> list[str]:
@@ -200,10 +213,19 @@ async def peers_that_go_in_the_middle(mesh: RealMesh, scale: float) -> list[str]
 
 def service_entry(number: int) -> dict[str, Any]:
     """One of many objects, so that what everybody is sent is large."""
-    spec = {"hosts": [f"large-{number}.example.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "STATIC"}
+    spec = {
+        "hosts": [f"large-{number}.example.com"],
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "resolution": "STATIC",
+    }
     endpoints = [{"address": f"10.9.{number % 256}.{host}"} for host in range(1, 21)]
     metadata = {"name": f"large-{number}", "namespace": "a"}
-    return {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": metadata, "spec": {**spec, "endpoints": endpoints}}
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "ServiceEntry",
+        "metadata": metadata,
+        "spec": {**spec, "endpoints": endpoints},
+    }
 
 
 async def touch_until(mesh: RealMesh, ends: float) -> None:
@@ -303,7 +325,11 @@ async def folder_chaos(mesh: RealMesh, scale: float) -> list[str]:
     size = max(100_000, int(100e6 * scale))
     with huge.open("w") as file:
         while file.tell() < size:
-            file.write("---\n" + json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": 7}, "spec": {}}) + "\n")
+            file.write(
+                "---\n"
+                + json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": 7}, "spec": {}})
+                + "\n"
+            )
     await asyncio.sleep(0.5)
     await touch(mesh)
     huge.unlink()
@@ -379,7 +405,9 @@ async def attack(mesh: RealMesh, scenario: Scenario, scale: float) -> list[str]:
     """One scenario; what was wrong meanwhile, what the log says of mistakes, and what is wrong now."""
     told = len(await mesh.complaints())
     wrong = await scenario(mesh, scale)
-    await asyncio.to_thread(eventually, lambda: mesh.plane.get("/ready", "httpAddr") is not None, 30, "ready after an attack")
+    await asyncio.to_thread(
+        eventually, lambda: mesh.plane.get("/ready", "httpAddr") is not None, 30, "ready after an attack"
+    )
     wrong += [f"afterwards: {w}" for w in await mesh.disagreement()]
     return wrong + [f"logged: {line}" for line in (await mesh.complaints())[told:]]
 

@@ -12,6 +12,7 @@ With --typical it is all measured without and with twenty Telemetries and twenty
 printed. With --filters there are so many EnvoyFilters besides, the first of which changes all clusters, all listeners and all routes of every
 tenth proxy, and the others nothing of anybody; then an edit of it is timed as well.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -55,7 +56,12 @@ def typical_rows(load: pathlib.Path, name: str) -> Rows:
     """The rows of what a mesh of a shape typically has besides."""
     programs = programs_of(load)
     shape = programs.SHAPES[name]
-    return decoded(typical([programs.namespace_name(n) for n in range(shape.namespaces)], [programs.app_name(n) for n in range(shape.services)]))
+    return decoded(
+        typical(
+            [programs.namespace_name(n) for n in range(shape.namespaces)],
+            [programs.app_name(n) for n in range(shape.services)],
+        )
+    )
 
 
 def read_shape(load: pathlib.Path, name: str) -> tuple[Rows, list[tuple[str, Proxy]]]:
@@ -73,17 +79,32 @@ def filtered(count: int, timeout: str = "3s") -> Rows:
     for number in range(count):
         proxy = {"metadata": {MARK: "yes"}} if not number else {"proxyVersion": "^never"}
         to_routes = {"request_headers_to_remove": ["x"]}
-        values = (("CLUSTER", {"connect_timeout": timeout}), ("LISTENER", {"tcp_backlog_size": 7}), ("ROUTE_CONFIGURATION", to_routes))
-        patches = [{"applyTo": to, "match": {"proxy": proxy}, "patch": {"operation": "MERGE", "value": value}} for to, value in values]
+        values = (
+            ("CLUSTER", {"connect_timeout": timeout}),
+            ("LISTENER", {"tcp_backlog_size": 7}),
+            ("ROUTE_CONFIGURATION", to_routes),
+        )
+        patches = [
+            {"applyTo": to, "match": {"proxy": proxy}, "patch": {"operation": "MERGE", "value": value}}
+            for to, value in values
+        ]
         metadata = {"name": f"filter-{number}", "namespace": "istio-system"}
-        plain = {"apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter", "metadata": metadata, "spec": {"configPatches": patches}}
+        plain = {
+            "apiVersion": "networking.istio.io/v1alpha3",
+            "kind": "EnvoyFilter",
+            "metadata": metadata,
+            "spec": {"configPatches": patches},
+        }
         found |= decoded([plain])
     return found
 
 
 def marked(proxies: list[tuple[str, Proxy]]) -> list[tuple[str, Proxy]]:
     """The proxies, every tenth of them with the mark."""
-    return [(key, replace(p, metadata={**p.metadata, MARK: "yes"}) if not number % 10 else p) for number, (key, p) in enumerate(proxies)]
+    return [
+        (key, replace(p, metadata={**p.metadata, MARK: "yes"}) if not number % 10 else p)
+        for number, (key, p) in enumerate(proxies)
+    ]
 
 
 def time_edit(db: Mesh) -> tuple[float, int]:
@@ -120,7 +141,9 @@ def timed(rows: Rows, proxies: list[tuple[str, Proxy]]) -> tuple[float, Mesh]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
+    parser.add_argument(
+        "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
+    )
     parser.add_argument("--shape", default="S3")
     parser.add_argument("--typical", action="store_true")
     parser.add_argument("--filters", type=int, default=0)
@@ -139,7 +162,9 @@ def main() -> int:
             without = min(without, timed(plain, proxies)[0])
         best, db = min((best, db), timed(rows, proxies), key=lambda pair: pair[0])
     edges = sum(len(list(node.inputs())) for node in db.live_nodes())
-    print(f"{options.shape}: {best:.3f} CPU-s for {len(proxies)} proxies, {len(db)} nodes, {edges} edges, {db.failures} failures")
+    print(
+        f"{options.shape}: {best:.3f} CPU-s for {len(proxies)} proxies, {len(db)} nodes, {edges} edges, {db.failures} failures"
+    )
     if options.typical:
         print(f"without Telemetries and EnvoyFilters {without:.3f} CPU-s: ratio {best / without:.2f}")
     if options.filters:

@@ -8,6 +8,7 @@ the same fleet comes to a bare asyncio server of grpcio on the same core, with t
 with the kept bytes, and does nothing else: it derives, remembers, counts and logs nothing. Printed are the CPU-seconds of both, from the first
 connection to the last response: when the fleet comes first (cold) and when it comes back (reconnect), medians of the repeats.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -103,7 +104,10 @@ class Fleet:
 async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) -> None:
     load = importlib.import_module("load")
     folder, fleet, costs = work / name, Fleet(options.load, name), dict[str, list[float]]()
-    subprocess.run([sys.executable, str(options.load / "load.py"), "--shape", name, "--config-dir", str(folder), "--write-only"], check=True)
+    subprocess.run(
+        [sys.executable, str(options.load / "load.py"), "--shape", name, "--config-dir", str(folder), "--write-only"],
+        check=True,
+    )
     sent: Sent = {}
     for number in range(options.repeats + 1):
         server = Server([str(folder)], work / "log", options.command)
@@ -123,7 +127,9 @@ async def measure(name: str, options: argparse.Namespace, work: pathlib.Path) ->
     kept.write_bytes(pickle.dumps(sent))
     port = free_port()
     environment = {**os.environ, "GRPC_EXPERIMENTS": GRPC_EXPERIMENTS}
-    bare = subprocess.Popen(["taskset", "-c", "0", sys.executable, __file__, "--serve", str(kept), "--port", str(port)], env=environment)
+    bare = subprocess.Popen(
+        ["taskset", "-c", "0", sys.executable, __file__, "--serve", str(kept), "--port", str(port)], env=environment
+    )
     try:
         while True:
             with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Has the webhooks answer bodies that are nearly AdmissionReviews; ends with the first one that a bug answers.
 
-    PYISTIOD_SEED=1 python bench/fuzz_reviews.py [--count 1000000]
+PYISTIOD_SEED=1 python bench/fuzz_reviews.py [--count 1000000]
 """
+
 from __future__ import annotations
 
 import argparse

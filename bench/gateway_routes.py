@@ -7,6 +7,7 @@ the machine. The answer has all routes, since Envoy takes a route configuration 
 
     python bench/gateway_routes.py --routes 100 1000 5000
 """
+
 from __future__ import annotations
 
 import argparse
@@ -77,7 +78,9 @@ def measure(count: int, edits: int) -> Cost:
         size = len(b"".join(front.pieces()))
         joined.append(time.process_time() - began)
     gc.unfreeze()
-    return Cost(attach, statistics.median(edited), statistics.median(more), looks, runs, statistics.median(joined), size)
+    return Cost(
+        attach, statistics.median(edited), statistics.median(more), looks, runs, statistics.median(joined), size
+    )
 
 
 def main() -> None:
@@ -85,7 +88,9 @@ def main() -> None:
     parser.add_argument("--routes", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--edits", type=int, default=100)
     asked = parser.parse_args()
-    print(f"{'routes':>7} {'attach s':>9} {'edit ms':>8} {'ratio':>6} {'looks':>6} {'runs':>5} {'one more ms':>12} {'join ms':>8} {'answer KB':>10}")
+    print(
+        f"{'routes':>7} {'attach s':>9} {'edit ms':>8} {'ratio':>6} {'looks':>6} {'runs':>5} {'one more ms':>12} {'join ms':>8} {'answer KB':>10}"
+    )
     measure(10, asked.edits)  # so that the first line is not of code that never ran
     first = 0.0
     for count in asked.routes:

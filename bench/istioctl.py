@@ -10,6 +10,7 @@ a proxy answers with the control plane's own dump of what the proxy has.
 Lines are compared as sets, with one space for many; what the transcripts mark as volatile matches anything. It prints a line for each
 transcript and exits with 1 where one differs.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -114,7 +115,12 @@ class Plane:
         for name, text in (("meshConfig", self.scenario.mesh_config), ("networksConfig", self.scenario.mesh_networks)):
             (self.work / name).write_text(text or "")
             flags.append(f"--{name}={self.work / name}")
-        command = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", f"--kubeconfig={self.kubeconfig}", *flags]
+        command = [
+            str(pathlib.Path(sys.executable).parent / "pilot-discovery"),
+            "discovery",
+            f"--kubeconfig={self.kubeconfig}",
+            *flags,
+        ]
         environ = {**self.scenario.env, "POD_NAME": POD, "POD_NAMESPACE": SYSTEM}
         self.process = Process([*command, f"--ctrlz_port={self.ports[9876]}"], self.work / "pilot.log", environ=environ)
         while not await asyncio.to_thread(self._ready):
@@ -158,7 +164,11 @@ class Plane:
             return web.Response(body=body, content_type="application/json")
 
         async def clusters(request: web.Request) -> web.Response:
-            return web.json_response(cluster_statuses(json.loads(await asyncio.to_thread(self.get, f"/debug/edsz?proxyID={proxy}"))["configs"]))
+            return web.json_response(
+                cluster_statuses(
+                    json.loads(await asyncio.to_thread(self.get, f"/debug/edsz?proxyID={proxy}"))["configs"]
+                )
+            )
 
         async def nothing_else(request: web.Request) -> web.Response:
             return web.Response(status=404 if request.method == "GET" else 501)
@@ -207,12 +217,16 @@ def make_files(plane: Plane, folder: pathlib.Path) -> None:
     (folder / "config.yaml").write_text((plane.scenario.path / "config.yaml").read_text())
     for plain in plane.scenario.objects:
         if plain["kind"] == "VirtualService" and plain["metadata"]["name"] in ("nowhere", "timetable"):
-            (folder / f"{plain['metadata']['name']}.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(plain, default=str))))
+            (folder / f"{plain['metadata']['name']}.yaml").write_text(
+                yaml.safe_dump(json.loads(json.dumps(plain, default=str)))
+            )
 
 
 async def run(command: list[str], environ: dict[str, str], folder: pathlib.Path) -> tuple[int, str]:
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **environ}, cwd=folder, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **environ}, cwd=folder, stdout=pipe, stderr=pipe
+    )
     try:
         async with asyncio.timeout(60):
             out, err = await process.communicate()
@@ -229,7 +243,10 @@ async def compare(plane: Plane, options: argparse.Namespace) -> int:
     secure = f"127.0.0.1:{plane.ports[15012]}"
     differing = 0
     for transcript in transcripts(options.recorded / "istioctl", options.words):
-        arguments = [word.replace("ISTIOD:15012", secure).replace("ISTIOD:15010", plane.addresses.grpc) for word in transcript.arguments]
+        arguments = [
+            word.replace("ISTIOD:15012", secure).replace("ISTIOD:15010", plane.addresses.grpc)
+            for word in transcript.arguments
+        ]
         environ = {"KUBECONFIG": str(plane.kubeconfig), "HOME": str(folder), "NO_COLOR": "1"}
         status, printed = await run([str(options.istioctl), *arguments], environ, folder)
         if options.keep:
@@ -237,7 +254,10 @@ async def compare(plane: Plane, options: argparse.Namespace) -> int:
         found = differences(transcript.lines, _lines(re.sub(r"\x1b\[[0-9;]*m", "", printed)))
         found += [f"exit status {status}, not {transcript.status}"] if status != transcript.status else []
         differing += bool(found)
-        print(f"{'differs' if found else 'equal':8} {transcript.name:40} {len(transcript.lines):4} lines, {len(found)} differ", flush=True)
+        print(
+            f"{'differs' if found else 'equal':8} {transcript.name:40} {len(transcript.lines):4} lines, {len(found)} differ",
+            flush=True,
+        )
         for line in found if options.verbose else ():
             print(f"         {line}", flush=True)
     return differing

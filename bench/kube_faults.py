@@ -6,6 +6,7 @@
 sequences; the one that it is compared with is started after each and only reads.
 Prints a line for every ten sequences with the seconds of this process, and ends with 1 at the first difference.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -27,7 +28,9 @@ async def run(services: int, pods: int, sequences: int, clusters: int, seed: int
     choose = random.Random(seed)
     servers = Servers(services, pods, clusters, choose)
     await servers.start()
-    gc.set_threshold(1_000_000, 50, 1_000)  # two meshes of this size: looking through them for cycles costs more than reading them
+    gc.set_threshold(
+        1_000_000, 50, 1_000
+    )  # two meshes of this size: looking through them for cycles costs more than reading them
     waits = RequestPatience(connect=float(patience), answer=float(patience), watch=3600.0)
     lives = KubeWorld(servers, streams=True, patience=waits)
     await lives.start()
@@ -56,7 +59,14 @@ async def run(services: int, pods: int, sequences: int, clusters: int, seed: int
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("services", 1000), ("pods", 3), ("sequences", 200), ("clusters", 1), ("seed", 1), ("patience", 30)):
+    for name, default in (
+        ("services", 1000),
+        ("pods", 3),
+        ("sequences", 200),
+        ("clusters", 1),
+        ("seed", 1),
+        ("patience", 30),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     logging.disable(logging.WARNING)  # each fault is logged, as it should be
     sys.exit(asyncio.run(run(**vars(parser.parse_args()))))

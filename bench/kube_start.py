@@ -5,6 +5,7 @@
 The API server of the tests runs in this process, the control plane in one of its own, on core N where that is given. Half of the events are
 pods that change, half are slices with another address, whose way to a proxy is measured; they begin once ServiceEntries have their addresses.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -40,7 +41,15 @@ class Process:
         addresses = {"grpcAddr": self.port, "httpAddr": self._http, "monitoringAddr": 0, "secureGRPCAddr": 0}
         flags = [f"--{name}=127.0.0.1:{port}" for name, port in addresses.items()]
         on = ["taskset", "-c", str(core)] if core is not None else []
-        self._command = [*on, sys.executable, "-m", "pilot.cli.pilot_discovery", "discovery", f"--kubeconfig={kubeconfig}", *flags]
+        self._command = [
+            *on,
+            sys.executable,
+            "-m",
+            "pilot.cli.pilot_discovery",
+            "discovery",
+            f"--kubeconfig={kubeconfig}",
+            *flags,
+        ]
 
     async def start(self) -> None:
         """Returns when it is ready."""
@@ -50,7 +59,10 @@ class Process:
             await asyncio.sleep(0.05)
 
     def _ready(self) -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as answer:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{self._http}/ready", timeout=2) as answer,
+        ):
             return bool(answer.status == 200)
         return False
 
@@ -90,7 +102,9 @@ class Events:
             service = self._choose.randrange(self._services)
             name, namespace = f"app-{service}", f"ns-{service % 20}"
             if number % 2:
-                self._server.put(pod(f"{name}-0", address(0, service, 0), namespace, labels=f"{{app: {name}, version: v{number}}}"))
+                self._server.put(
+                    pod(f"{name}-0", address(0, service, 0), namespace, labels=f"{{app: {name}, version: v{number}}}")
+                )
                 continue
             ip = f"11.{100 + number // 10_000}.{100 + number // 100 % 100}.{100 + number % 100}"  # none of them is the beginning of another
             self._waiting[ip.encode()] = time.monotonic()
@@ -117,9 +131,14 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
         process = Process(write_kubeconfig(servers.servers[0], pathlib.Path(folder) / "config"), core)
         began = time.monotonic()
         await process.start()
-        print(f"ready after {time.monotonic() - began:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB at most", flush=True)
+        print(
+            f"ready after {time.monotonic() - began:.1f} s, {process.cpu():.1f} CPU-s, {process.memory('VmHWM')} MB at most",
+            flush=True,
+        )
         async with Client(process, node_id=NODE, NAMESPACE="ns-1") as client:
-            hosts = [f"outbound|{port}||app-{n}.ns-{n % 20}.svc.cluster.local" for n in range(services) for port in (80, 81)]
+            hosts = [
+                f"outbound|{port}||app-{n}.ns-{n % 20}.svc.cluster.local" for n in range(services) for port in (80, 81)
+            ]
             await client.ask("eds", *hosts)
             await client.call.read()
             while not all_have_addresses(servers.servers[0]):
@@ -132,8 +151,12 @@ async def run(services: int, pods: int, rate: int, seconds: int, core: int | Non
             await asyncio.sleep(2)
             follows.cancel()
             lags = sorted(events.lags)
-            print(f"{rate} events a second for {seconds} s: {process.cpu() - cpu:.1f} CPU-s, {memory} MB before, {process.memory('VmRSS')} MB after")
-            print(f"{len(lags)} reached the proxy: median {statistics.median(lags):.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s")
+            print(
+                f"{rate} events a second for {seconds} s: {process.cpu() - cpu:.1f} CPU-s, {memory} MB before, {process.memory('VmRSS')} MB after"
+            )
+            print(
+                f"{len(lags)} reached the proxy: median {statistics.median(lags):.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s"
+            )
         await process.stop()
     await servers.stop()
 

@@ -4,6 +4,7 @@
 
 It prints a line for each manifest and command, and exits with 1 where one failed. Objects that are wrong on purpose must be refused.
 """
+
 from __future__ import annotations
 
 import os
@@ -39,7 +40,15 @@ def run(title: str, *words: str, text: str = "", wanted: int = 0) -> bool:
 def check(name: str, text: str) -> bool:
     """Returns whether kubectl can do everything with the objects of a manifest."""
     results = [
-        run(f"{name}: apply --server-side --dry-run=server", "apply", "--server-side", "--dry-run=server", "-f", "-", text=text),
+        run(
+            f"{name}: apply --server-side --dry-run=server",
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "-f",
+            "-",
+            text=text,
+        ),
         run(f"{name}: apply --server-side", "apply", "--server-side", "-f", "-", text=text),
         run(f"{name}: apply again", "apply", "--server-side", "-f", "-", text=text),
         run(f"{name}: get", "get", "-f", "-", text=text),

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What the libraries cost that docs/adr/ chooses between; microseconds, the best of five rounds.
 
-    python bench/libraries.py
+python bench/libraries.py
 """
+
 from __future__ import annotations
 
 import json
@@ -33,7 +34,11 @@ VIRTUAL_SERVICE = {
             "timeout": "5s",
             "retries": {"attempts": 3, "perTryTimeout": "2s"},
         },
-        {"route": [{"destination": {"host": "reviews", "subset": v}, "weight": w} for v, w in (("v1", 90), ("v2", 10))]},
+        {
+            "route": [
+                {"destination": {"host": "reviews", "subset": v}, "weight": w} for v, w in (("v1", 90), ("v2", 10))
+            ]
+        },
     ],
 }
 VIRTUAL_HOST = {
@@ -44,7 +49,10 @@ VIRTUAL_HOST = {
             "match": {"prefix": "/", "headers": [{"name": "end-user", "stringMatch": {"exact": "jo"}}]},
             "route": {"cluster": "v2", "timeout": "5s", "retryPolicy": {"numRetries": 3, "perTryTimeout": "2s"}},
         },
-        {"match": {"prefix": "/"}, "route": {"weightedClusters": {"clusters": [{"name": "v1", "weight": 90}, {"name": "v2", "weight": 10}]}}},
+        {
+            "match": {"prefix": "/"},
+            "route": {"weightedClusters": {"clusters": [{"name": "v1", "weight": 90}, {"name": "v2", "weight": 10}]}},
+        },
     ],
 }
 
@@ -81,21 +89,30 @@ def configuration() -> None:
     decoder = msgspec.json.Decoder(VirtualService, dec_hook=lambda _, text: parse_duration(text))
     mine, theirs = json.dumps(VIRTUAL_SERVICE).encode(), json.dumps(VIRTUAL_HOST)
     measure("a virtual service, msgspec: decode and check JSON", lambda: decoder.decode(mine), 5_000)
-    measure("a like message, protobuf json_format: decode JSON", lambda: json_format.Parse(theirs, route_components_pb2.VirtualHost()), 1_000)
+    measure(
+        "a like message, protobuf json_format: decode JSON",
+        lambda: json_format.Parse(theirs, route_components_pb2.VirtualHost()),
+        1_000,
+    )
 
 
 def responses() -> None:
     packed = []
     for number in range(1_000):
         message = any_pb2.Any()
-        message.Pack(cluster_pb2.Cluster(name=f"outbound|80||s{number}.prod.svc.cluster.local", alt_stat_name="x" * 1_200), deterministic=True)
+        message.Pack(
+            cluster_pb2.Cluster(name=f"outbound|80||s{number}.prod.svc.cluster.local", alt_stat_name="x" * 1_200),
+            deterministic=True,
+        )
         packed.append(message)
     url = packed[0].type_url
     frames = [length_delimited(2, message.SerializeToString()) for message in packed]
     head, tail = length_delimited(1, b"v"), length_delimited(4, url.encode()) + length_delimited(5, b"n")
 
     def assemble() -> bytes:
-        return discovery_pb2.DiscoveryResponse(version_info="v", resources=packed, type_url=url, nonce="n").SerializeToString()
+        return discovery_pb2.DiscoveryResponse(
+            version_info="v", resources=packed, type_url=url, nonce="n"
+        ).SerializeToString()
 
     def join() -> bytes:
         return b"".join((head, *frames, tail))

@@ -12,6 +12,7 @@ way to what proxies get or users are told untracked instead, one at a time, at r
 made for the read (tests/support/read_cases.py, told_read_cases.py), then random ones. Without words it is all of it. Prints survivors and a
 table by package; exits 1 where less than nine in ten mutants, or not all reads, were caught.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,12 +40,37 @@ from bench.mutation.trial import BROKEN, IMPORT_TIME, SURVIVED, Job, write_jobs 
 
 READS = "reads"
 PACKAGES = (
-    READS, "derive", "serve", "ingest", "model/validate", "model/checks", "model/views", "model", "translate", "settings", "lib", "debug", "cli",
-    "app", "kube", "writers", "webhook", "ca", "agent", "install", "operator", "mcp", "controlz", "pprof",
-)  # fmt: skip
+    READS,
+    "derive",
+    "serve",
+    "ingest",
+    "model/validate",
+    "model/checks",
+    "model/views",
+    "model",
+    "translate",
+    "settings",
+    "lib",
+    "debug",
+    "cli",
+    "app",
+    "kube",
+    "writers",
+    "webhook",
+    "ca",
+    "agent",
+    "install",
+    "operator",
+    "mcp",
+    "controlz",
+    "pprof",
+)
 PROMISE = 0.90
 NEAREST = 12  # test files that come first
-SHOWN_SECONDS, SHOWN_SECONDS_ANEW = 60.0, 20.0  # of tests that a mutant is shown to; of those that a change at import is shown to
+SHOWN_SECONDS, SHOWN_SECONDS_ANEW = (
+    60.0,
+    20.0,
+)  # of tests that a mutant is shown to; of those that a change at import is shown to
 ANEW_SECONDS = 300.0  # how long the latter may take
 TOURS = 16  # of edits that look for untracked reads, at most
 SHORT_TOURS = 12  # after them, of edits of one kind of object, from other states of everything else
@@ -60,7 +86,13 @@ def nearest_tests(path: pathlib.Path, tests: dict[pathlib.Path, set[str]]) -> li
     def distance(item: tuple[pathlib.Path, set[str]]) -> tuple[bool, bool, int, bool, int]:
         test, imported = item
         shared = len(words & words_of(test.stem))
-        return (path.stem not in test.stem, module not in imported, -shared, not any(i.startswith(package) for i in imported), len(imported))
+        return (
+            path.stem not in test.stem,
+            module not in imported,
+            -shared,
+            not any(i.startswith(package) for i in imported),
+            len(imported),
+        )
 
     return [str(test) for test, _ in sorted(tests.items(), key=distance)[:NEAREST]]
 
@@ -72,25 +104,44 @@ def words_of(*names: str) -> set[str]:
 
 def imports_of_tests() -> dict[pathlib.Path, set[str]]:
     """The modules of the product that each fast test file imports, also through tests/support."""
-    direct = {path: set(re.findall(r"^from (\S+) import", path.read_text(), re.M)) for path in (ROOT / "tests").rglob("*.py")}
-    support = {".".join(p.relative_to(ROOT).with_suffix("").parts): found for p, found in direct.items() if "support" in p.parts}
+    direct = {
+        path: set(re.findall(r"^from (\S+) import", path.read_text(), re.M)) for path in (ROOT / "tests").rglob("*.py")
+    }
+    support = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts): found
+        for p, found in direct.items()
+        if "support" in p.parts
+    }
     whole = {path: found | set().union(*(support.get(m, set()) for m in found)) for path, found in direct.items()}
     fast = {path: found for path, found in whole.items() if path.stem.startswith("test_") and "e2e" not in path.parts}
-    return {path.relative_to(ROOT): {m for m in found if m.partition(".")[0] in MEASURED} for path, found in fast.items()}
+    return {
+        path.relative_to(ROOT): {m for m in found if m.partition(".")[0] in MEASURED} for path, found in fast.items()
+    }
 
 
 def tests_of_all_modules() -> list[str]:
     """The test files that look at every module of a package, whether they name it or not."""
     fast = (path for path in (ROOT / "tests").rglob("test_*.py") if "e2e" not in path.parts)
-    return sorted(str(path.relative_to(ROOT)) for path in fast if "walk_packages" in path.read_text() or "import classes" in path.read_text())
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in fast
+        if "walk_packages" in path.read_text() or "import classes" in path.read_text()
+    )
 
 
 def files_of(name: str) -> list[pathlib.Path]:
     """The files of a package, without those of the packages of the table that are inside of it."""
-    place = next((p for p in (ROOT / "pilot" / name, ROOT / name) if p.exists() or p.with_suffix(".py").exists()), ROOT / "pilot" / name)
+    place = next(
+        (p for p in (ROOT / "pilot" / name, ROOT / name) if p.exists() or p.with_suffix(".py").exists()),
+        ROOT / "pilot" / name,
+    )
     inner = [place / other.removeprefix(f"{name}/") for other in PACKAGES if other.startswith(f"{name}/")]
     every = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
-    return [p.relative_to(ROOT) for p in every if not p.name.endswith("_pb2.py") and not any(p.is_relative_to(i) for i in inner)]
+    return [
+        p.relative_to(ROOT)
+        for p in every
+        if not p.name.endswith("_pb2.py") and not any(p.is_relative_to(i) for i in inner)
+    ]
 
 
 class Package:
@@ -126,7 +177,9 @@ class Nearness:
         files: dict[str, list[str]] = {}
         reaching = self._reached.reaching(mutant.path, lines)
         if not reaching and lines is None:
-            reaching = [test for file in nearest_tests(mutant.path, self._imports) for test in self._reached.of_file(file)]
+            reaching = [
+                test for file in nearest_tests(mutant.path, self._imports) for test in self._reached.of_file(file)
+            ]
         for test in reaching:
             files.setdefault(test.partition("::")[0], []).append(test)
         nearest = [files.pop(file, []) for file in nearest_tests(mutant.path, self._imports)]
@@ -146,9 +199,22 @@ def run_jobs(jobs: Sequence[Job], folder: pathlib.Path, deadline: float) -> dict
     results = path.with_suffix(".results")
     results.unlink(missing_ok=True)
     files = sorted({test.partition("::")[0] for job in jobs for test in job.tests})
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-p", "bench.mutation.trial", *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "bench.mutation.trial",
+        *files,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYISTIOD_SEED": "1", "MUTATION_JOBS": str(path)}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         output, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
         if not results.exists():
@@ -167,7 +233,9 @@ def is_caught_anew(job: Job, tree: pathlib.Path) -> bool:
     path.write_text(ast.unparse(mutated(job.mutant, ROOT)))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *job.tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "PYISTIOD_SEED": "1"}
-    child = subprocess.Popen(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=environment)
+    child = subprocess.Popen(
+        command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=environment
+    )
     try:
         return child.wait(ANEW_SECONDS) != 0
     except subprocess.TimeoutExpired:
@@ -179,7 +247,9 @@ def is_caught_anew(job: Job, tree: pathlib.Path) -> bool:
         path.write_text(source)
 
 
-def try_package(package: Package, reached: CoverageMap, folder: pathlib.Path, tree: pathlib.Path, deadline: float) -> tuple[int, int]:
+def try_package(
+    package: Package, reached: CoverageMap, folder: pathlib.Path, tree: pathlib.Path, deadline: float
+) -> tuple[int, int]:
     """How many mutants of a package were tried, and how many caught; survivors are printed."""
     nearness = Nearness(reached)
     jobs = [nearness.job(mutant) for mutant in package.mutants]
@@ -224,15 +294,22 @@ def try_reads() -> tuple[int, int]:
         if number and all(site.name in EXPLAINED for site in sites - noticed):
             break
     for table in sorted({site.table for site in sites - noticed if site.name not in EXPLAINED}):
-        among = [number for number, slot in enumerate(SLOTS) if table.endswith(slot.table)]  # KubernetesGateway: Gateways of either API
+        among = [
+            number for number, slot in enumerate(SLOTS) if table.endswith(slot.table)
+        ]  # KubernetesGateway: Gateways of either API
         survey = Survey()
         for number in range(SHORT_TOURS):
-            survey.add(tour(random.Random(f"{table} {number}"), calm=number == 0, among=among), {} if number == 1 else FLAGS)
+            survey.add(
+                tour(random.Random(f"{table} {number}"), calm=number == 0, among=among), {} if number == 1 else FLAGS
+            )
         sites |= survey.sites
         noticed |= {site for site in survey.sites - noticed if site.table == table and survey.noticed(site)}
         print(f"short tours of {table}: {len(noticed)} of {len(sites)} reads", flush=True)
     for site in sorted(sites - noticed, key=str):
-        print(f"explained: {site}: {EXPLAINED[site.name]}" if site.name in EXPLAINED else f"survived: {site} untracked", flush=True)
+        print(
+            f"explained: {site}: {EXPLAINED[site.name]}" if site.name in EXPLAINED else f"survived: {site} untracked",
+            flush=True,
+        )
     wrong = EXPLAINED.keys() - {site.name for site in sites - noticed}
     for name in sorted(wrong):
         print(f"explained, but it is missed or gone: {name}", flush=True)
@@ -241,10 +318,16 @@ def try_reads() -> tuple[int, int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", nargs="*", default=[], help="folders or files below pilot/ or beside it, and `reads`")
+    parser.add_argument(
+        "packages", nargs="*", default=[], help="folders or files below pilot/ or beside it, and `reads`"
+    )
     parser.add_argument("--sample", type=int, default=200, help="mutants a package")
     parser.add_argument("--minutes", type=float, default=600, help="stop then, with what was tried")
-    parser.add_argument("--work", type=pathlib.Path, help="a folder that keeps which tests reach which lines, for more runs of the same tree")
+    parser.add_argument(
+        "--work",
+        type=pathlib.Path,
+        help="a folder that keeps which tests reach which lines, for more runs of the same tree",
+    )
     options = parser.parse_args()
     seed = os.environ.get("PYISTIOD_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"PYISTIOD_SEED={seed}", flush=True)
@@ -266,7 +349,11 @@ def main() -> int:
     print("| package | tried | caught | |\n|---|---|---|---|")
     for name, (tried, caught) in results.items():
         print(row(name, tried, caught))
-    return 0 if all(caught >= (1.0 if name == READS else PROMISE) * tried for name, (tried, caught) in results.items()) else 1
+    return (
+        0
+        if all(caught >= (1.0 if name == READS else PROMISE) * tried for name, (tried, caught) in results.items())
+        else 1
+    )
 
 
 def row(name: str, tried: int, caught: int) -> str:

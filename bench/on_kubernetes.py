@@ -6,6 +6,7 @@ one replica killed, tokens reviewed.
 kubectl must be on the PATH, and the server one that nobody needs: everything in deploy/manifests is applied to it, with webhooks that point at this
 machine. It needs no controllers and no kubelet. A line is printed for each thing that was seen; the exit status is 1 where one was not.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -80,7 +81,14 @@ class Seen:
 
 def install(port: int) -> None:
     """Applies deploy/manifests, with webhooks that point at a port of this machine."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n")
+    kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        text=f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {SYSTEM}}}\n",
+    )
     for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
         kubectl("delete", kind, "--all")
     for name in ("1-base.yaml", "2-istiod.yaml"):
@@ -96,7 +104,9 @@ def install(port: int) -> None:
     for account in (f"{SYSTEM} istiod", "shop default", "default default"):
         namespace, name = account.split()
         kubectl("create", "namespace", namespace, wanted=None)
-        kubectl("label", "namespace", namespace, "istio-injection=enabled" if namespace == "shop" else "a=b", "--overwrite")
+        kubectl(
+            "label", "namespace", namespace, "istio-injection=enabled" if namespace == "shop" else "a=b", "--overwrite"
+        )
         kubectl("-n", namespace, "create", "serviceaccount", name, wanted=None)
 
 
@@ -116,15 +126,30 @@ class Replica(Process):
     def __init__(self, name: str, kubeconfig: pathlib.Path, folder: pathlib.Path, https: int) -> None:
         self.name, self.ports = name, {flag: https if flag == "httpsAddr" else free_port() for flag in FLAGS}
         flags = [f"--{flag}=127.0.0.1:{port}" for flag, port in self.ports.items()]
-        command = [sys.executable, "-m", "pilot.cli.pilot_discovery", "discovery", f"--kubeconfig={kubeconfig}", "--ctrlz_port=0", *flags]
-        variables = {"POD_NAME": name, "POD_NAMESPACE": SYSTEM, "ISTIOD_CUSTOM_HOST": "localhost", "PILOT_ENABLE_ANALYSIS": "true"}
+        command = [
+            sys.executable,
+            "-m",
+            "pilot.cli.pilot_discovery",
+            "discovery",
+            f"--kubeconfig={kubeconfig}",
+            "--ctrlz_port=0",
+            *flags,
+        ]
+        variables = {
+            "POD_NAME": name,
+            "POD_NAMESPACE": SYSTEM,
+            "ISTIOD_CUSTOM_HOST": "localhost",
+            "PILOT_ENABLE_ANALYSIS": "true",
+        }
         super().__init__(command, folder / f"{name}.log", environ=variables, folder=ROOT)
 
 
 def holders() -> dict[str, str]:
     """Returns who holds each lock."""
     found = {lock: get("-n", SYSTEM, "configmap", lock) for lock in LOCKS}
-    return {lock: json.loads(each["metadata"]["annotations"][ANNOTATION])["holderIdentity"] for lock, each in found.items()}
+    return {
+        lock: json.loads(each["metadata"]["annotations"][ANNOTATION])["holderIdentity"] for lock, each in found.items()
+    }
 
 
 def look_at_webhooks(seen: Seen) -> None:
@@ -134,7 +159,10 @@ def look_at_webhooks(seen: Seen) -> None:
     seen.check("the roots are in the webhooks for injection", lambda: len(kubectl(*injector, "-o", bundle)) > 100)
     policy = "jsonpath={.webhooks[*].failurePolicy}"
     name = f"istio-validator-{SYSTEM}"
-    seen.check("the webhook for validation fails closed", lambda: kubectl("get", "validatingwebhookconfiguration", name, "-o", policy) == "Fail")
+    seen.check(
+        "the webhook for validation fails closed",
+        lambda: kubectl("get", "validatingwebhookconfiguration", name, "-o", policy) == "Fail",
+    )
 
     def injected() -> str:
         pod = json.loads(kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", text=POD))
@@ -148,7 +176,13 @@ def look_at_webhooks(seen: Seen) -> None:
             continue
         wrong += 1
         said = kubectl("create", "--dry-run=server", "-f", "-", text=bad.text, wanted=None)
-        how = "by the webhook" if "denied the request" in said else "by a schema" if "error" in said.lower() or "invalid" in said else "warned of"
+        how = (
+            "by the webhook"
+            if "denied the request" in said
+            else "by a schema"
+            if "error" in said.lower() or "invalid" in said
+            else "warned of"
+        )
         refused[how] += 1
         in_place += bad.path.replace("[", ".[").split(".")[-1].strip("[]") in said
     print(f"ok   of {wrong} wrong objects refused: {refused}, the path is in the answer to {in_place}", flush=True)
@@ -157,15 +191,26 @@ def look_at_webhooks(seen: Seen) -> None:
 def look_at_elections(seen: Seen, replicas: list[Replica]) -> None:
     """Kills the replica that leads, and looks for another one that does its work."""
     kubectl("apply", "-f", "-", text=ENTRY % ("before", "before"))
-    seen.check("the leader allocates addresses", lambda: get("-n", "shop", "serviceentry", "before").get("status", {}).get("addresses"))
+    seen.check(
+        "the leader allocates addresses",
+        lambda: get("-n", "shop", "serviceentry", "before").get("status", {}).get("addresses"),
+    )
     seen.check("the leader writes roots", lambda: bool(get("-n", "shop", "configmap", "istio-ca-root-cert")["data"]))
     leader = holders()["istio-ip-autoallocate"]
     killed = next(replica for replica in replicas if replica.name == leader)
     killed.child.kill()
     killed.child.wait()
     kubectl("apply", "-f", "-", text=ENTRY % ("after", "after"))
-    seen.check(f"after {leader} was killed another one leads", lambda: (h := holders()["istio-ip-autoallocate"]) != leader and h, 90)
-    seen.check("and allocates addresses", lambda: get("-n", "shop", "serviceentry", "after").get("status", {}).get("addresses"), 90)
+    seen.check(
+        f"after {leader} was killed another one leads",
+        lambda: (h := holders()["istio-ip-autoallocate"]) != leader and h,
+        90,
+    )
+    seen.check(
+        "and allocates addresses",
+        lambda: get("-n", "shop", "serviceentry", "after").get("status", {}).get("addresses"),
+        90,
+    )
 
 
 async def look_at_tokens(seen: Seen, port: int) -> None:

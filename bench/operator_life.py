@@ -1,7 +1,8 @@
 """The operator for longer than a test: random edits of IstioOperators and of what they install, while requests fail.
 
-    python bench/operator_life.py [EDITS [SEED …]]      200 edits by each of seeds 1, 2, 3, watching a list of namespaces and all of them
+python bench/operator_life.py [EDITS [SEED …]]      200 edits by each of seeds 1, 2, 3, watching a list of namespaces and all of them
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,9 @@ def main() -> None:
             begun = time.monotonic()
             requests = asyncio.run(live(watched, edits, seed))
             seconds = time.monotonic() - begun
-            print(f"WATCH_NAMESPACE={watched or '(all)'} seed {seed}: {edits} edits, {requests} requests, {seconds:.0f} s: as it should be")
+            print(
+                f"WATCH_NAMESPACE={watched or '(all)'} seed {seed}: {edits} edits, {requests} requests, {seconds:.0f} s: as it should be"
+            )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 It needs `pip install playwright` and a Chromium (--chromium says where); the tests of the page's server side are tests/unit/test_dashboard.py.
 A control plane is started on a mesh of its own, and so many streams are opened that acknowledge everything.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -49,9 +50,13 @@ def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
 async def stand_in(number: int, namespaces: int) -> None:
     """Keeps the stream of one proxy open, and acknowledges whatever comes, until it is cancelled."""
     namespace = f"ns-{number % namespaces}"
-    node = base_pb2.Node(id=f"sidecar~10.2.{number // 250}.{number % 250 + 1}~web-{number}.{namespace}~{namespace}.svc.cluster.local")
+    node = base_pb2.Node(
+        id=f"sidecar~10.2.{number // 250}.{number % 250 + 1}~web-{number}.{namespace}~{namespace}.svc.cluster.local"
+    )
     node.metadata.update({"NAMESPACE": namespace, "ISTIO_VERSION": "1.32.0"})
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{GRPC}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    async with grpc.aio.insecure_channel(
+        f"127.0.0.1:{GRPC}", options=[("grpc.use_local_subchannel_pool", 1)]
+    ) as channel:
         await follow(channel, node)
 
 
@@ -83,7 +88,9 @@ async def look(options: argparse.Namespace, folder: pathlib.Path) -> None:
         browser = await played.chromium.launch(executable_path=options.chromium, args=arguments)
         for width in (1280, 390):
             for scheme in ("light", "dark"):
-                page = await browser.new_page(viewport={"width": width, "height": 1400}, color_scheme=scheme, bypass_csp=True)
+                page = await browser.new_page(
+                    viewport={"width": width, "height": 1400}, color_scheme=scheme, bypass_csp=True
+                )
                 page.on("pageerror", lambda error: print("error on the page:", error))
                 await page.add_init_script(SCRIPT)
                 await first_picture(page, f"{width} {scheme}", options.proxies)
@@ -108,7 +115,9 @@ const listen = EventSource.prototype.addEventListener, frame = window.requestAni
 EventSource.prototype.addEventListener = function (name, action) { listen.call(this, name, timed(name, action)); };
 window.requestAnimationFrame = (action) => frame(timed("frame", action));
 """
-WRONG = OBJECT.format(kind="VirtualService", name="wrong", namespace="ns-1", spec="{hosts: [s0.ns-1.example], http: [{}]}")
+WRONG = OBJECT.format(
+    kind="VirtualService", name="wrong", namespace="ns-1", spec="{hosts: [s0.ns-1.example], http: [{}]}"
+)
 LIMIT = "{host: s0.ns-1.example, trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}}"
 
 
@@ -125,7 +134,9 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     """Searches, unfolds, chooses by keyboard and changes the theme; then changes the mesh and waits for the page to say so."""
     await page.keyboard.press("/")
     await page.keyboard.type("ns-1")
-    await page.wait_for_function("[...document.querySelectorAll('#proxies summary b')].every((b) => b.textContent.includes('ns-1'))")
+    await page.wait_for_function(
+        "[...document.querySelectorAll('#proxies summary b')].every((b) => b.textContent.includes('ns-1'))"
+    )
     await page.fill("#query", "")
     await page.focus("[data-place='namespace ns-1']")
     await page.keyboard.press("Enter")
@@ -151,8 +162,13 @@ async def click_through(page: Any, folder: pathlib.Path) -> None:
     used = {name: 1000 * (spent_now - before[name]) for name, spent_now in (await cpu_of(session)).items()}
     (folder / "wrong.yaml").unlink()
     (folder / "limit.yaml").unlink()
-    milliseconds, longest = [took for took, _ in spent], ", ".join(f"{name} {took:.0f}" for took, name in sorted(spent, reverse=True)[:4])
-    print(f"a problem is on the page after {told:.2f} s; script of an update: mean {sum(milliseconds) / len(spent):.1f} ms, the longest {longest}")
+    milliseconds, longest = (
+        [took for took, _ in spent],
+        ", ".join(f"{name} {took:.0f}" for took, name in sorted(spent, reverse=True)[:4]),
+    )
+    print(
+        f"a problem is on the page after {told:.2f} s; script of an update: mean {sum(milliseconds) / len(spent):.1f} ms, the longest {longest}"
+    )
     shown = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in used.items())
     print(f"ms of CPU of the page's thread in these {len(spent)} updates: {shown}")
 
@@ -174,9 +190,22 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_mesh(folder, options.namespaces, options.services)
-        flags = {"configDir": name, "grpcAddr": f"127.0.0.1:{GRPC}", "httpAddr": f"127.0.0.1:{HTTP}", "monitoringAddr": f"127.0.0.1:{MONITORING}"}
-        command = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", "--secureGRPCAddr=", "--httpsAddr=", "--ctrlz_port=0"]
-        process = subprocess.Popen([*command, *(f"--{flag}={value}" for flag, value in flags.items())], stdout=subprocess.DEVNULL)
+        flags = {
+            "configDir": name,
+            "grpcAddr": f"127.0.0.1:{GRPC}",
+            "httpAddr": f"127.0.0.1:{HTTP}",
+            "monitoringAddr": f"127.0.0.1:{MONITORING}",
+        }
+        command = [
+            str(pathlib.Path(sys.executable).parent / "pilot-discovery"),
+            "discovery",
+            "--secureGRPCAddr=",
+            "--httpsAddr=",
+            "--ctrlz_port=0",
+        ]
+        process = subprocess.Popen(
+            [*command, *(f"--{flag}={value}" for flag, value in flags.items())], stdout=subprocess.DEVNULL
+        )
         streams: list[asyncio.Task[None]] = []
         try:
             await wait_ready(process)

@@ -7,6 +7,7 @@ which nothing else had its turn while the page was answered, in milliseconds: by
 says more where the machine has other things to do; then the size of the answer and how long it took. --stacks says where the loop was when it
 was silent for longer than the limit. The exit status is 1 where a page kept the loop from its work for longer than that.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -42,16 +43,46 @@ from tests.support.world import proxy
 Plain = dict[str, Any]
 PROXY = "app-0-0.ns-0"
 PAGES = (
-    "/metrics", "/debug", "/debug/syncz", "/debug/adsz", "/debug/connections", f"/debug/config_dump?proxyID={PROXY}",
-    f"/debug/config_dump?proxyID={PROXY}&include_eds", f"/debug/config_dump?proxyID={PROXY}&types=eds", f"/debug/edsz?proxyID={PROXY}",
-    f"/debug/ecdsz?proxyID={PROXY}", f"/debug/ndsz?proxyID={PROXY}", f"/debug/sidecarz?proxyID={PROXY}", f"/debug/describe?proxyID={PROXY}",
-    f"/debug/authz?proxyID={PROXY}", f"/debug/explain?proxyID={PROXY}&resource=outbound|80||app-1.ns-1.svc.cluster.local",
-    f"/debug/explain?proxyID={PROXY}&resource=80", f"/debug/explain?proxyID={PROXY}&resource=nothing", "/debug/problemz", "/debug/configz",
-    "/debug/configz?pretty", "/debug/resourcesz", "/debug/authorizationz", "/debug/telemetryz", "/debug/mesh", "/debug/inject", "/debug/push_status",
-    "/debug/pushcontext", "/debug/registryz", "/debug/registryz?pretty", "/debug/endpointShardz", "/debug/instancesz", "/debug/networkz",
-    "/debug/clusterz", "/debug/cachez", "/debug/cachez?sizes=true", "/debug/krtz", "/debug/list", "/debug/dashboard/mesh",
+    "/metrics",
+    "/debug",
+    "/debug/syncz",
+    "/debug/adsz",
+    "/debug/connections",
+    f"/debug/config_dump?proxyID={PROXY}",
+    f"/debug/config_dump?proxyID={PROXY}&include_eds",
+    f"/debug/config_dump?proxyID={PROXY}&types=eds",
+    f"/debug/edsz?proxyID={PROXY}",
+    f"/debug/ecdsz?proxyID={PROXY}",
+    f"/debug/ndsz?proxyID={PROXY}",
+    f"/debug/sidecarz?proxyID={PROXY}",
+    f"/debug/describe?proxyID={PROXY}",
+    f"/debug/authz?proxyID={PROXY}",
+    f"/debug/explain?proxyID={PROXY}&resource=outbound|80||app-1.ns-1.svc.cluster.local",
+    f"/debug/explain?proxyID={PROXY}&resource=80",
+    f"/debug/explain?proxyID={PROXY}&resource=nothing",
+    "/debug/problemz",
+    "/debug/configz",
+    "/debug/configz?pretty",
+    "/debug/resourcesz",
+    "/debug/authorizationz",
+    "/debug/telemetryz",
+    "/debug/mesh",
+    "/debug/inject",
+    "/debug/push_status",
+    "/debug/pushcontext",
+    "/debug/registryz",
+    "/debug/registryz?pretty",
+    "/debug/endpointShardz",
+    "/debug/instancesz",
+    "/debug/networkz",
+    "/debug/clusterz",
+    "/debug/cachez",
+    "/debug/cachez?sizes=true",
+    "/debug/krtz",
+    "/debug/list",
+    "/debug/dashboard/mesh",
     "/debug/dashboard/mesh?namespace=ns-1",
-)  # fmt: skip
+)
 
 
 IDLE = ("runners.py", "thread.py", "connection.py", "threading.py")
@@ -95,7 +126,9 @@ class Watch:
                 for thread, frame in sys._current_frames().items():
                     if thread != threading.get_ident():
                         frames = traceback.extract_stack(frame)[-6:]
-                        shown = " < ".join(f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+                        shown = " < ".join(
+                            f"{pathlib.Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames)
+                        )
                         if not shown.startswith(IDLE):
                             self.stacks[f"{'loop  ' if thread == self._thread else 'thread'} {shown}"] += 1
 
@@ -112,12 +145,22 @@ def write_mesh(folder: pathlib.Path, namespaces: int, services: int) -> None:
 
 
 def made(api: str, kind: str, name: str, namespace: str, labels: Plain | None = None, **parts: Any) -> Plain:
-    metadata = {"name": name, "labels": labels or {}, "creationTimestamp": "2025-01-01T00:00:00Z", **({"namespace": namespace} if namespace else {})}
+    metadata = {
+        "name": name,
+        "labels": labels or {},
+        "creationTimestamp": "2025-01-01T00:00:00Z",
+        **({"namespace": namespace} if namespace else {}),
+    }
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **parts}
 
 
 def service_objects(name: str, namespace: str, service: str, address: str) -> list[Plain]:
-    spec = {"clusterIP": service, "clusterIPs": [service], "selector": {"app": name}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+    spec = {
+        "clusterIP": service,
+        "clusterIPs": [service],
+        "selector": {"app": name},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+    }
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
     containers = {"serviceAccountName": name, "containers": [{"name": "app", "image": "app"}]}
     endpoint = {"addresses": [address], "targetRef": {"kind": "Pod", "name": f"{name}-0", "namespace": namespace}}
@@ -132,11 +175,20 @@ def service_objects(name: str, namespace: str, service: str, address: str) -> li
 def rules(name: str, namespace: str) -> list[Plain]:
     host, network = f"{name}.{namespace}.svc.cluster.local", "networking.istio.io/v1"
     subset = [{"route": [{"destination": {"host": host, "subset": "v1"}}]}]
-    callers = {"selector": {"matchLabels": {"app": name}}, "rules": [{"from": [{"source": {"namespaces": [namespace]}}]}]}
+    callers = {
+        "selector": {"matchLabels": {"app": name}},
+        "rules": [{"from": [{"source": {"namespaces": [namespace]}}]}],
+    }
     return [
         made(network, "VirtualService", name, namespace, spec={"hosts": [host], "http": subset}),
         made(network, "VirtualService", f"{name}-late", namespace, spec={"hosts": [host], "http": subset}),
-        made(network, "DestinationRule", name, namespace, spec={"host": host, "subsets": [{"name": "v1", "labels": {"version": "v1"}}]}),
+        made(
+            network,
+            "DestinationRule",
+            name,
+            namespace,
+            spec={"host": host, "subsets": [{"name": "v1", "labels": {"version": "v1"}}]},
+        ),
         made("security.istio.io/v1", "AuthorizationPolicy", name, namespace, spec=callers),
     ]
 
@@ -151,12 +203,19 @@ async def clients(pipe: Connection, xds: str, monitoring: str, proxies: int, nam
     try:
         for number in range(proxies):
             namespace = f"ns-{number % namespaces}"
-            of = proxy("sidecar", f"app-{number // namespaces}-0", namespace, f"10.128.{number % namespaces}.{number // namespaces + 1}")
+            of = proxy(
+                "sidecar",
+                f"app-{number // namespaces}-0",
+                namespace,
+                f"10.128.{number % namespaces}.{number // namespaces + 1}",
+            )
             await connect(fleet, str(number), of, delta=number % 10 == 9)
         await fleet.quiet(3.0)
         pipe.send("connected")
         while (path := await asyncio.to_thread(pipe.recv)) is not None:
-            pipe.send(await asyncio.to_thread(follow if path.endswith("/events") else fetch, f"http://{monitoring}{path}"))
+            pipe.send(
+                await asyncio.to_thread(follow if path.endswith("/events") else fetch, f"http://{monitoring}{path}")
+            )
     finally:
         await fleet.stop()
 
@@ -197,7 +256,9 @@ def follow(url: str) -> tuple[int, float]:
 @contextlib.asynccontextmanager
 async def running(folder: pathlib.Path, ports: dict[str, int]) -> AsyncIterator[ControlPlane]:
     flags = [f"--{name}=127.0.0.1:{port}" for name, port in ports.items()]
-    plane = ControlPlane(load(["--ctrlz_port=0", "--log_output_level=default:error", f"--configDir={folder}", *flags], {}).settings)
+    plane = ControlPlane(
+        load(["--ctrlz_port=0", "--log_output_level=default:error", f"--configDir={folder}", *flags], {}).settings
+    )
     task = asyncio.create_task(plane.run())
     while not plane.ready and not task.done():
         await asyncio.sleep(0.05)
@@ -213,7 +274,13 @@ async def measure(options: argparse.Namespace, folder: pathlib.Path) -> bool:
     ports = {flag: free_port() for flag in ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")}
     async with running(folder, ports) as plane:
         pipe, theirs = multiprocessing.Pipe()
-        arguments = (theirs, f"127.0.0.1:{ports['grpcAddr']}", f"127.0.0.1:{ports['monitoringAddr']}", options.proxies, options.namespaces)
+        arguments = (
+            theirs,
+            f"127.0.0.1:{ports['grpcAddr']}",
+            f"127.0.0.1:{ports['monitoringAddr']}",
+            options.proxies,
+            options.namespaces,
+        )
         child = multiprocessing.get_context("spawn").Process(target=serve_clients, args=arguments)
         child.start()
         theirs.close()  # so that its end is noticed
@@ -256,7 +323,9 @@ def look_at_health(plane: ControlPlane) -> Callable[[], Any]:
 def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, limit: float) -> bool:
     """Prints what a page cost; returns whether that is within the limit."""
     clock, cpu = (1000 * max(of) for of in zip(*gaps, strict=True))
-    print(f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {answer[0] / 1e6:7.2f} MB in {answer[1]:6.2f} s", flush=True)
+    print(
+        f"{name:90} {clock:6.1f} ms, {cpu:6.1f} ms of CPU; {answer[0] / 1e6:7.2f} MB in {answer[1]:6.2f} s", flush=True
+    )
     if cpu > limit:
         for stack, count in watch.stacks.most_common(6):
             print(f"    {count:4} {stack}", flush=True)
@@ -266,7 +335,9 @@ def tell(name: str, gaps: list[Gap], answer: tuple[int, float], watch: Watch, li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="pages whose path has one of these; health is the look in the background")
+    parser.add_argument(
+        "words", nargs="*", help="pages whose path has one of these; health is the look in the background"
+    )
     for name, default in (("namespaces", 100), ("services", 100), ("proxies", 50), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--limit", type=float, default=20, help="milliseconds")

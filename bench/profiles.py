@@ -6,6 +6,7 @@ Configuration is edited twenty times a second meanwhile, and proxies connect. It
 waited, which gives up after one and a half times the seconds and five more; the exit status is 1 where a profile was not opened or names nothing
 of ours. `trace`, which is not Go's format, is only read.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -30,7 +31,9 @@ async def top(go: str, url: str, work: str) -> list[str]:
     """Returns what the tool prints of a profile, the functions with the most first."""
     pipe = asyncio.subprocess.PIPE
     command = (go, "tool", "pprof", "-top", url)
-    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env={**os.environ, "PPROF_TMPDIR": work})
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=pipe, stderr=pipe, env={**os.environ, "PPROF_TMPDIR": work}
+    )
     out, err = await process.communicate()
     return (out or err).decode().splitlines()
 
@@ -47,7 +50,10 @@ async def is_opened(options: argparse.Namespace, plane: ControlPlane, name: str,
     started = time.monotonic()
     printed = await top(options.go, f"http://127.0.0.1:{plane.ports['monitoringAddr']}/debug/pprof/{name}", work)
     ours = next((line.split()[-1] for line in printed if OURS in line and not line.startswith("http")), "")
-    print(f"{name:24} {time.monotonic() - started:5.1f} s  {ours or 'nothing of ours: ' + ' / '.join(printed[-3:])}", flush=True)
+    print(
+        f"{name:24} {time.monotonic() - started:5.1f} s  {ours or 'nothing of ours: ' + ' / '.join(printed[-3:])}",
+        flush=True,
+    )
     return bool(ours)
 
 
@@ -71,7 +77,10 @@ async def measure(options: argparse.Namespace, work: str) -> bool:
     busy = [asyncio.create_task(stand_in(plane.xds, number, shape)) for number in range(shape.proxies)]
     busy.append(asyncio.create_task(edit_always(folder, shape)))
     try:
-        names = [f"{name}?seconds={options.seconds}" for name in ("heap", "profile", "allocs", "goroutine")] + ["goroutine", "threadcreate"]
+        names = [f"{name}?seconds={options.seconds}" for name in ("heap", "profile", "allocs", "goroutine")] + [
+            "goroutine",
+            "threadcreate",
+        ]
         good = [await is_opened(options, plane, name, work) for name in names]
         return all([*good, await is_trace(plane, 1)])
     finally:

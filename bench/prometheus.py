@@ -12,6 +12,7 @@ JSON) each target. A line is printed for each expression without data, with the 
 
 The exit status is 1 where there is one of the last sort, or the rules are not good: `promtool` checks them, and Prometheus evaluates them.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -122,7 +123,9 @@ async def refuse(address: str) -> None:
 def call_webhook(port: int, path: str, what: Any) -> None:
     """Has a webhook look at an object."""
     context = ssl._create_unverified_context()
-    asked = urllib.request.Request(f"https://127.0.0.1:{port}{path}", json.dumps(review(what)).encode(), {"Content-Type": "application/json"})
+    asked = urllib.request.Request(
+        f"https://127.0.0.1:{port}{path}", json.dumps(review(what)).encode(), {"Content-Type": "application/json"}
+    )
     urllib.request.urlopen(asked, timeout=5, context=context).read()
 
 
@@ -157,9 +160,15 @@ async def at_work(work: pathlib.Path, shape: Shape) -> AsyncIterator[ControlPlan
     for name, text in zip(("config", "values"), config_texts(), strict=True):
         (inject / name).write_text(text)
     keys = write_keys(work / "keys.json")
-    plane = ControlPlane(work, folder, more=(f"--caDir={work / 'ca'}", f"--tokenKeys={keys}", f"--injectionDir={inject}"))
+    plane = ControlPlane(
+        work, folder, more=(f"--caDir={work / 'ca'}", f"--tokenKeys={keys}", f"--injectionDir={inject}")
+    )
     await asyncio.to_thread(plane.wait_ready)
-    root, secure, https = (work / "ca" / "ca-cert.pem").read_bytes(), plane.ports["secureGRPCAddr"], plane.ports["httpsAddr"]
+    root, secure, https = (
+        (work / "ca" / "ca-cert.pem").read_bytes(),
+        plane.ports["secureGRPCAddr"],
+        plane.ports["httpsAddr"],
+    )
 
     async def ask_certificate(number: int) -> None:
         async with secure_channel(secure, root) as channel:
@@ -170,9 +179,13 @@ async def at_work(work: pathlib.Path, shape: Shape) -> AsyncIterator[ControlPlan
         asyncio.create_task(always(lambda _: refuse(plane.xds), 1)),
         asyncio.create_task(always(lambda number: asyncio.to_thread(edit, folder, number, shape), 0.5)),
         asyncio.create_task(always(ask_certificate, 0.5)),
-        asyncio.create_task(always(lambda number: asyncio.to_thread(call_webhook, https, "/inject", workload(number)), 0.5)),
+        asyncio.create_task(
+            always(lambda number: asyncio.to_thread(call_webhook, https, "/inject", workload(number)), 0.5)
+        ),
         asyncio.create_task(always(lambda number: asyncio.to_thread(write_service, folder, number), 0.5)),
-        asyncio.create_task(always(lambda number: asyncio.to_thread(call_webhook, https, "/validate", wrong(number)), 0.5)),
+        asyncio.create_task(
+            always(lambda number: asyncio.to_thread(call_webhook, https, "/validate", wrong(number)), 0.5)
+        ),
     ]
     try:
         yield plane
@@ -196,11 +209,17 @@ class Prometheus(Process):
         jobs = [{"job_name": "istiod", "static_configs": [scraped]}]
         written = {"global": every, "rule_files": [str(MONITORING / "alerts.yaml")], "scrape_configs": jobs}
         (work / "prometheus.yaml").write_text(yaml.safe_dump(written))
-        flags = {"config.file": work / "prometheus.yaml", "storage.tsdb.path": work / "tsdb", "web.listen-address": self.address}
+        flags = {
+            "config.file": work / "prometheus.yaml",
+            "storage.tsdb.path": work / "tsdb",
+            "web.listen-address": self.address,
+        }
         super().__init__([binary, *(f"--{name}={value}" for name, value in flags.items())], work / "prometheus.log")
 
     def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10
+        ) as answer:
             return json.load(answer)["data"]
 
 
@@ -239,7 +258,9 @@ async def measure(options: argparse.Namespace, work: pathlib.Path) -> bool:
     async with at_work(work, SHAPES[options.shape]) as plane:
         prometheus = Prometheus(options.prometheus, work, f"127.0.0.1:{plane.ports['monitoringAddr']}")
         try:
-            await asyncio.to_thread(eventually, lambda: prometheus.get("query", query="up == 1")["result"], 30, "a scrape")
+            await asyncio.to_thread(
+                eventually, lambda: prometheus.get("query", query="up == 1")["result"], 30, "a scrape"
+            )
             await asyncio.sleep(options.seconds)
             text = await asyncio.to_thread(plane.get, "/metrics")
             exposed = set(re.findall(r"^# TYPE (\S+)", text, re.M))
@@ -254,7 +275,9 @@ async def measure(options: argparse.Namespace, work: pathlib.Path) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dashboard", type=pathlib.Path, action="append", default=[], help="a dashboard of Grafana, beside ours")
+    parser.add_argument(
+        "--dashboard", type=pathlib.Path, action="append", default=[], help="a dashboard of Grafana, beside ours"
+    )
     parser.add_argument("--seconds", type=float, default=40)
     parser.add_argument("--shape", default="S0", choices=SHAPES)
     parser.add_argument("--prometheus", default="prometheus")

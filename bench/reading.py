@@ -7,6 +7,7 @@ Each file is written into a folder that is followed, read, changed at its end, a
 measures how long the loop answers nobody: in time, and in CPU time of the process, which others on the machine do not lengthen. The
 commit of the rows is measured beside, because it happens on the loop as a whole.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -127,8 +128,16 @@ def items(count: int) -> str:
 
 def json_list(size: int, more: str = RIGHT, indent: int | None = None) -> str:
     """Returns a list of objects as JSON, of at least that many bytes; `more` is at the end of each."""
-    item = json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", more)), indent=indent).replace("entry-0", "entry-%d").replace("host-0", "host-%d")
-    return '{"apiVersion":"v1","kind":"List","items":[' + ",".join(item % (i, i) for i in range(size // len(item) + 1)) + "]}"
+    item = (
+        json.dumps(yaml.safe_load(ENTRY.format(0, "NONE", more)), indent=indent)
+        .replace("entry-0", "entry-%d")
+        .replace("host-0", "host-%d")
+    )
+    return (
+        '{"apiVersion":"v1","kind":"List","items":['
+        + ",".join(item % (i, i) for i in range(size // len(item) + 1))
+        + "]}"
+    )
 
 
 FILES: dict[str, Callable[[], str]] = {
@@ -149,7 +158,9 @@ FILES: dict[str, Callable[[], str]] = {
     "10 MB of misspelt objects with a folded text": lambda: documents(FOLDED, 10_000_000),
     "10 MB of misspelt objects with line ends of Windows": lambda: documents(ENTRY, 10_000_000).replace("\n", "\r\n"),
     "10 MB of right objects that libyaml reads": lambda: right_documents().replace("metadata:", "metadata: !!map"),
-    "10 MB of misspelt objects that libyaml reads": lambda: documents(ENTRY, 10_000_000).replace("metadata:", "metadata: !!map"),
+    "10 MB of misspelt objects that libyaml reads": lambda: documents(ENTRY, 10_000_000).replace(
+        "metadata:", "metadata: !!map"
+    ),
 }
 
 
@@ -159,7 +170,9 @@ class Followed:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.mesh, self.took = folder, Mesh(), 0.0
         self.problems = ProblemStore()
-        self.batch = batch = Counting(self.mesh, asyncio.get_running_loop(), parse_duration("100ms"), parse_duration("10s"), self._committed)
+        self.batch = batch = Counting(
+            self.mesh, asyncio.get_running_loop(), parse_duration("100ms"), parse_duration("10s"), self._committed
+        )
         self.source = FileSource(str(folder), batch, Ledger(self.problems).source(0, "files"))
         self.source.load_initial()
         self.replaced = asyncio.Event()
@@ -197,9 +210,14 @@ async def measure() -> None:
             followed = Followed(pathlib.Path(folder))
             await followed.source.start()
             await asyncio.sleep(0.5)
-            for step, content in (("read", text), ("one more object", text + "---\n" + ENTRY.format("last", "NONE", ""))):
+            for step, content in (
+                ("read", text),
+                ("one more object", text + "---\n" + ENTRY.format("last", "NONE", "")),
+            ):
                 if step == "read" or ("kind: List" not in text and text[0] != "{"):
-                    seconds, used, silence, cpu, took = await followed.write(content, "large.json" if text[0] == "{" else "large.yaml")
+                    seconds, used, silence, cpu, took = await followed.write(
+                        content, "large.json" if text[0] == "{" else "large.yaml"
+                    )
                     figures = f"{seconds:.2f} | {used:.2f} | {silence:.0f} | {cpu:.0f} | {took:.0f}"
                     print(f"| {name} | {step} | {figures} | {len(followed.problems)} |", flush=True)
             await followed.source.stop()

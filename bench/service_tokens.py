@@ -5,6 +5,7 @@
 
 Writes OUT/keys.json, which `pilot-discovery --tokenKeys` reads, and the tokens OUT/tokens/NAMESPACE/NAME, valid for a week.
 """
+
 from __future__ import annotations
 
 import base64
@@ -31,7 +32,13 @@ def main() -> int:
     config, out = map(pathlib.Path, sys.argv[1:3])
     key, now = rsa.generate_private_key(65537, 2048), int(time.time())
     numbers = key.public_key().public_numbers()
-    public = {"kty": "RSA", "kid": "bench", "alg": "RS256", "n": encoded(numbers.n.to_bytes(256, "big")), "e": encoded(numbers.e.to_bytes(3, "big"))}
+    public = {
+        "kty": "RSA",
+        "kid": "bench",
+        "alg": "RS256",
+        "n": encoded(numbers.n.to_bytes(256, "big")),
+        "e": encoded(numbers.e.to_bytes(3, "big")),
+    }
     out.mkdir(parents=True, exist_ok=True)
     (out / "keys.json").write_text(json.dumps({"keys": [public]}))
     for path in sorted(config.rglob("*.yaml")):
@@ -41,7 +48,11 @@ def main() -> int:
                 subject = f"system:serviceaccount:{namespace}:{name}"
                 folder = out / "tokens" / namespace
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_text(sign(key, {"iss": "bench", "aud": ["istio-ca"], "sub": subject, "nbf": now, "exp": now + 7 * 86_400}))
+                (folder / name).write_text(
+                    sign(
+                        key, {"iss": "bench", "aud": ["istio-ca"], "sub": subject, "nbf": now, "exp": now + 7 * 86_400}
+                    )
+                )
     return 0
 
 

@@ -6,6 +6,7 @@
 Serves in this process, to a client in another, and prints for each protocol variant and type the longest time for which nothing else had
 its turn, in milliseconds: by the clock, and of CPU, which says more where the machine has other things to do.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -33,7 +34,9 @@ class Port(Listening):
 
 async def ask(port: int, variant: str, kind: str, names: int) -> None:
     async with Client(Port(port), variant) as client:
-        await client.ask(kind, "a", *(f"outbound|80||nobody-{number}.default.svc.cluster.local" for number in range(names - 1)))
+        await client.ask(
+            kind, "a", *(f"outbound|80||nobody-{number}.default.svc.cluster.local" for number in range(names - 1))
+        )
         response = await client.take()
         assert response.type_url == BY_SHORT_NAME[kind]
 
@@ -55,7 +58,9 @@ async def longest_silence(until: asyncio.Future[None]) -> tuple[float, float]:
 async def measure(variant: str, kind: str, names: int) -> tuple[float, float]:
     async with serving() as server:
         server.set(kind, a="1")
-        client = multiprocessing.get_context("spawn").Process(target=run_client, args=(server.port, variant, kind, names))
+        client = multiprocessing.get_context("spawn").Process(
+            target=run_client, args=(server.port, variant, kind, names)
+        )
         client.start()
         done = asyncio.ensure_future(asyncio.to_thread(client.join))
         longest = await longest_silence(done)

@@ -7,6 +7,7 @@ Starts a server on a mesh of its own, opens streams that ask for clusters and ne
 the address of the healthy ones), and prints how long healthy proxies wait for all clusters: those that connect while the slow ones arrive,
 those that connect afterwards, and those that have been there for long and get a change. Seconds; memory is the server's resident set.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -57,7 +58,16 @@ class Server:
         (folder / "services.yaml").write_text("".join(service(number) for number in range(services)))
         self.port, http = free_port(), free_port()
         command = shutil.which("pilot-discovery", path=str(pathlib.Path(sys.executable).parent)) or "pilot-discovery"
-        arguments = [command, "discovery", "--configDir", str(folder), "--grpcAddr", f"127.0.0.1:{self.port}", "--httpAddr", f"127.0.0.1:{http}"]
+        arguments = [
+            command,
+            "discovery",
+            "--configDir",
+            str(folder),
+            "--grpcAddr",
+            f"127.0.0.1:{self.port}",
+            "--httpAddr",
+            f"127.0.0.1:{http}",
+        ]
         unused = ("--monitoringAddr", "", "--secureGRPCAddr", "", "--httpsAddr", "")
         self.process = subprocess.Popen([*arguments, *unused, "--log_output_level", "default:error"])
         while True:
@@ -91,7 +101,14 @@ def open_stuck(port: int, number: int, address: str) -> socket.socket:
     """A stream that asks for clusters, on a connection that nobody reads."""
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
-    headers = {":method": "POST", ":scheme": "http", ":path": METHOD, ":authority": "x", "content-type": "application/grpc", "te": "trailers"}
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": METHOD,
+        ":authority": "x",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
     connection.send_headers(1, list(headers.items()))
     body = request(number, "stuck").SerializeToString()
     connection.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body)
@@ -118,7 +135,9 @@ class Healthy:
         """When the next response is there."""
         response = discovery_pb2.DiscoveryResponse.FromString(await self.call.read())
         taken = time.monotonic()
-        await self.call.write(discovery_pb2.DiscoveryRequest(type_url=CLUSTER, response_nonce=response.nonce).SerializeToString())
+        await self.call.write(
+            discovery_pb2.DiscoveryRequest(type_url=CLUSTER, response_nonce=response.nonce).SerializeToString()
+        )
         return taken
 
     async def close(self) -> None:
@@ -142,7 +161,10 @@ async def pushed(server: Server, proxies: list[Healthy], count: int) -> list[flo
     for _ in range(count):
         started = time.monotonic()
         server.change()
-        waits += [taken - started for taken in await asyncio.wait_for(asyncio.gather(*(proxy.takes() for proxy in proxies)), 300)]
+        waits += [
+            taken - started
+            for taken in await asyncio.wait_for(asyncio.gather(*(proxy.takes() for proxy in proxies)), 300)
+        ]
         await asyncio.sleep(0.3)
     return waits
 
@@ -152,7 +174,9 @@ def show(what: str, waits: list[float]) -> None:
 
 
 async def measure(server: Server, stuck: int, peers: str) -> None:
-    print(f"{stuck} streams that read nothing, {'each of its own address' if peers == 'many' else 'of the address of the healthy ones'}")
+    print(
+        f"{stuck} streams that read nothing, {'each of its own address' if peers == 'many' else 'of the address of the healthy ones'}"
+    )
     old = [Healthy(server.port, number) for number in range(5)]
     for proxy in old:
         await proxy.connect()

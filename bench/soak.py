@@ -10,6 +10,7 @@ log may not tell of exceptions or of tasks that nobody ended. Prints a line a ro
 than at first, and a verdict; exits 1 where a promise is broken. Of a round after which the number is another one, the debug pages are kept in
 a folder of its own, and the log has what every task waits for.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -115,13 +116,21 @@ async def keep_evidence(mesh: RealMesh, number: int) -> None:
 
 
 def _changes(before: collections.Counter[str], now: collections.Counter[str]) -> str:
-    return ", ".join(f"{name}: {before[name]} to {now[name]}" for name in sorted(before.keys() | now.keys()) if before[name] != now[name])
+    return ", ".join(
+        f"{name}: {before[name]} to {now[name]}"
+        for name in sorted(before.keys() | now.keys())
+        if before[name] != now[name]
+    )
 
 
 def verdict(rounds: list[Round], nodes: int, warm_minutes: float) -> list[str]:
     """The promises that were broken."""
     broken = [f"round {number}: {w}" for number, r in enumerate(rounds, 1) for w in r.wrong[:20]]
-    broken += [f"round {number}: {r.nodes} nodes in the graph, {nodes} at first" for number, r in enumerate(rounds, 1) if r.nodes != nodes]
+    broken += [
+        f"round {number}: {r.nodes} nodes in the graph, {nodes} at first"
+        for number, r in enumerate(rounds, 1)
+        if r.nodes != nodes
+    ]
     if rounds[-1].failures:
         broken.append(f"{rounds[-1].failures} failures of derivations and streams: the log says which")
     first, last = levels(rounds, warm_minutes)
@@ -147,23 +156,45 @@ async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits:
         first = await mesh.disagreement()
         nodes = await settled_nodes(mesh)
         by_derivation = await nodes_by_derivation(mesh)
-        print(f"{len(mesh.fleet.followers)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes", *first, flush=True)
-        print("| round | minute | edits | checkpoints | wrong | nodes | failures | MB | responses |\n" + "|---" * 9 + "|", flush=True)
+        print(
+            f"{len(mesh.fleet.followers)} streams, {held(list(mesh.fleet.content().values()))} resources, {nodes} nodes",
+            *first,
+            flush=True,
+        )
+        print(
+            "| round | minute | edits | checkpoints | wrong | nodes | failures | MB | responses |\n" + "|---" * 9 + "|",
+            flush=True,
+        )
         started = time.monotonic()
         while not rounds or (time.monotonic() - started) / 60 < minutes:
             wrong = await play(mesh, choose, edits)
             found = await back_to(mesh, nodes)
             minute = (time.monotonic() - started) / 60
             failures = sum([int(await asyncio.to_thread(mesh.plane.metric, name)) for name in BUGS])
-            r = Round(minute, edits, 2, wrong, found, failures, resident_megabytes(mesh.plane.child.pid), mesh.fleet.responses)
+            r = Round(
+                minute, edits, 2, wrong, found, failures, resident_megabytes(mesh.plane.child.pid), mesh.fleet.responses
+            )
             rounds.append(r)
-            cells = [len(rounds), f"{r.minute:.1f}", r.edits, r.checkpoints, len(r.wrong), r.nodes, r.failures, f"{r.megabytes:.0f}", r.responses]
+            cells = [
+                len(rounds),
+                f"{r.minute:.1f}",
+                r.edits,
+                r.checkpoints,
+                len(r.wrong),
+                r.nodes,
+                r.failures,
+                f"{r.megabytes:.0f}",
+                r.responses,
+            ]
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
             if found != nodes:
                 print(_changes(by_derivation, await nodes_by_derivation(mesh)), flush=True)
                 await keep_evidence(mesh, len(rounds))
         first_level, last_level = levels(rounds, minutes / 6)
-        print(f"memory: {first_level:.0f} MB at first, {last_level:.0f} at last, {max(r.megabytes for r in rounds):.0f} at most", flush=True)
+        print(
+            f"memory: {first_level:.0f} MB at first, {last_level:.0f} at last, {max(r.megabytes for r in rounds):.0f} at most",
+            flush=True,
+        )
         logged = [f"logged: {line}" for line in (await mesh.complaints())[:20]]
         return [f"at the start: {w}" for w in first] + verdict(rounds, nodes, minutes / 6) + logged
     finally:

@@ -1,4 +1,5 @@
 """Meshes of ServiceEntries as files, and proxies that keep a stream open: what benches that look at the control plane's ports work with."""
+
 from __future__ import annotations
 
 import contextlib
@@ -45,7 +46,12 @@ def write_mesh(folder: pathlib.Path, shape: Shape) -> None:
 
 
 def made(kind: str, name: str, namespace: str, spec: Plain) -> Plain:
-    return {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
 
 
 def edit(folder: pathlib.Path, number: int, shape: Shape) -> None:
@@ -74,4 +80,8 @@ async def follow(channel: grpc.aio.Channel, node: base_pb2.Node) -> None:
             for url in TYPES:
                 await call.write(request(node=node, type_url=url))
             while (response := await call.read()) is not grpc.aio.EOF:
-                await call.write(request(type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info))
+                await call.write(
+                    request(
+                        type_url=response.type_url, response_nonce=response.nonce, version_info=response.version_info
+                    )
+                )

@@ -8,6 +8,7 @@ on the same shapes. With --typical the mesh has twenty Telemetries and twenty En
 by typical_cost.py, which does not compare one run with another.
 Each shape's objects are written as files once, below --work. CPU-seconds are the server's whole process tree's.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -75,8 +76,22 @@ class Server:
 
     def __init__(self, folders: list[str], log: pathlib.Path, command: str) -> None:
         self.grpc, self.http, self.monitoring = free_port(), free_port(), free_port()
-        arguments = ["taskset", "-c", "0", command, "discovery", "--ctrlz_port", "0", *(f"--configDir={f}" for f in folders)]
-        ports = {"grpcAddr": self.grpc, "httpAddr": self.http, "monitoringAddr": self.monitoring, "secureGRPCAddr": free_port()}
+        arguments = [
+            "taskset",
+            "-c",
+            "0",
+            command,
+            "discovery",
+            "--ctrlz_port",
+            "0",
+            *(f"--configDir={f}" for f in folders),
+        ]
+        ports = {
+            "grpcAddr": self.grpc,
+            "httpAddr": self.http,
+            "monitoringAddr": self.monitoring,
+            "secureGRPCAddr": free_port(),
+        }
         ports["httpsAddr"] = free_port()
         for flag, port in ports.items():
             arguments += [f"--{flag}", f"127.0.0.1:{port}"]
@@ -130,11 +145,21 @@ def run_shape(shape: str, options: argparse.Namespace, work: pathlib.Path) -> di
         split(folder, work / f"{shape}-west")
         folders.append(f"west={work / f'{shape}-west'}")
     if options.typical:
-        (folder / "typical.yaml").write_text(yaml.dump_all(typical(*_names_of(options.load, shape)), Dumper=yaml.CSafeDumper))
+        (folder / "typical.yaml").write_text(
+            yaml.dump_all(typical(*_names_of(options.load, shape)), Dumper=yaml.CSafeDumper)
+        )
     server = Server(folders, work / f"{shape}.log", options.command)
     try:
         server.settle()
-        target = ["--config-dir", str(folder), "--skip-write", "--address", f"127.0.0.1:{server.grpc}", "--pid", str(server.process.pid)]
+        target = [
+            "--config-dir",
+            str(folder),
+            "--skip-write",
+            "--address",
+            f"127.0.0.1:{server.grpc}",
+            "--pid",
+            str(server.process.pid),
+        ]
         plan = ["--events", EVENTS[shape], "--repeats", str(options.repeats), "--json", str(out)]
         subprocess.run(["taskset", "-c", "1", *load, *target, *plan], check=True)
     finally:
@@ -149,7 +174,9 @@ def _names_of(load: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
     sys.path.insert(0, str(load))
     programs = importlib.import_module("mesh")
     shape = programs.SHAPES[name]
-    return [programs.namespace_name(n) for n in range(shape.namespaces)], [programs.app_name(n) for n in range(shape.services)]
+    return [programs.namespace_name(n) for n in range(shape.namespaces)], [
+        programs.app_name(n) for n in range(shape.services)
+    ]
 
 
 def rows(shape: str, figures: dict[str, Any]) -> dict[str, float]:
@@ -171,22 +198,35 @@ def table(ours: dict[str, dict[str, float]], reference: dict[str, dict[str, floa
         for event, value in events.items():
             other, limit = reference.get(shape, {}).get(event), LIMITS.get((shape, event))
             verdict = "" if limit is None else ("yes" if value <= limit else "**no**")
-            cells = [shape, event, "–" if other is None else f"{other:.4g}", f"{value:.4g}", "" if limit is None else f"{limit:.4g}", verdict]
+            cells = [
+                shape,
+                event,
+                "–" if other is None else f"{other:.4g}",
+                f"{value:.4g}",
+                "" if limit is None else f"{limit:.4g}",
+                verdict,
+            ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def with_ratio(figures: dict[str, dict[str, float]]) -> None:
     if {"P100", "P10k"} <= figures.keys():
-        figures["P10k/P100"] = {"virtualservice ratio": figures["P10k"]["virtualservice"] / figures["P100"]["virtualservice"]}
+        figures["P10k/P100"] = {
+            "virtualservice ratio": figures["P10k"]["virtualservice"] / figures["P100"]["virtualservice"]
+        }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
+    parser.add_argument(
+        "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
+    )
     parser.add_argument("--shapes", default="S2,S3,S10k,P100,P10k")
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods run in a second cluster")
+    parser.add_argument(
+        "--clusters", type=int, choices=(1, 2), default=1, help="2: half of each service's Pods run in a second cluster"
+    )
     parser.add_argument("--typical", action="store_true", help="with twenty Telemetries and twenty EnvoyFilters")
     parser.add_argument("--work", help="where to keep meshes, logs and figures; default: a temporary folder")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])

@@ -15,6 +15,7 @@ the first connection to the last message, and its largest resident set.
     memory      sockets without transports, read and written when the event loop says so, with TLS in memory between them
     product     pilot/serve/tls: the same, with TLS in the socket (ssl.SSLSocket)
 """
+
 from __future__ import annotations
 
 import argparse
@@ -44,9 +45,17 @@ from pilot.serve.tls.front import TlsFront
 
 METHOD = "/bench.Bench/Stream"
 NAME = "istiod.istio-system.svc"
-SERVER = [("grpc.so_reuseport", 0), ("grpc.http2.bdp_probe", 0), ("grpc.server.max_pending_requests", 100_000),
-          ("grpc.server.max_pending_requests_hard_limit", 100_000)]  # fmt: skip
-CLIENT = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.ssl_target_name_override", NAME)]
+SERVER = [
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 100_000),
+]
+CLIENT = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.ssl_target_name_override", NAME),
+]
 READ = 1 << 16
 
 
@@ -159,7 +168,9 @@ class Outer(Half):
 
 async def protocols_front(context: ssl.SSLContext, inner: str) -> int:
     """Forwards between transports of the event loop."""
-    server = await asyncio.get_running_loop().create_server(lambda: Outer(inner), "127.0.0.1", 0, ssl=context, backlog=4096)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Outer(inner), "127.0.0.1", 0, ssl=context, backlog=4096
+    )
     number: int = server.sockets[0].getsockname()[1]
     return number
 
@@ -219,7 +230,7 @@ class Forwarded:
         self.flush()
 
     def flush(self) -> None:
-        self.pending = self.pending[self.outer.send(self.pending):]
+        self.pending = self.pending[self.outer.send(self.pending) :]
         if not self.pending:
             self.loop.remove_writer(self.outer)
             self.loop.add_reader(self.inner, self.run, self.from_inner)
@@ -251,8 +262,11 @@ async def memory_front(context: ssl.SSLContext, inner: str) -> int:
 
 
 FRONTS: dict[str, Callable[[ssl.SSLContext, str], Awaitable[int]]] = {
-    "streams": streams_front, "asyncio": protocols_front, "uvloop": protocols_front, "memory": memory_front,
-}  # fmt: skip
+    "streams": streams_front,
+    "asyncio": protocols_front,
+    "uvloop": protocols_front,
+    "memory": memory_front,
+}
 
 
 async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
@@ -268,7 +282,9 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
     await server.start()
     if variant == "product":
         port = await front.listen(
-            Address("127.0.0.1", 0), make_context([CertificatePair(certificate, key)], certificate, TlsRules()), lambda _: ("somebody",)
+            Address("127.0.0.1", 0),
+            make_context([CertificatePair(certificate, key)], certificate, TlsRules()),
+            lambda _: ("somebody",),
         )
     elif variant in FRONTS:
         port = await FRONTS[variant](context_of(folder), "\0" + front.inner.partition(":")[2])
@@ -282,11 +298,18 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
 
 def write_certificate(folder: pathlib.Path, kind: str) -> None:
     key: Any = rsa.generate_private_key(65537, 2048) if kind == "rsa" else ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "bench")]), datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - datetime.timedelta(minutes=2), now + datetime.timedelta(days=1))
+    name, now = (
+        x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "bench")]),
+        datetime.datetime.now(datetime.UTC),
+    )
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), 1, now - datetime.timedelta(minutes=2), now + datetime.timedelta(days=1)
+    )
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
     (folder / "cert.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     (folder / "key.pem").write_bytes(secret)
 
 
@@ -310,7 +333,11 @@ async def connect_all(port: int, root: bytes | None, connections: int, messages:
     async def one() -> None:
         nonlocal arrived
         address = f"127.0.0.1:{port}"
-        made = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root), CLIENT) if root else grpc.aio.insecure_channel(address, CLIENT)
+        made = (
+            grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(root), CLIENT)
+            if root
+            else grpc.aio.insecure_channel(address, CLIENT)
+        )
         async with made as channel:
             call = channel.stream_stream(METHOD)()
             for _ in range(messages):
@@ -363,7 +390,9 @@ def main() -> int:
                 print(f"{variant:9} {results[variant][-1][0]:7.2f} ms  {results[variant][-1][1]:6.0f} MB", flush=True)
     for variant, rows in results.items():
         milliseconds, megabytes = zip(*rows, strict=True)
-        print(f"{variant:9} {statistics.median(milliseconds):7.2f} ms ({min(milliseconds):.2f}–{max(milliseconds):.2f})  {max(megabytes):6.0f} MB")
+        print(
+            f"{variant:9} {statistics.median(milliseconds):7.2f} ms ({min(milliseconds):.2f}–{max(milliseconds):.2f})  {max(megabytes):6.0f} MB"
+        )
     return 0
 
 

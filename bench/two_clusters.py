@@ -1,4 +1,5 @@
 """Splits the files of a generated mesh over the folders of two clusters, so that every service has endpoints in both."""
+
 from __future__ import annotations
 
 import pathlib

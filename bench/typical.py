@@ -2,6 +2,7 @@
 
 One EnvoyFilter of the root namespace is for all proxies of a tenth of the namespaces; each of the others is for one workload.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
 
 # -- Telemetry -------------------------------------------------------------------------------------------------------------
 
+
 def telemetries(namespaces: list[str], apps: list[str]) -> list[Plain]:
     """Returns one for the mesh, nine for whole namespaces, and ten for a workload each."""
     mesh = {
@@ -31,12 +33,25 @@ def telemetries(namespaces: list[str], apps: list[str]) -> list[Plain]:
     out = [_telemetry("mesh-default", ROOT, mesh)]
     contents: list[Plain] = [
         {"accessLogging": [{"providers": [{"name": "envoy"}]}]},
-        {"metrics": [{"providers": [{"name": "prometheus"}], "overrides": [{"match": {"metric": "GRPC_REQUEST_MESSAGES"}, "disabled": True}]}]},
+        {
+            "metrics": [
+                {
+                    "providers": [{"name": "prometheus"}],
+                    "overrides": [{"match": {"metric": "GRPC_REQUEST_MESSAGES"}, "disabled": True}],
+                }
+            ]
+        },
         {"tracing": [{"disableSpanReporting": True}]},
     ]
-    out += [_telemetry("namespace-default", _pick(namespaces, number), contents[number % len(contents)]) for number in range(9)]
+    out += [
+        _telemetry("namespace-default", _pick(namespaces, number), contents[number % len(contents)])
+        for number in range(9)
+    ]
     for number in range(COUNT - len(out)):
-        spec = {"selector": {"matchLabels": {"app": _pick(apps, 2 * number)}}, "metrics": [{"overrides": [_tag("workload", f"'{number}'")]}]}
+        spec = {
+            "selector": {"matchLabels": {"app": _pick(apps, 2 * number)}},
+            "metrics": [{"overrides": [_tag("workload", f"'{number}'")]}],
+        }
         out.append(_telemetry(f"workload-{number}", _pick(namespaces, number), spec))
     return out
 
@@ -46,10 +61,16 @@ def _tag(name: str, value: str) -> Plain:
 
 
 def _telemetry(name: str, namespace: str, spec: Plain) -> Plain:
-    return {"apiVersion": "telemetry.istio.io/v1", "kind": "Telemetry", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    return {
+        "apiVersion": "telemetry.istio.io/v1",
+        "kind": "Telemetry",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
 
 
 # -- EnvoyFilter -----------------------------------------------------------------------------------------------------------
+
 
 def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:
     """Returns the one for a tenth of the namespaces, and nineteen for a workload each, of six sorts."""
@@ -58,7 +79,9 @@ def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:
     for number in range(COUNT - 1):
         namespace, app = _pick(namespaces, number), _pick(apps, 2 * number)
         patches = _of_workload(number % 6, f"{app}.{namespace}.svc.cluster.local")
-        out.append(_envoy_filter(f"workload-{number}", namespace, {"workloadSelector": {"labels": {"app": app}}}, patches))
+        out.append(
+            _envoy_filter(f"workload-{number}", namespace, {"workloadSelector": {"labels": {"app": app}}}, patches)
+        )
     return out
 
 
@@ -66,7 +89,9 @@ def _of_tenth(namespace: str) -> Iterator[Plain]:
     """Yields what the proxies of a namespace are given: a Lua filter and TCP keepalive for the requests that they serve."""
     proxy = {"metadata": {"NAMESPACE": namespace}}
     manager = {"filterChain": {"filter": {"name": _HTTP_MANAGER, "subFilter": {"name": "envoy.filters.http.router"}}}}
-    yield _patch("HTTP_FILTER", {"context": "SIDECAR_INBOUND", "proxy": proxy, "listener": manager}, "INSERT_BEFORE", _lua())
+    yield _patch(
+        "HTTP_FILTER", {"context": "SIDECAR_INBOUND", "proxy": proxy, "listener": manager}, "INSERT_BEFORE", _lua()
+    )
     yield _patch("CLUSTER", {"context": "SIDECAR_INBOUND", "proxy": proxy}, "MERGE", _keepalive())
 
 
@@ -81,8 +106,19 @@ def _of_workload(sort: int, host: str) -> list[Plain]:
     retries = {"retry_policy": {"retry_on": "5xx", "num_retries": 3}}
     sorts: list[list[Plain]] = [
         [_patch("CLUSTER", {**outbound, "cluster": {"service": host}}, "MERGE", {"connect_timeout": "3s"})],
-        [_patch("VIRTUAL_HOST", {**outbound, "routeConfiguration": {"vhost": {"name": f"{host}:80"}}}, "MERGE", retries)],
-        [_patch("NETWORK_FILTER", {**inbound, "listener": manager}, "MERGE", {"name": _HTTP_MANAGER, "typed_config": options})],
+        [
+            _patch(
+                "VIRTUAL_HOST", {**outbound, "routeConfiguration": {"vhost": {"name": f"{host}:80"}}}, "MERGE", retries
+            )
+        ],
+        [
+            _patch(
+                "NETWORK_FILTER",
+                {**inbound, "listener": manager},
+                "MERGE",
+                {"name": _HTTP_MANAGER, "typed_config": options},
+            )
+        ],
         [_patch("CLUSTER", inbound, "MERGE", {"circuit_breakers": {"thresholds": [{"max_connections": 1000}]}})],
         [_patch("HTTP_FILTER", {**inbound, "listener": router}, "INSERT_BEFORE", _rate_limit())],
         [_patch("CLUSTER", outbound, "MERGE", _keepalive())],
@@ -93,7 +129,10 @@ def _of_workload(sort: int, host: str) -> list[Plain]:
 def _lua() -> Plain:
     return {
         "name": "envoy.filters.http.lua",
-        "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.lua.v3.Lua", "default_source_code": {"inline_string": _LUA}},
+        "typed_config": {
+            "@type": f"{_TYPE}.extensions.filters.http.lua.v3.Lua",
+            "default_source_code": {"inline_string": _LUA},
+        },
     }
 
 

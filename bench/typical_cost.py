@@ -9,6 +9,7 @@ more than what is looked for here. Printed are medians of the CPU-seconds of the
 least, which a busy machine disturbs less; the exit status is 1 where the first is more than promised. Then an EnvoyFilter for one workload
 is edited where there are all of them.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -53,7 +54,15 @@ class Mesh:
         """Writes the objects into a folder, which it returns."""
         folder = self.work / f"{self.name}-{'with' if with_typical else 'without'}"
         shutil.rmtree(folder, ignore_errors=True)
-        written = [sys.executable, str(self.load / "load.py"), "--shape", self.name, "--config-dir", str(folder), "--write-only"]
+        written = [
+            sys.executable,
+            str(self.load / "load.py"),
+            "--shape",
+            self.name,
+            "--config-dir",
+            str(folder),
+            "--write-only",
+        ]
         subprocess.run(written, check=True)
         for plain in self.typical if with_typical else ():  # each in the file that an edit of it is written to
             file = f"{plain['kind']}-{plain['metadata']['namespace']}-{plain['metadata']['name']}.yaml".lower()
@@ -70,11 +79,17 @@ class Mesh:
         }
         plain, token = make[name]()
         where = plain["metadata"]["namespace"]
-        return plain, token, sum(member.namespace == where for member in self.members) if self.shape.scoped else len(self.members)
+        return (
+            plain,
+            token,
+            sum(member.namespace == where for member in self.members) if self.shape.scoped else len(self.members),
+        )
 
     def edits(self, count: int) -> Iterator[tuple[dict[str, Any], bytes, int]]:
         """Yields edits of the EnvoyFilter that patches a virtual host for one workload."""
-        plain = next(o for o in self.typical if any(p["applyTo"] == "VIRTUAL_HOST" for p in o["spec"].get("configPatches", ())))
+        plain = next(
+            o for o in self.typical if any(p["applyTo"] == "VIRTUAL_HOST" for p in o["spec"].get("configPatches", ()))
+        )
         patch, labels = plain["spec"]["configPatches"][0]["patch"], plain["spec"]["workloadSelector"]["labels"]
         reached = [m for m in self.members if (m.namespace, m.app) == (plain["metadata"]["namespace"], labels["app"])]
         for serial in range(count if reached else 0):
@@ -178,11 +193,17 @@ def show(name: str, found: dict[str, Pair]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
+    parser.add_argument(
+        "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
+    )
     parser.add_argument("--shapes", default="S2,S3")
     parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--starts", type=int, default=3, help="how often each server starts, and how often its fleet comes back")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(EVENTS), help="the events that are measured")
+    parser.add_argument(
+        "--starts", type=int, default=3, help="how often each server starts, and how often its fleet comes back"
+    )
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=list(EVENTS), help="the events that are measured"
+    )
     parser.add_argument("--work", help="where to keep meshes and logs; default: a temporary folder")
     search = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ.get("PATH", "")])
     parser.add_argument("--command", default=shutil.which("pilot-discovery", path=search))
@@ -193,7 +214,9 @@ def main() -> int:
     os.sched_setaffinity(0, {1})  # the servers are on core 0
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    kept = [show(name, asyncio.run(measure(Mesh(options.load, name, work), options))) for name in options.shapes.split(",")]
+    kept = [
+        show(name, asyncio.run(measure(Mesh(options.load, name, work), options))) for name in options.shapes.split(",")
+    ]
     return 0 if all(kept) else 1
 
 

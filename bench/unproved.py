@@ -5,6 +5,7 @@
 
 Prints inputs a second and the resident set after each tenth; ends with the input, in hexadecimal, where something unforeseen is raised.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -36,7 +37,10 @@ def play(targets: Targets, kind: str, count: int, rng: random.Random) -> bool:
             raise
         if number % max(count // 10, 1) == 0:
             gc.collect()
-            print(f"{kind:20} {number:9} inputs  {number / (time.monotonic() - started):7.0f}/s  {megabytes():6.1f} MB", flush=True)
+            print(
+                f"{kind:20} {number:9} inputs  {number / (time.monotonic() - started):7.0f}/s  {megabytes():6.1f} MB",
+                flush=True,
+            )
     return True
 
 

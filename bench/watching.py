@@ -9,6 +9,7 @@ an endpoint, a VirtualService and a DestinationRule one after the other. The pag
 when the picture or the list of proxies is another one. Printed are medians of the CPU-seconds of each part and of their sum; the exit status
 is 1 where the sum is more than three percent higher.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -101,18 +102,26 @@ async def measure(of: Mesh, options: argparse.Namespace) -> bool:
         for watched in turns(number):
             costs = await work(of, folder, options, watched, 1000 * (2 * number + watched))
             found.setdefault(watched, []).append(costs)
-            print(f"{of.name} {'watched' if watched else 'alone'}: {' + '.join(f'{cost:.2f}' for cost in costs[:-1])} s", flush=True)
+            print(
+                f"{of.name} {'watched' if watched else 'alone'}: {' + '.join(f'{cost:.2f}' for cost in costs[:-1])} s",
+                flush=True,
+            )
     kept = True
     for index, part in enumerate(PARTS):
         alone, with_watchers = (statistics.median(row[index] for row in found[watched]) for watched in (False, True))
         kept = with_watchers <= (1 + PROMISED) * alone
-        print(f"| {of.name} | {part} | {alone:.3f} | {with_watchers:.3f} | {100 * (with_watchers / alone - 1):+.1f} % |", flush=True)
+        print(
+            f"| {of.name} | {part} | {alone:.3f} | {with_watchers:.3f} | {100 * (with_watchers / alone - 1):+.1f} % |",
+            flush=True,
+        )
     return kept
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs")
+    parser.add_argument(
+        "--load", type=lambda p: pathlib.Path(p).resolve(), required=True, help="folder of the load programs"
+    )
     parser.add_argument("--shapes", default="S2,S3")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=30)
@@ -124,7 +133,10 @@ def main() -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        kept = [asyncio.run(measure(Mesh(options.load, name, pathlib.Path(folder)), options)) for name in options.shapes.split(",")]
+        kept = [
+            asyncio.run(measure(Mesh(options.load, name, pathlib.Path(folder)), options))
+            for name in options.shapes.split(",")
+        ]
     return 0 if all(kept) else 1
 
 

@@ -7,6 +7,7 @@ A row for each change: the resources and the bytes that one ztunnel is sent, to 
 of the commit and of all responses. The last rows are of ztunnels that come back with what they had, and of an edit of the same pod in a mesh that
 is not ambient.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -40,17 +41,33 @@ def pod(number: int, services: int, ready: bool = True) -> Plain:
     labels = {"app": f"s{service}", "version": "v1", "pod-template-hash": f"h{service}"}
     ip = f"10.{10 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
     return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": metadata(f"s{service}-{number}", f"n{service % 20}", labels=labels, annotations={"ambient.istio.io/redirection": "enabled"}),
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(
+            f"s{service}-{number}",
+            f"n{service % 20}",
+            labels=labels,
+            annotations={"ambient.istio.io/redirection": "enabled"},
+        ),
         "spec": {"serviceAccountName": f"s{service}", "nodeName": f"node-{number // WORKLOADS_A_NODE}"},
-        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [{"type": "Ready", "status": str(ready)}]},
-    }  # fmt: skip
+        "status": {
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        },
+    }
 
 
 def service(number: int, port: int = 8080) -> Plain:
     spec = {"clusterIP": f"10.96.{number >> 8}.{number & 255}", "selector": {"app": f"s{number}"}}
     ports = [{"name": "http", "port": 80, "targetPort": port}]
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata(f"s{number}", f"n{number % 20}"), "spec": {**spec, "ports": ports}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(f"s{number}", f"n{number % 20}"),
+        "spec": {**spec, "ports": ports},
+    }
 
 
 def node(number: int, zone: str) -> Plain:
@@ -92,13 +109,22 @@ class Bench:
         session = DeltaSession(self.discovery.name_sets)
         said = {"NODE_NAME": f"node-{number}", "NAMESPACE": "istio-system", "CLUSTER_ID": "Kubernetes"}
         ip = f"10.0.{number >> 8}.{number & 255}"
-        proxy = Proxy(type=NodeType.ZTUNNEL, id=f"zt-{number}.istio-system", ips=(ip,), dns_domain="x", namespace="istio-system", metadata=said)
+        proxy = Proxy(
+            type=NodeType.ZTUNNEL,
+            id=f"zt-{number}.istio-system",
+            ips=(ip,),
+            dns_domain="x",
+            namespace="istio-system",
+            metadata=said,
+        )
         connection = self.discovery.connect(f"ztunnel~{ip}~{proxy.id}~x", proxy, "", session)
         for url in (ADDRESS, AUTHORIZATION):
             versions = held[url] if held is not None else {}
             session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=url, initial_resource_versions=versions))
         self.connections.append(connection)
-        self.versions[connection] = {url: dict(held[url]) if held is not None else {} for url in (ADDRESS, AUTHORIZATION)}
+        self.versions[connection] = {
+            url: dict(held[url]) if held is not None else {} for url in (ADDRESS, AUTHORIZATION)
+        }
         return connection
 
     def measure(self, change: Callable[[], object]) -> Sent:
@@ -119,7 +145,14 @@ class Bench:
                 request = discovery_pb2.DeltaDiscoveryRequest(type_url=answer.type_url, response_nonce=str(self.nonces))
                 connection.session.receive(request)
         answered = time.process_time()
-        return Sent(max(counts, default=0), sum(map(bool, counts)), size, self.db.runs - runs, committed - started, answered - committed)
+        return Sent(
+            max(counts, default=0),
+            sum(map(bool, counts)),
+            size,
+            self.db.runs - runs,
+            committed - started,
+            answered - committed,
+        )
 
     def return_all(self) -> None:
         """Every stream ends, and every ztunnel comes back with what it has."""
@@ -132,7 +165,14 @@ class Bench:
 
 
 def show(name: str, sent: Sent) -> None:
-    numbers = (sent.each, sent.reached, sent.size, sent.runs, f"{1000 * sent.committed:.1f}", f"{1000 * sent.answered:.1f}")
+    numbers = (
+        sent.each,
+        sent.reached,
+        sent.size,
+        sent.runs,
+        f"{1000 * sent.committed:.1f}",
+        f"{1000 * sent.answered:.1f}",
+    )
     print(f"| {name} | {' | '.join(map(str, numbers))} |", flush=True)
 
 
@@ -168,7 +208,10 @@ def main() -> None:
         show(name, bench.measure(change))
     plain = Bench(ambient=False)
     plain.commit(objects)
-    show("a pod is not ready, in a mesh that is not ambient", plain.measure(lambda: plain.commit([pod(1, services, ready=False)])))
+    show(
+        "a pod is not ready, in a mesh that is not ambient",
+        plain.measure(lambda: plain.commit([pod(1, services, ready=False)])),
+    )
 
 
 if __name__ == "__main__":

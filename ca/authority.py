@@ -1,4 +1,5 @@
 """The certificate authority of the mesh: the signer that counts now, who is told when it changes, and the rules of a leaf's life."""
+
 from __future__ import annotations
 
 import datetime
@@ -23,7 +24,9 @@ class Authority:
     a request for more than `longest_ttl` is refused.
     """
 
-    def __init__(self, signer: Signer, default_ttl: datetime.timedelta, longest_ttl: datetime.timedelta, now: Clock = utc_now) -> None:
+    def __init__(
+        self, signer: Signer, default_ttl: datetime.timedelta, longest_ttl: datetime.timedelta, now: Clock = utc_now
+    ) -> None:
         self.signer, self.longest_ttl, self._now = signer, longest_ttl, now
         self.default_ttl = min(default_ttl, signer.expires - now())
         self.on_change: list[Callable[[], None]] = []
@@ -33,7 +36,10 @@ class Authority:
         SigningError where the request is wrong, asks for too long a life, or the signer has ended."""
         request = decode_csr(csr)
         if seconds > self.longest_ttl.total_seconds():
-            raise SigningError("TTL_ERROR", f"a life of {seconds} s is asked for, the longest is {self.longest_ttl.total_seconds():.0f} s")
+            raise SigningError(
+                "TTL_ERROR",
+                f"a life of {seconds} s is asked for, the longest is {self.longest_ttl.total_seconds():.0f} s",
+            )
         ttl = datetime.timedelta(seconds=seconds) if seconds > 0 else self.default_ttl
         signer = self.signer
         return signer.chain(signer.issue(request, identities, ttl, self._now()))
@@ -41,7 +47,9 @@ class Authority:
     async def answer(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
         """Returns what `sign` does. SigningError CA_NOT_READY where another signer is asked for."""
         if signer:
-            raise SigningError("CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own")
+            raise SigningError(
+                "CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own"
+            )
         return self.sign(csr, identities, seconds)
 
     def replace(self, signer: Signer, multiple_roots: bool) -> bool:
@@ -49,7 +57,9 @@ class Authority:
         not trust what it issues, unless `multiple_roots` are allowed and one set of roots contains the other."""
         old, new = set(self.signer.roots), set(signer.roots)
         if (old != new and not multiple_roots) or (old - new and new - old):
-            raise KeyMaterialError("the root certificates are others than before; they change only with a restart, or with several roots allowed")
+            raise KeyMaterialError(
+                "the root certificates are others than before; they change only with a restart, or with several roots allowed"
+            )
         return self._take(signer)
 
     def renew(self, signer: Signer) -> None:
@@ -60,7 +70,11 @@ class Authority:
         self._take(signer)
 
     def _take(self, signer: Signer) -> bool:
-        if (signer.certificate, signer.intermediates, signer.roots) == (self.signer.certificate, self.signer.intermediates, self.signer.roots):
+        if (signer.certificate, signer.intermediates, signer.roots) == (
+            self.signer.certificate,
+            self.signer.intermediates,
+            self.signer.roots,
+        ):
             return False
         self.signer = signer
         for changed in self.on_change:

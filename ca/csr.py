@@ -1,4 +1,5 @@
 """Certificate signing requests: what of them counts is the public key, proved by the signature, and whether they have a common name."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 """Why a certificate is not issued. The code goes to the peer and into the metrics, the reason to the log alone."""
+
 from __future__ import annotations
 
 from typing import Literal

@@ -1,4 +1,5 @@
 """PEM in and out: bundles of certificates, private keys."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -44,4 +45,6 @@ def load_key(pem: bytes, where: str) -> PrivateKey:
 
 def key_pem(key: PrivateKey) -> bytes:
     """Returns a private key in PEM (PKCS #8, no passphrase)."""
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/tasks/security/cert-management/plugin-ca-cert/
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -49,7 +50,9 @@ def read_plugged_in(folder: str) -> PluggedIn | None:
     for layout in LAYOUTS:
         present = [name for name in layout.files if (top / name).is_file()]
         if len(present) == len(layout.files):
-            return PluggedIn(_read(top, layout), _read_file(top / CRL) if layout is ISTIO_LAYOUT and (top / CRL).is_file() else b"")
+            return PluggedIn(
+                _read(top, layout), _read_file(top / CRL) if layout is ISTIO_LAYOUT and (top / CRL).is_file() else b""
+            )
         if present and present != [EXTRA_ROOTS]:
             missing = ", ".join(name for name in layout.files if name not in present)
             raise KeyMaterialError(f"{folder}: {', '.join(present)} is there, but not {missing}")

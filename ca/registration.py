@@ -2,6 +2,7 @@
 
 What such a signer issues is what the request asks for, so that a request must ask for nothing but what its caller has proved.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -35,7 +36,10 @@ class RegistrationAuthority:
         key = decode_csr(csr).public_key
         request = checked(csr, identities)
         if seconds > self._longest_ttl.total_seconds():
-            raise SigningError("TTL_ERROR", f"a life of {seconds} s is asked for, the longest is {self._longest_ttl.total_seconds():.0f} s")
+            raise SigningError(
+                "TTL_ERROR",
+                f"a life of {seconds} s is asked for, the longest is {self._longest_ttl.total_seconds():.0f} s",
+            )
         name = self._name(signer)
         try:
             chain = load_bundle(await self._ask(request, name, max(seconds, 0)), name)
@@ -44,19 +48,27 @@ class RegistrationAuthority:
         roots = tuple(self._roots(name)) or tuple(one for one in chain if one.issuer == one.subject)
         leaf, above = chain[0], tuple(one for one in chain[1:] if one not in roots)
         if leaf.public_key() != key or not _names(leaf) or _names(leaf) - set(identities):
-            raise SigningError("CERT_GEN_ERROR", f"{name} has issued a certificate for something else than what was asked for")
+            raise SigningError(
+                "CERT_GEN_ERROR", f"{name} has issued a certificate for something else than what was asked for"
+            )
         if not leads_to(leaf, above, roots):
-            raise SigningError("CERT_GEN_ERROR", f"the certificate that {name} has issued does not lead to a root that is known")
+            raise SigningError(
+                "CERT_GEN_ERROR", f"the certificate that {name} has issued does not lead to a root that is known"
+            )
         return [*(certificate_pem(one).decode() + "\n" for one in (leaf, *above)), bundle_pem(roots).decode()]
 
     def _name(self, signer: str) -> str:
         """Returns the whole name of a signer, "" for that of the mesh."""
         if signer and not self._domain:
-            raise SigningError("CERT_GEN_ERROR", f"the signer {signer!r} is asked for, and CERT_SIGNER_DOMAIN does not say whose it is")
+            raise SigningError(
+                "CERT_GEN_ERROR", f"the signer {signer!r} is asked for, and CERT_SIGNER_DOMAIN does not say whose it is"
+            )
         if signer:
             return f"{self._domain}/{signer}"
         if not self._signer:
-            raise SigningError("CERT_GEN_ERROR", "no signer is asked for, and K8S_SIGNER does not name the one of the mesh")
+            raise SigningError(
+                "CERT_GEN_ERROR", "no signer is asked for, and K8S_SIGNER does not name the one of the mesh"
+            )
         return self._signer
 
 
@@ -68,13 +80,20 @@ def checked(csr: bytes, identities: Sequence[str]) -> bytes:
         names = _names(request)
     except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
         raise SigningError("CSR_ERROR", f"what the request asks for cannot be read: {error}") from error
-    asked = [extension.oid.dotted_string for extension in request.extensions if not isinstance(extension.value, x509.SubjectAlternativeName)]
+    asked = [
+        extension.oid.dotted_string
+        for extension in request.extensions
+        if not isinstance(extension.value, x509.SubjectAlternativeName)
+    ]
     if asked:
         raise SigningError("CSR_ERROR", f"the request asks for extensions other than names: {', '.join(asked)}")
     if any(attribute.oid != _ORGANIZATION for attribute in request.subject):
         raise SigningError("CSR_ERROR", f"the request asks for the subject {request.subject.rfc4514_string()}")
     if len(names) != 1 or not names <= set(identities):
-        raise SigningError("CSR_ERROR", f"the request asks for {', '.join(sorted(names)) or 'no identity'}, proved is {', '.join(identities)}")
+        raise SigningError(
+            "CSR_ERROR",
+            f"the request asks for {', '.join(sorted(names)) or 'no identity'}, proved is {', '.join(identities)}",
+        )
     return request.public_bytes(serialization.Encoding.PEM)
 
 

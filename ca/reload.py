@@ -1,4 +1,5 @@
 """Follows the folder of a plugged-in signer: intermediates may change at any time, roots as `Authority.replace` says."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,9 @@ _log = scope("ca")
 class PluggedInReload:
     """`crl` is the revocation list of the folder, in PEM; `on_crl` is called when it changed."""
 
-    def __init__(self, folder: str, authority: Authority, crl: bytes, multiple_roots: bool, on_crl: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: str, authority: Authority, crl: bytes, multiple_roots: bool, on_crl: Callable[[], None]
+    ) -> None:
         self.crl = crl
         self._folder, self._authority, self._multiple_roots, self._on_crl = folder, authority, multiple_roots, on_crl
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +52,11 @@ class PluggedInReload:
             if found is None:
                 raise KeyMaterialError(f"{self._folder}: the signing certificate is gone")
             if self._authority.replace(found.signer, self._multiple_roots):
-                _log.info("took the signing certificate of %s, valid until %s", self._folder, found.signer.certificate.not_valid_after_utc)
+                _log.info(
+                    "took the signing certificate of %s, valid until %s",
+                    self._folder,
+                    found.signer.certificate.not_valid_after_utc,
+                )
         except KeyMaterialError as error:
             _log.error("the signing certificate stays as it was: %s", error)
             return

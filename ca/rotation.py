@@ -1,4 +1,5 @@
 """Renews a self-signed root before it ends. Several replicas share a store: one that finds a newer root there takes it."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """The root of a mesh that brings none: made once, kept, and renewed from the same key before it ends."""
+
 from __future__ import annotations
 
 import datetime

@@ -1,4 +1,5 @@
 """The control plane's own certificate, issued by its authority for the DNS names at which proxies call it."""
+
 from __future__ import annotations
 
 import datetime
@@ -25,7 +26,9 @@ class ServerCertificate(NamedTuple):
         return "ServerCertificate(…)"
 
 
-def issue_server_certificates(signer: Signer, names: Sequence[str], now: datetime.datetime) -> tuple[ServerCertificate, ...]:
+def issue_server_certificates(
+    signer: Signer, names: Sequence[str], now: datetime.datetime
+) -> tuple[ServerCertificate, ...]:
     """Returns certificates of new keys for ten years, or as long as the signer lives: of the signer's kind, and of P-256 beside RSA, which costs
     less than a tenth for each handshake with a peer that takes it. SigningError where the signer has ended."""
     issued = []

@@ -2,6 +2,7 @@
 
 The peer learns a code and never a reason: that goes to the log.
 """
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -53,7 +54,13 @@ async def refuse_impersonation(_: Any, identity: str) -> None:
 class CertificateService:
     """Answers CreateCertificate with bytes in and out."""
 
-    def __init__(self, sign: Sign, authenticate: Authenticate, observer: SigningObserver, impersonate: Impersonate = refuse_impersonation) -> None:
+    def __init__(
+        self,
+        sign: Sign,
+        authenticate: Authenticate,
+        observer: SigningObserver,
+        impersonate: Impersonate = refuse_impersonation,
+    ) -> None:
         self._sign, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
@@ -87,7 +94,9 @@ class CertificateService:
                 await self._deny(context, "request impersonation authentication failure", error)
             identities = (asked,)
         try:
-            chain = await self._sign(request.csr.encode(), identities, request.validity_duration, _text(request, CERT_SIGNER))
+            chain = await self._sign(
+                request.csr.encode(), identities, request.validity_duration, _text(request, CERT_SIGNER)
+            )
         except SigningError as error:
             self._observer.csr_failed(error.code)
             _log.error("CSR signing error for %s: %s", ", ".join(identities), error)

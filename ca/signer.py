@@ -2,6 +2,7 @@
 
 Shapes of leaves: https://istio.io/latest/docs/concepts/security/#pki and the SPIFFE X.509-SVID specification.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -29,7 +30,15 @@ _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), 
 
 def key_usage(*names: str) -> x509.KeyUsage:
     """Returns the key usage with these bits, named as in `x509.KeyUsage`, and no other."""
-    every = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "key_cert_sign", "crl_sign")
+    every = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+    )
     return x509.KeyUsage(**{name: name in names for name in every}, encipher_only=False, decipher_only=False)
 
 
@@ -74,7 +83,9 @@ class Signer(NamedTuple):
         """When the first of the certificates above a leaf ends, in UTC; a leaf is not valid beyond the signing one."""
         return min(c.not_valid_after_utc for c in (self.certificate, *self.intermediates))
 
-    def issue(self, request: SigningRequest, identities: Sequence[str], ttl: datetime.timedelta, now: datetime.datetime) -> x509.Certificate:
+    def issue(
+        self, request: SigningRequest, identities: Sequence[str], ttl: datetime.timedelta, now: datetime.datetime
+    ) -> x509.Certificate:
         """Returns a leaf for the identities, which are at least one, valid from two minutes before `now` for `ttl` after it, or until the
         signing certificate ends. SigningError CERT_GEN_ERROR where that has ended, or where an identity cannot be a name."""
         end = min(now + ttl, self.certificate.not_valid_after_utc)
@@ -83,7 +94,12 @@ class Signer(NamedTuple):
         try:
             names = x509.SubjectAlternativeName([general_name(identity) for identity in identities])
             builder = x509.CertificateBuilder(
-                self.certificate.subject, _subject(request, identities[0]), request.public_key, x509.random_serial_number(), now - CLOCK_SKEW, end
+                self.certificate.subject,
+                _subject(request, identities[0]),
+                request.public_key,
+                x509.random_serial_number(),
+                now - CLOCK_SKEW,
+                end,
             )
             for extension, critical in ((_LEAF_USAGE, True), (_SERVER_AND_CLIENT, False), (_LEAF, True), (names, True)):
                 builder = builder.add_extension(extension, critical)

@@ -1,4 +1,5 @@
 """Where a self-signed root is kept without Kubernetes: in a folder, so that a restart does not make another one, or in memory."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Whether a signing certificate, its key, its chain and the roots belong together."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,10 +25,14 @@ def check_signer(signer: Signer, where: str) -> None:
     if signer.certificate.public_key() != signer.key.public_key():
         raise KeyMaterialError(f"{where}: the private key does not belong to the signing certificate")
     if not leads_to(signer.certificate, signer.intermediates, signer.roots):
-        raise KeyMaterialError(f"{where}: the chain of the signing certificate does not lead to a certificate of the root bundle")
+        raise KeyMaterialError(
+            f"{where}: the chain of the signing certificate does not lead to a certificate of the root bundle"
+        )
 
 
-def leads_to(certificate: x509.Certificate, intermediates: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]) -> bool:
+def leads_to(
+    certificate: x509.Certificate, intermediates: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]
+) -> bool:
     """Returns whether one of the roots is above a certificate, in whatever order the intermediates are."""
     at, left = certificate, list(intermediates)
     while True:
@@ -43,6 +48,8 @@ def leads_to(certificate: x509.Certificate, intermediates: Sequence[x509.Certifi
 def _issued(issuer: x509.Certificate, subject: x509.Certificate) -> bool:
     try:
         subject.verify_directly_issued_by(issuer)
-    except Exception:  # the library raises ValueError, TypeError, InvalidSignature and UnsupportedAlgorithm: all of them mean no
+    except (
+        Exception
+    ):  # the library raises ValueError, TypeError, InvalidSignature and UnsupportedAlgorithm: all of them mean no
         return False
     return True

@@ -1,8 +1,9 @@
 """The generated files of this package.
 
-    python -m deploy            writes them
-    python -m deploy --check    exit 1 where one of them is not what would be written
+python -m deploy            writes them
+python -m deploy --check    exit 1 where one of them is not what would be written
 """
+
 import sys
 
 from deploy.generated import stale, write

@@ -1,4 +1,5 @@
 """Where charts and profiles are: in this package, or in a folder of the user's."""
+
 from __future__ import annotations
 
 import pathlib

@@ -2,6 +2,7 @@
 
 A request that is not in a table here is refused in a cluster: whoever writes code that makes one adds its row.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +30,15 @@ _ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.istio.io"
 ANYWHERE = (
     ResourceAccess("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
     ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
-    ResourceAccess(_ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"),
-    ResourceAccess(_ADMISSION, "validatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of validation"),
+    ResourceAccess(
+        _ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"
+    ),
+    ResourceAccess(
+        _ADMISSION,
+        "validatingwebhookconfigurations",
+        (*FOLLOW, "patch"),
+        "the root certificate in webhooks of validation",
+    ),
     *(
         ResourceAccess(kind.group, resource, verbs, why)
         for kind in (*KINDS, *AMBIENT_KINDS)
@@ -41,7 +49,9 @@ ANYWHERE = (
     ),
     ResourceAccess(GATEWAY_API, "gatewayclasses", ("create",), "the classes that exist without any object"),
     ResourceAccess(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
-    ResourceAccess(_NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"),
+    ResourceAccess(
+        _NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"
+    ),
     ResourceAccess(_NETWORKING, "workloadentries/status", ("patch",), "their health"),
     ResourceAccess(_NETWORKING, "workloadgroups", ("get",), "the group that a workload registers with"),
     ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
@@ -64,23 +74,38 @@ GATEWAYS = (
 OWN_NAMESPACE = (
     ResourceAccess("", "secrets", ("get", "create", "update"), "the key of the authority"),
     ResourceAccess("", "configmaps", ("get", "create", "update"), "which replica leads"),
-    ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"),
+    ResourceAccess(
+        "coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"
+    ),
     ResourceAccess(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
 )
 SIGNING = (
     ResourceAccess(
-        "certificates.k8s.io", "certificatesigningrequests", ("create", "get", "watch", "delete"), "certificates of signers of the API server"
+        "certificates.k8s.io",
+        "certificatesigningrequests",
+        ("create", "get", "watch", "delete"),
+        "certificates of signers of the API server",
     ),
     ResourceAccess("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
 )
 BUNDLES = (
-    ResourceAccess("certificates.k8s.io", "clustertrustbundles", (*FOLLOW, "create", "update"), "the root certificate for pods of any namespace"),
+    ResourceAccess(
+        "certificates.k8s.io",
+        "clustertrustbundles",
+        (*FOLLOW, "create", "update"),
+        "the root certificate for pods of any namespace",
+    ),
 )
 EXPORTS = (ResourceAccess(MULTICLUSTER, "serviceexports", ("create",), "Services that all clusters are to see"),)
 OF_OTHER_CLUSTERS = (
     ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
     ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
-    ResourceAccess("authorization.k8s.io", "subjectaccessreviews", ("create",), "which of its Secrets a gateway of that cluster may be given"),
+    ResourceAccess(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        ("create",),
+        "which of its Secrets a gateway of that cluster may be given",
+    ),
 )
 
 
@@ -88,15 +113,30 @@ def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[Resou
     """Yields the requests that follow the kinds of the catalogue; unless `every`, of those that each cluster has its own of."""
     for kind in catalogue:
         if every or kind.per_cluster:
-            yield ResourceAccess(kind.id.group, plural_of(kind.id), FOLLOW, "configuration" if not kind.per_cluster else "what runs in the cluster")
+            yield ResourceAccess(
+                kind.id.group,
+                plural_of(kind.id),
+                FOLLOW,
+                "configuration" if not kind.per_cluster else "what runs in the cluster",
+            )
 
 
 def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
     """Yields the requests that write what is wrong with configuration into its status, which is off unless an installation asks for it."""
     for kind in catalogue:
         if kind.id.group.endswith(".istio.io"):
-            yield ResourceAccess(kind.id.group, f"{plural_of(kind.id)}/status", ("patch",), "what is wrong with an object, for its author")
-            yield ResourceAccess(kind.id.group, plural_of(kind.id), ("get",), "whether an object is still the one that the messages are about")
+            yield ResourceAccess(
+                kind.id.group,
+                f"{plural_of(kind.id)}/status",
+                ("patch",),
+                "what is wrong with an object, for its author",
+            )
+            yield ResourceAccess(
+                kind.id.group,
+                plural_of(kind.id),
+                ("get",),
+                "whether an object is still the one that the messages are about",
+            )
 
 
 def rules(requests: Iterable[ResourceAccess]) -> list[Plain]:

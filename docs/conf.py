@@ -1,4 +1,5 @@
 """How Sphinx makes the site of these pages: `make site`."""
+
 project = "pyistiod"
 extensions = ["myst_parser"]
 html_theme = "furo"

@@ -1,4 +1,5 @@
 """Options of every test. Random tests take another seed each run, printed at the end; PYISTIOD_SEED repeats one."""
+
 from __future__ import annotations
 
 import logging
@@ -22,8 +23,12 @@ hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write golden files again from what is built now, and delete orphans")
-    parser.addoption("--shuffle", action="store_true", help="run the files, and the tests of each, in an order that the seed decides")
+    parser.addoption(
+        "--rewrite", action="store_true", help="write golden files again from what is built now, and delete orphans"
+    )
+    parser.addoption(
+        "--shuffle", action="store_true", help="run the files, and the tests of each, in an order that the seed decides"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,7 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.write_line(f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}")  # a header would not show with -q
+    terminalreporter.write_line(
+        f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}"
+    )  # a header would not show with -q
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
 """Injection of workloads in files: of pods, and of the pods that Deployments and their like make."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,9 @@ from webhook.workloads import PLACES, with_zeros
 
 Plain = dict[str, Any]
 Warn = Callable[[str], None]
-_ASKED = WrittenConfig(policy="enabled")  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
+_ASKED = WrittenConfig(
+    policy="enabled"
+)  # who injects a file wants its workloads injected, whatever the webhook's policy and selectors are
 
 
 class FileInjector(NamedTuple):
@@ -54,7 +57,9 @@ def _cron_job(document: Plain, injector: FileInjector, warn: Warn) -> Plain:
     """Returns a CronJob with its pods injected. Their metadata is that of the job's template."""
     job = _at(document, ("spec", "jobTemplate"))
     pod = _at(job, ("spec", "template"))
-    injected = _template({"metadata": job.get("metadata") or {}, "spec": pod.get("spec") or {}}, document, injector, warn)
+    injected = _template(
+        {"metadata": job.get("metadata") or {}, "spec": pod.get("spec") or {}}, document, injector, warn
+    )
     job = {**_replaced(job, ("spec", "template"), {**pod, "spec": injected["spec"]}), "metadata": injected["metadata"]}
     return _replaced(document, ("spec", "jobTemplate"), job)
 
@@ -79,16 +84,26 @@ def _template(template: Plain, document: Plain, injector: FileInjector, warn: Wa
         raise InjectionError(f"{document.get('kind')} {_name(document, template)}: {error}") from error
     owner = _owner(document)
     if why := _why_not(pod, injector):
-        warn(f"===> Skipping injection because {owner.kind} \"{_name(document, template)}\" has {why}\n")
+        warn(f'===> Skipping injection because {owner.kind} "{_name(document, template)}" has {why}\n')
         return pod
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     refuse_wrong(annotations)
     override = annotations.get(PROXY_CONFIG)
-    proxy_config = apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
+    proxy_config = (
+        apply_override(injector.mesh.default_config, override) if override is not None else injector.mesh.default_config
+    )
     mesh = injector.mesh
     return inject(
         InjectionRequest(
-            pod, owner, injector.config, mesh, proxy_config, injector.revision, {}, injector.native, compliance_policy=injector.compliance_policy
+            pod,
+            owner,
+            injector.config,
+            mesh,
+            proxy_config,
+            injector.revision,
+            {},
+            injector.native,
+            compliance_policy=injector.compliance_policy,
         )
     )
 
@@ -104,7 +119,9 @@ def _owner(document: Plain) -> WorkloadOwner:
     if document.get("kind") == "Pod":
         return owner_of(document)
     metadata = document.get("metadata") or {}
-    return WorkloadOwner(document["kind"], document.get("apiVersion") or "", metadata.get("name") or "", metadata.get("namespace") or "")
+    return WorkloadOwner(
+        document["kind"], document.get("apiVersion") or "", metadata.get("name") or "", metadata.get("namespace") or ""
+    )
 
 
 def _name(document: Plain, template: Plain) -> str:

@@ -1,4 +1,5 @@
 """Workloads as Kubernetes' API writes them: where their pods are, and which zeros are written all the same."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +8,8 @@ Plain = dict[str, Any]
 PLACES: dict[str, tuple[str, ...]] = {
     "Pod": (),
     **dict.fromkeys(
-        ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "DeploymentConfig"), ("spec", "template")
+        ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController", "DeploymentConfig"),
+        ("spec", "template"),
     ),
 }
 """The path of the pod, or of the template of pods, in a workload of each kind."""
@@ -16,7 +18,14 @@ _STATUS: dict[str, tuple[str, ...]] = {
     "ReplicaSet": ("replicas",),
     "ReplicationController": ("replicas",),
     "StatefulSet": ("availableReplicas", "replicas"),
-    "DeploymentConfig": ("availableReplicas", "latestVersion", "observedGeneration", "replicas", "unavailableReplicas", "updatedReplicas"),
+    "DeploymentConfig": (
+        "availableReplicas",
+        "latestVersion",
+        "observedGeneration",
+        "replicas",
+        "unavailableReplicas",
+        "updatedReplicas",
+    ),
 }
 _SPEC: dict[str, Plain] = {"DeploymentConfig": {"replicas": 0, "test": False}}
 _UNWRITTEN: dict[str, tuple[str, ...]] = {

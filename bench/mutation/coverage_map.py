@@ -1,4 +1,5 @@
 """Which tests execute which lines of the product, from one run of the tests under coverage.py with a context a test."""
+
 from __future__ import annotations
 
 import gc
@@ -34,7 +35,9 @@ class CoverageMap:
         self._data = coverage.CoverageData(str(folder / DATA))
         self._data.read()
         outcomes = {test: Outcome(*found) for test, found in json.loads((folder / OUTCOMES).read_text()).items()}
-        self.seconds = {test: found.seconds for test, found in outcomes.items() if found.passed and found.seconds <= longest}
+        self.seconds = {
+            test: found.seconds for test, found in outcomes.items() if found.passed and found.seconds <= longest
+        }
         self._of_file: dict[str, list[str]] = {}
         for test in self.seconds:
             self._of_file.setdefault(test.partition("::")[0], []).append(test)
@@ -69,6 +72,7 @@ def measure(folder: pathlib.Path, tests: list[str]) -> None:
 
 # -- in the process that runs the tests ------------------------------------------------------------------------------------
 
+
 class _Recorder:
     """A plugin of pytest: each test, and each fixture that a file shares, is a context of coverage.py's."""
 
@@ -76,7 +80,9 @@ class _Recorder:
         import coverage
 
         self._folder = folder
-        self._coverage = coverage.Coverage(data_file=str(folder / DATA), source=[str(ROOT / name) for name in MEASURED], config_file=False)
+        self._coverage = coverage.Coverage(
+            data_file=str(folder / DATA), source=[str(ROOT / name) for name in MEASURED], config_file=False
+        )
         self._outcomes: dict[str, Outcome] = {}
         self._caches: list[Any] = []
         self._coverage.start()
@@ -86,7 +92,11 @@ class _Recorder:
         slow = [item for item in items if item.get_closest_marker("timeout")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
-        self._caches = [thing for thing in gc.get_objects() if hasattr(type(thing), "cache_clear") and thing.__module__.startswith(MEASURED)]
+        self._caches = [
+            thing
+            for thing in gc.get_objects()
+            if hasattr(type(thing), "cache_clear") and thing.__module__.startswith(MEASURED)
+        ]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -97,7 +107,9 @@ class _Recorder:
         self._coverage.switch_context("")
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, None, None]:
         if fixturedef.scope == "function":
             yield
             return

@@ -3,6 +3,7 @@
 The fork puts the changed code into the functions that are there. What runs at import alone (constants, classes, defaults) cannot be
 changed so; such a mutant is `import time` and must be tried in a tree of its own.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -40,7 +41,10 @@ def write_jobs(path: pathlib.Path, jobs: Sequence[Job]) -> None:
 
 def read_jobs(path: pathlib.Path) -> list[Job]:
     """The jobs of a file that `write_jobs` wrote."""
-    return [Job(Mutant(pathlib.Path(file), *rest), tests, seconds) for file, *rest, tests, seconds in json.loads(path.read_text())]
+    return [
+        Job(Mutant(pathlib.Path(file), *rest), tests, seconds)
+        for file, *rest, tests, seconds in json.loads(path.read_text())
+    ]
 
 
 Code = tuple[str, str, int]  # file, qualified name, first line
@@ -93,7 +97,9 @@ class Trials:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if (threads := len(list(pathlib.Path("/proc/self/task").iterdir()))) > 1:
             raise pytest.UsageError(f"{threads} threads after collection: a fork would lack all but one")
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # which ends the run; one in the background would not hear it
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # which ends the run; one in the background would not hear it
         items = {item.nodeid: item for item in session.items}
         functions = Functions()
         gc.freeze()

@@ -1,4 +1,5 @@
 """A chart as its folder has it. https://helm.sh/docs/topics/charts/"""
+
 from __future__ import annotations
 
 from importlib.resources.abc import Traversable
@@ -33,7 +34,11 @@ def read_chart(folder: Traversable) -> Chart:
         raise ChartError(f"{folder} is no chart: it has no Chart.yaml")
     about, values = _mapping(texts, "Chart.yaml", folder), _mapping(texts, "values.yaml", folder)
     templates = {path: text for path, text in texts.items() if path.startswith("templates/")}
-    files = {path: text for path, text in texts.items() if path not in templates and path not in ("Chart.yaml", "values.yaml")}
+    files = {
+        path: text
+        for path, text in texts.items()
+        if path not in templates and path not in ("Chart.yaml", "values.yaml")
+    }
     return Chart(str(about.get("name") or folder.name), about, values, templates, files)
 
 

@@ -1,4 +1,5 @@
 """What Helm adds to Sprig's functions. https://helm.sh/docs/chart_template_guide/function_list/"""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +23,11 @@ def from_yaml(text: str) -> dict[str, Any]:
         return {"Error": f"error converting YAML to JSON: {fault}"}
     if found is None:
         return {}
-    return found if isinstance(found, dict) else {"Error": "json: cannot unmarshal into a value of type map[string]interface {}"}
+    return (
+        found
+        if isinstance(found, dict)
+        else {"Error": "json: cannot unmarshal into a value of type map[string]interface {}"}
+    )
 
 
 def from_yaml_list(text: str) -> list[Any]:

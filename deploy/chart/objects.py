@@ -1,4 +1,5 @@
 """What templates see beside the values: the release, the chart's files, what the cluster can do."""
+
 from __future__ import annotations
 
 import fnmatch
@@ -20,14 +21,20 @@ class Files(GoStruct):
         self._texts = texts
 
     def member(self, name: str) -> Any:
-        return {"AsConfig": "\n".join(f"{path.rpartition('/')[2]}: |\n{_indented(text)}" for path, text in self._texts.items())}[name]
+        return {
+            "AsConfig": "\n".join(
+                f"{path.rpartition('/')[2]}: |\n{_indented(text)}" for path, text in self._texts.items()
+            )
+        }[name]
 
     def method(self, name: str) -> Callable[..., Any] | None:
         """Returns Get (the text of a file, "" where there is none), Lines, or Glob (the files of a pattern)."""
         return {
             "Get": lambda path: self._texts.get(path, ""),
             "Lines": lambda path: self._texts.get(path, "").removesuffix("\n").split("\n"),
-            "Glob": lambda pattern: Files({path: text for path, text in self._texts.items() if fnmatch.fnmatch(path, pattern)}),
+            "Glob": lambda pattern: Files(
+                {path: text for path, text in self._texts.items() if fnmatch.fnmatch(path, pattern)}
+            ),
         }.get(name)
 
 
@@ -39,8 +46,19 @@ class Versions(GoStruct):
     """The versions of the API that are taken to be there: those that every supported cluster has."""
 
     type_name = "chartutil.VersionSet"
-    _KNOWN = frozenset({"v1", "apps/v1", "autoscaling/v2", "policy/v1", "rbac.authorization.k8s.io/v1", "discovery.k8s.io/v1",
-                        "admissionregistration.k8s.io/v1", "apiextensions.k8s.io/v1", "networking.k8s.io/v1"})  # fmt: skip
+    _KNOWN = frozenset(
+        {
+            "v1",
+            "apps/v1",
+            "autoscaling/v2",
+            "policy/v1",
+            "rbac.authorization.k8s.io/v1",
+            "discovery.k8s.io/v1",
+            "admissionregistration.k8s.io/v1",
+            "apiextensions.k8s.io/v1",
+            "networking.k8s.io/v1",
+        }
+    )
 
     def method(self, name: str) -> Callable[..., Any] | None:
         return (lambda version: version in self._KNOWN) if name == "Has" else None
@@ -55,4 +73,11 @@ def capabilities() -> dict[str, Any]:
 
 def release(name: str, namespace: str) -> dict[str, Any]:
     """Returns `.Release` of a first installation. Its Service is that of Helm, so that objects are the ones that Helm makes of the chart."""
-    return {"Name": name, "Namespace": namespace, "Service": "Helm", "IsInstall": True, "IsUpgrade": False, "Revision": 1}
+    return {
+        "Name": name,
+        "Namespace": namespace,
+        "Service": "Helm",
+        "IsInstall": True,
+        "IsUpgrade": False,
+        "Revision": 1,
+    }

@@ -1,4 +1,5 @@
 """A chart and values → objects."""
+
 from __future__ import annotations
 
 import copy
@@ -15,7 +16,9 @@ from webhook.template.function import takes
 RELEASE = "istio"
 
 
-def render(chart: Chart, values: Plain, namespace: str, release_name: str = RELEASE, only: Collection[str] = ()) -> list[Plain]:
+def render(
+    chart: Chart, values: Plain, namespace: str, release_name: str = RELEASE, only: Collection[str] = ()
+) -> list[Plain]:
     """Returns the objects of a chart, or of those of its templates that `only` names, in the order of the templates' names. ChartError where a
     template fails."""
     data = {
@@ -26,7 +29,9 @@ def render(chart: Chart, values: Plain, namespace: str, release_name: str = RELE
         "Capabilities": capabilities(),
     }
     if only:
-        chart = chart._replace(templates={path: text for path, text in chart.templates.items() if path in only or path.endswith(".tpl")})
+        chart = chart._replace(
+            templates={path: text for path, text in chart.templates.items() if path in only or path.endswith(".tpl")}
+        )
     template = _compiled(chart)
     found: list[Plain] = []
     for path in sorted(chart.templates):

@@ -1,4 +1,5 @@
 """The CustomResourceDefinitions of Istio's kinds, which are those of the catalogue."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -33,9 +34,17 @@ EXTENSIONS = "extensions.istio.io"
 _STORED = {"Telemetry": "v1alpha1"}
 _NEED_SPEC = frozenset({"ServiceEntry", "WorkloadEntry", "WorkloadGroup", "WasmPlugin", "TrafficExtension"})
 _SHORT = {
-    "DestinationRule": "dr", "Gateway": "gw", "ServiceEntry": "se", "VirtualService": "vs", "WorkloadEntry": "we", "WorkloadGroup": "wg",
-    "AuthorizationPolicy": "ap", "PeerAuthentication": "pa", "RequestAuthentication": "ra", "Telemetry": "telemetry",
-}  # fmt: skip
+    "DestinationRule": "dr",
+    "Gateway": "gw",
+    "ServiceEntry": "se",
+    "VirtualService": "vs",
+    "WorkloadEntry": "we",
+    "WorkloadGroup": "wg",
+    "AuthorizationPolicy": "ap",
+    "PeerAuthentication": "pa",
+    "RequestAuthentication": "ra",
+    "Telemetry": "telemetry",
+}
 _AGE = Column("Age", ".metadata.creationTimestamp", "When the object was made.", "date")
 _COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "DestinationRule": (Column("Host", ".spec.host", "The service that the rule is about."), _AGE),
@@ -92,7 +101,10 @@ def _versions(kind: ServedDefinition) -> list[Plain]:
     whole: Plain = {"type": "object", "properties": {"spec": kind.spec, "status": OPEN}}
     if kind.needs_spec:
         whole["required"] = ["spec"]
-    columns = [{"name": c.name, "type": c.type, "jsonPath": c.path, "description": c.about} for c in _COLUMNS.get(kind.id.name, (_AGE,))]
+    columns = [
+        {"name": c.name, "type": c.type, "jsonPath": c.path, "description": c.about}
+        for c in _COLUMNS.get(kind.id.name, (_AGE,))
+    ]
     return [
         {
             "name": version,

@@ -3,6 +3,7 @@
 They are the ones that Istio's own definitions have, so that what an API server takes does not depend on whose definitions it has.
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -51,15 +52,25 @@ PORT = cel(("0 < self && self <= 65535", "port must be between 1-65535"))
 NAMED = {"minLength": 1}
 HEADER = {"pattern": "^[-_A-Za-z0-9]+$", **NAMED}
 SOCKET_OF_PATH = cel(
-    ('!self.startsWith("unix://") || self.substring(7, 8) == "/" || self.substring(7, 8) == "@"', "UDS must be an absolute path or abstract socket"),
+    (
+        '!self.startsWith("unix://") || self.substring(7, 8) == "/" || self.substring(7, 8) == "@"',
+        "UDS must be an absolute path or abstract socket",
+    ),
     ('!self.startsWith("unix://") || !self.endsWith("/")', "UDS may not be a dir"),
 )
-URL = {"maxLength": 2048, **NAMED, **cel(('url(self).getScheme() in ["http", "https"]', "url must have scheme http:// or https://"))}
+URL = {
+    "maxLength": 2048,
+    **NAMED,
+    **cel(('url(self).getScheme() in ["http", "https"]', "url must have scheme http:// or https://")),
+}
 LABELS_WITHOUT_WILDCARD = Limits(
     fields={
         "labels": {
             "maxProperties": 256,
-            "additionalProperties": {"maxLength": 63, **cel(('!self.contains("*")', "wildcard is not supported in selector"))},
+            "additionalProperties": {
+                "maxLength": 63,
+                **cel(('!self.contains("*")', "wildcard is not supported in selector")),
+            },
         }
     }
 )
@@ -78,7 +89,12 @@ ADDRESS_FIELDS: dict[str, Schema] = {
     "ports": {
         "maxProperties": 128,
         "additionalProperties": PORT,
-        **cel(("self.all(key, size(key) < 63 && key.matches('^[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?$'))", "port name must be valid")),
+        **cel(
+            (
+                "self.all(key, size(key) < 63 && key.matches('^[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?$'))",
+                "port name must be valid",
+            )
+        ),
     },
 }
 _SERVER_TLS = cel(
@@ -110,7 +126,10 @@ LIMITS: Mapping[type[Any], Limits] = {
         fields={
             "matchLabels": {
                 "maxProperties": 4096,
-                "additionalProperties": {"maxLength": 63, **cel(('!self.contains("*")', "wildcard not allowed in label value match"))},
+                "additionalProperties": {
+                    "maxLength": 63,
+                    **cel(('!self.contains("*")', "wildcard not allowed in label value match")),
+                },
                 **cel(
                     ('self.all(key, !key.contains("*"))', "wildcard not allowed in label key match"),
                     ("self.all(key, key.size() != 0)", "key must not be empty"),
@@ -121,7 +140,10 @@ LIMITS: Mapping[type[Any], Limits] = {
     selector.PolicyTargetReference: Limits(
         {"required": ["kind", "name"]},
         {
-            "group": {"maxLength": 253, "pattern": "^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"},
+            "group": {
+                "maxLength": 253,
+                "pattern": "^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            },
             "kind": {"maxLength": 63, "pattern": "^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$", **NAMED},
             "name": {"maxLength": 253, **NAMED},
             "namespace": cel(("self.size() == 0", "cross namespace referencing is not currently supported")),
@@ -182,7 +204,10 @@ LIMITS: Mapping[type[Any], Limits] = {
                     '|| self.resolution in ["STATIC", "NONE"]',
                     "CIDR addresses are allowed only for NONE/STATIC resolution types",
                 ),
-                ('(has(self.resolution) && self.resolution != "NONE") || !has(self.endpoints)', "NONE mode cannot set endpoints"),
+                (
+                    '(has(self.resolution) && self.resolution != "NONE") || !has(self.endpoints)',
+                    "NONE mode cannot set endpoints",
+                ),
                 (
                     '!(has(self.resolution) && self.resolution == "DNS_ROUND_ROBIN" && has(self.endpoints)) || self.endpoints.size() <= 1',
                     "DNS_ROUND_ROBIN mode cannot have multiple endpoints",
@@ -195,7 +220,12 @@ LIMITS: Mapping[type[Any], Limits] = {
             "endpoints": {"maxItems": 4096, "items": cel(ADDRESSED, NO_PORTS_OF_SOCKET)},
             "ports": {
                 "maxItems": 256,
-                **cel(("self.all(one, self.exists_one(other, one.number == other.number))", "port number cannot be duplicated")),
+                **cel(
+                    (
+                        "self.all(one, self.exists_one(other, one.number == other.number))",
+                        "port number cannot be duplicated",
+                    )
+                ),
             },
         },
     ),
@@ -210,7 +240,13 @@ LIMITS: Mapping[type[Any], Limits] = {
     group.ReadinessProbe: Limits(
         fields={
             name: {"minimum": 0}
-            for name in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+            for name in (
+                "initialDelaySeconds",
+                "timeoutSeconds",
+                "periodSeconds",
+                "successThreshold",
+                "failureThreshold",
+            )
         }
     ),
     group.HTTPHealthCheckConfig: Limits(
@@ -250,7 +286,12 @@ LIMITS: Mapping[type[Any], Limits] = {
     extension.EnvVar: Limits(
         {
             "required": ["name"],
-            **cel(('!(has(self.valueFrom) && self.valueFrom == "HOST") || !has(self.value)', "value may only be set when valueFrom is INLINE")),
+            **cel(
+                (
+                    '!(has(self.valueFrom) && self.valueFrom == "HOST") || !has(self.value)',
+                    "value may only be set when valueFrom is INLINE",
+                )
+            ),
         },
         {"name": {"maxLength": 256, **NAMED}, "value": {"maxLength": 2048}},
     ),
@@ -268,13 +309,18 @@ LIMITS: Mapping[type[Any], Limits] = {
                 '!(has(self.operation) && self.operation == "UPSERT") || (has(self.value) && self.value != "")',
                 "value must be set when operation is UPSERT",
             ),
-            ('!(has(self.operation) && self.operation == "REMOVE") || !has(self.value)', "value must not be set when operation is REMOVE"),
+            (
+                '!(has(self.operation) && self.operation == "REMOVE") || !has(self.value)',
+                "value must not be set when operation is REMOVE",
+            ),
         )
     ),
     tracing.LiteralValue: Limits({"required": ["value"]}, {"value": NAMED}),
     tracing.Environment: Limits({"required": ["name"]}, {"name": NAMED}),
     tracing.RequestHeader: Limits({"required": ["name"]}, {"name": NAMED}),
-    ProxyConfigOverride: Limits(fields={"concurrency": {"minimum": 0}, "environmentVariables": {"additionalProperties": {"maxLength": 2048}}}),
+    ProxyConfigOverride: Limits(
+        fields={"concurrency": {"minimum": 0}, "environmentVariables": {"additionalProperties": {"maxLength": 2048}}}
+    ),
     # Security
     PeerAuthentication: Limits(
         cel(
@@ -290,7 +336,9 @@ LIMITS: Mapping[type[Any], Limits] = {
             }
         },
     ),
-    request.RequestAuthentication: Limits(cel(ATTACHED), {"targetRefs": {"maxItems": 16}, "jwtRules": {"maxItems": 4096}}),
+    request.RequestAuthentication: Limits(
+        cel(ATTACHED), {"targetRefs": {"maxItems": 16}, "jwtRules": {"maxItems": 4096}}
+    ),
     request.JWTRule: Limits(
         cel(at_most_one("only one of jwks or jwksUri can be set", "jwksUri", "jwks")),
         {
@@ -303,7 +351,9 @@ LIMITS: Mapping[type[Any], Limits] = {
     ),
     request.JWTHeader: Limits({"required": ["name"]}, {"name": NAMED}),
     request.ClaimToHeader: Limits({"required": ["header", "claim"]}, {"header": HEADER, "claim": NAMED}),
-    authorization.AuthorizationPolicy: Limits(cel(ATTACHED), {"targetRefs": {"maxItems": 16}, "rules": {"maxItems": 512}}),
+    authorization.AuthorizationPolicy: Limits(
+        cel(ATTACHED), {"targetRefs": {"maxItems": 16}, "rules": {"maxItems": 512}}
+    ),
     authorization.Rule: Limits(fields={"from": {"maxItems": 512}}),
     authorization.Condition: needs("key"),
     authorization.Source: Limits(

@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -37,7 +38,11 @@ def _exclusive(struct: type[Any]) -> list[Schema]:
     """Returns the pairs of fields that exclude each other."""
     groups = struct.groups if issubclass(struct, OneOf) else ()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
-    return [{"required": sorted(names.get(f, json_name(f)) for f in pair)} for group in groups for pair in combinations(group, 2)]
+    return [
+        {"required": sorted(names.get(f, json_name(f)) for f in pair)}
+        for group in groups
+        for pair in combinations(group, 2)
+    ]
 
 
 def _field(field: Any, limits: Limits) -> Schema:
@@ -46,7 +51,9 @@ def _field(field: Any, limits: Limits) -> Schema:
 
 def _merged(schema: Schema, more: Schema) -> Schema:
     """Returns a schema with more said about it, also about its items."""
-    inner: Schema = {word: _merged(schema[word], more[word]) for word in ("items", "additionalProperties") if word in more}
+    inner: Schema = {
+        word: _merged(schema[word], more[word]) for word in ("items", "additionalProperties") if word in more
+    }
     return {**schema, **more, **inner}
 
 

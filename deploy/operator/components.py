@@ -1,4 +1,5 @@
 """The components of an installation: the chart of each, which of them are wanted, and the values that their charts are given."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,8 +26,24 @@ class Component(NamedTuple):
 COMPONENTS = (
     Component("Base", "base", "base", values="global"),
     Component("Pilot", "pilot", "istiod", "Deployment", "istiod", "discovery", "pilot"),
-    Component("IngressGateways", "ingressGateways", "ingress", "Deployment", "istio-ingressgateway", "istio-proxy", "gateways.istio-ingressgateway"),
-    Component("EgressGateways", "egressGateways", "egress", "Deployment", "istio-egressgateway", "istio-proxy", "gateways.istio-egressgateway"),
+    Component(
+        "IngressGateways",
+        "ingressGateways",
+        "ingress",
+        "Deployment",
+        "istio-ingressgateway",
+        "istio-proxy",
+        "gateways.istio-ingressgateway",
+    ),
+    Component(
+        "EgressGateways",
+        "egressGateways",
+        "egress",
+        "Deployment",
+        "istio-egressgateway",
+        "istio-proxy",
+        "gateways.istio-egressgateway",
+    ),
     Component("Cni", "cni", "cni", "DaemonSet", "istio-cni-node", "install-cni", "cni"),
     Component("Ztunnel", "ztunnel", "ztunnel", "DaemonSet", "ztunnel", "istio-proxy", "ztunnel", flat=True),
 )
@@ -52,10 +69,17 @@ class WantedComponent(NamedTuple):
 def wanted(operator: Plain) -> Iterator[WantedComponent]:
     """Yields the components that an IstioOperator switches on, in the order of `COMPONENTS`."""
     for component in COMPONENTS:
-        by_values = bool(component.field in STANDARD_GATEWAYS and at(operator, f"spec.values.{component.values}.enabled"))
+        by_values = bool(
+            component.field in STANDARD_GATEWAYS and at(operator, f"spec.values.{component.values}.enabled")
+        )
         for said in _said(operator, component, by_values):
             if by_values or said.get("enabled") is not False:
-                yield WantedComponent(component, _name(operator, component, said), str(said.get("namespace") or system_namespace(operator)), said)
+                yield WantedComponent(
+                    component,
+                    _name(operator, component, said),
+                    str(said.get("namespace") or system_namespace(operator)),
+                    said,
+                )
 
 
 def _said(operator: Plain, component: Component, by_values: bool) -> list[Plain]:
@@ -101,7 +125,11 @@ def _replicas(component: Component, settings: Plain) -> Plain:
     """Returns the numbers of replicas that a chart makes other objects of than the one that they are in."""
     if component.kind != "Deployment":
         return {}
-    places = {"autoscaleMin": "hpaSpec.minReplicas", "autoscaleMax": "hpaSpec.maxReplicas", "replicaCount": "replicaCount"}
+    places = {
+        "autoscaleMin": "hpaSpec.minReplicas",
+        "autoscaleMax": "hpaSpec.maxReplicas",
+        "replicaCount": "replicaCount",
+    }
     return {key: found for key, place in places.items() if (found := at(settings, place))}
 
 

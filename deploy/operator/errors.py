@@ -1,4 +1,5 @@
 """What is wrong with an installation's settings."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """Files, flags and a profile → one IstioOperator whose values the charts can be given."""
+
 from __future__ import annotations
 
 import copy
@@ -13,7 +14,12 @@ from pilot.ingest.documents import SyntaxFault, read_documents
 
 DEFAULT_PROFILE = "default"
 STANDARD_GATEWAYS = {"ingressGateways": "istio-ingressgateway", "egressGateways": "istio-egressgateway"}
-_FROM_SPEC = (("hub", "global.hub"), ("tag", "global.tag"), ("revision", "revision"), ("compatibilityVersion", "compatibilityVersion"))
+_FROM_SPEC = (
+    ("hub", "global.hub"),
+    ("tag", "global.tag"),
+    ("revision", "revision"),
+    ("compatibilityVersion", "compatibilityVersion"),
+)
 
 
 def read_operator(text: str, name: str) -> Plain:
@@ -82,8 +88,14 @@ def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str =
     if not isinstance(profile, str):
         raise SettingsError(f"spec.profile: expected the name of a profile, got {profile}")
     found = _named(lay_over(lay_over(read_profile(profile, folder), _platform_layer(platform)), user))
-    if platform == "gke" and at(found, "spec.components.cni") is not None and not at(user, "spec.components.cni.namespace"):
-        found = put(found, ("spec", "components", "cni", "namespace"), "kube-system")  # where that platform lets node agents be critical
+    if (
+        platform == "gke"
+        and at(found, "spec.components.cni") is not None
+        and not at(user, "spec.components.cni.namespace")
+    ):
+        found = put(
+            found, ("spec", "components", "cni", "namespace"), "kube-system"
+        )  # where that platform lets node agents be critical
     said = at(user, "spec.values", {})
     spec = found["spec"] if isinstance(found.get("spec"), dict) else {}
     for place, key in _FROM_SPEC:
@@ -92,7 +104,9 @@ def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str =
     found = put(found, ("spec", "values", "pilot", "enabled"), at(spec, "components.pilot.enabled", False) is True)
     if isinstance(said, dict):
         found = put(found, ("spec", "values"), lay_over(found["spec"]["values"], said))
-        found = put(found, ("spec", "values", "pilot", "cni", "enabled"), at(spec, "components.cni.enabled", False) is True)
+        found = put(
+            found, ("spec", "values", "pilot", "cni", "enabled"), at(spec, "components.cni.enabled", False) is True
+        )
     if isinstance(spec.get("meshConfig"), dict):
         mesh = lay_over(at(found, "spec.values.meshConfig", {}), spec["meshConfig"])
         found = put(found, ("spec", "values", "meshConfig"), mesh)
@@ -108,7 +122,10 @@ def _named(operator: Plain) -> Plain:
     for component, name in STANDARD_GATEWAYS.items():
         gateways = at(operator, f"spec.components.{component}")
         if isinstance(gateways, list):
-            named = [{**gateway, "name": gateway.get("name") or name} if isinstance(gateway, dict) else gateway for gateway in gateways]
+            named = [
+                {**gateway, "name": gateway.get("name") or name} if isinstance(gateway, dict) else gateway
+                for gateway in gateways
+            ]
             operator = put(operator, ("spec", "components", component), named)
     return operator
 
@@ -121,4 +138,8 @@ def system_namespace(operator: Plain) -> str:
 def unvalidated(operator: Plain) -> Plain:
     """Returns the settings with the values that no schema is to check over the others."""
     more: Any = at(operator, "spec.unvalidatedValues")
-    return put(operator, ("spec", "values"), lay_over(operator["spec"]["values"], more)) if isinstance(more, dict) else operator
+    return (
+        put(operator, ("spec", "values"), lay_over(operator["spec"]["values"], more))
+        if isinstance(more, dict)
+        else operator
+    )

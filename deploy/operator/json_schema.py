@@ -1,4 +1,5 @@
 """The fields of an IstioOperator, its values included, as a JSON Schema: for editors, and for those who check their files elsewhere."""
+
 from __future__ import annotations
 
 import json
@@ -27,7 +28,11 @@ _SCALARS: dict[str, Schema] = {
 def json_schema() -> str:
     """Returns the schema as text; each type stands once, under `$defs`."""
     used = definitions_of(["IstioOperator"])
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/IstioOperator", "$defs": dict(sorted(used.items()))}
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$ref": "#/$defs/IstioOperator",
+        "$defs": dict(sorted(used.items())),
+    }
     return json.dumps(schema, indent=1) + "\n"
 
 
@@ -52,5 +57,9 @@ def _add(name: str, used: dict[str, Schema]) -> None:
 def field_schema(field: SchemaField) -> Schema:
     """Returns the schema of a field; null is nothing."""
     one = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
-    whole: Schema = {"[": {"type": "array", "items": one}, "{": {"type": "object", "additionalProperties": one}, "": one}[field.shape]
+    whole: Schema = {
+        "[": {"type": "array", "items": one},
+        "{": {"type": "object", "additionalProperties": one},
+        "": one,
+    }[field.shape]
     return whole if not whole or "$ref" in whole else {"anyOf": [whole, {"type": "null"}]}

@@ -1,4 +1,5 @@
 """An IstioOperator → the objects of its installation."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -41,7 +42,12 @@ class Installation(NamedTuple):
     def objects(self, only: Iterable[str] = ()) -> list[Plain]:
         """Returns all objects, or those of the components that are named, in the order in which an API server can take them."""
         chosen = set(only)
-        found = [plain for component, objects in self.components if not chosen or component.component.name in chosen for plain in objects]
+        found = [
+            plain
+            for component, objects in self.components
+            if not chosen or component.component.name in chosen
+            for plain in objects
+        ]
         return in_order(found)
 
 
@@ -68,7 +74,9 @@ def installation_of(
     return Installation(operator, tuple(found))
 
 
-def prepared(user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = "") -> Plain:
+def prepared(
+    user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = ""
+) -> Plain:
     """Returns a user's IstioOperator with its profile, checked, and with all values that its charts are given. SettingsError where it is wrong."""
     operator = merge_inputs(user, folder or folder_of(user), platform)
     _validate(operator, warn, force)

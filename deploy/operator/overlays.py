@@ -1,4 +1,5 @@
 """Overlays: changes of single places of a component's objects, by paths."""
+
 from __future__ import annotations
 
 import copy
@@ -18,7 +19,9 @@ def apply_overlays(objects: list[Plain], chosen: WantedComponent, warn: Warn) ->
     found = list(objects)
     for overlay in chosen.settings.get("overlays") or ():
         kind, name = overlay.get("kind"), overlay.get("name")
-        places = [index for index, plain in enumerate(found) if (plain["kind"], plain["metadata"]["name"]) == (kind, name)]
+        places = [
+            index for index, plain in enumerate(found) if (plain["kind"], plain["metadata"]["name"]) == (kind, name)
+        ]
         if not places:
             warn(f"overlay of {kind} {name}: component {chosen.component.name} has no such object")
         for index in places:
@@ -45,7 +48,13 @@ def overlay_path(text: str) -> list[str]:
     for char in chars:
         if char == "\\":
             following = next(chars, "")
-            part += following if following == "." and not depth else following if following in (".", ":", "]", "[") else f"\\{following}"
+            part += (
+                following
+                if following == "." and not depth
+                else following
+                if following in (".", ":", "]", "[")
+                else f"\\{following}"
+            )
         elif char == "." and not depth:
             parts, part = [*parts, part], ""
         else:

@@ -1,4 +1,5 @@
 """Whether an IstioOperator is what its fields may be: every place where it is not, with what to write instead."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -36,7 +37,10 @@ _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "port": ("a number or text", lambda value: isinstance(value, str) or _is_int(value)),
     "quantity": ("a quantity such as 100m or 128Mi", lambda value: isinstance(value, str) or _is_number(value)),
     "map": ("a mapping", lambda value: isinstance(value, dict)),
-    "maps": ("a list of mappings", lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value)),
+    "maps": (
+        "a list of mappings",
+        lambda value: isinstance(value, list) and all(isinstance(item, dict) for item in value),
+    ),
 }
 
 

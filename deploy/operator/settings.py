@@ -1,4 +1,5 @@
 """The k8s settings of a component, merged into the objects of its chart as kubectl's strategic merge would do it."""
+
 from __future__ import annotations
 
 from deploy.operator.components import WantedComponent
@@ -57,4 +58,8 @@ def _service(plain: Plain, chosen: WantedComponent, settings: Plain) -> Plain:
 
 def _budget(spec: Plain) -> Plain:
     """Returns the specification of a budget with one of the two limits that exclude each other: the one that a user can only have set."""
-    return {key: value for key, value in spec.items() if key != "minAvailable"} if "maxUnavailable" in spec and "minAvailable" in spec else spec
+    return (
+        {key: value for key, value in spec.items() if key != "minAvailable"}
+        if "maxUnavailable" in spec and "minAvailable" in spec
+        else spec
+    )

@@ -1,4 +1,5 @@
 """An IstioOperator as values of Helm's charts, for those who leave it."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -47,8 +48,14 @@ def translated(user: Plain, warn: Callable[[str], None], force: bool = False) ->
         for place in _untranslated(chosen):
             path = f"spec.components.{chosen.component.field}.k8s.{place}"
             warn(f"{path} of {chosen.name} patches objects, which values cannot say: use a post-renderer")
-        values = {key: value for key, value in chart_values(operator, chosen).items() if value not in ({}, [], "", None)}
-        name = chosen.name if chosen.component.field in STANDARD_GATEWAYS else _release(chosen, at(operator, "spec.values.revision"))
+        values = {
+            key: value for key, value in chart_values(operator, chosen).items() if value not in ({}, [], "", None)
+        }
+        name = (
+            chosen.name
+            if chosen.component.field in STANDARD_GATEWAYS
+            else _release(chosen, at(operator, "spec.values.revision"))
+        )
         releases.append(Release(name, chosen.component.chart, chosen.namespace, values))
     return releases
 

@@ -1,4 +1,5 @@
 """Settings as trees of plain data: laid over each other, read and set by paths."""
+
 from __future__ import annotations
 
 import copy
@@ -8,8 +9,14 @@ from typing import Any
 Plain = dict[str, Any]
 _INDEX = re.compile(r"\[(-?\d+)\]")
 _KEYED = re.compile(r"\[([^:\]]+):(.*)\]", re.DOTALL)
-_STRINGS = ("spec.tag", "spec.compatibilityVersion", "spec.values.compatibilityVersion", "spec.values.global.tag", "spec.values.pilot.tag",
-            "spec.values.cni.tag")  # fmt: skip
+_STRINGS = (
+    "spec.tag",
+    "spec.compatibilityVersion",
+    "spec.values.compatibilityVersion",
+    "spec.values.global.tag",
+    "spec.values.pilot.tag",
+    "spec.values.cni.tag",
+)
 
 
 class PathError(ValueError):
@@ -21,7 +28,9 @@ def lay_over(lower: Plain, upper: Plain) -> Plain:
     found = dict(lower)
     for key, value in upper.items():
         mine = found.get(key)
-        found[key] = lay_over(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else copy.deepcopy(value)
+        found[key] = (
+            lay_over(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else copy.deepcopy(value)
+        )
     return found
 
 

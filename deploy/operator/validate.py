@@ -1,4 +1,5 @@
 """What an IstioOperator may not say although its fields are of the right types, and what it should not say."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -30,18 +31,30 @@ def problems_of(operator: Plain) -> list[Problem]:
 def _names(spec: Plain) -> Iterator[Problem]:
     revision, hub, tag = spec.get("revision"), spec.get("hub"), spec.get("tag")
     if revision and not _LABEL.fullmatch(revision):
-        yield error("bad-revision", "spec.revision", f"invalid revision {revision}: expected a DNS label: lower case letters, digits and -, no dots")
+        yield error(
+            "bad-revision",
+            "spec.revision",
+            f"invalid revision {revision}: expected a DNS label: lower case letters, digits and -, no dots",
+        )
     if hub and not _HUB.fullmatch(hub):
         yield error("bad-hub", "spec.hub", f"bad hub {hub}: expected a registry, with folders or without")
     if tag is not None and tag != "" and not _TAG.fullmatch(str(tag)):
         yield error("bad-tag", "spec.tag", f"bad tag {tag}: expected letters, digits, . _ and -")
     if spec.get("namespace") not in (None, "", system_namespace({"spec": spec})):
-        yield warning("no-effect", "spec.namespace", "it has no effect: components are in values.global.istioNamespace, or where they say themselves")
+        yield warning(
+            "no-effect",
+            "spec.namespace",
+            "it has no effect: components are in values.global.istioNamespace, or where they say themselves",
+        )
     for component in STANDARD_GATEWAYS:
         for index, gateway in enumerate(at(spec, f"components.{component}", [])):
             if not _NAME.fullmatch(gateway.get("name") or ""):
                 path = f"spec.components.{component}[{index}].name"
-                yield error("bad-name", path, f"invalid name {gateway.get('name')}: expected lower case letters, digits, . and -")
+                yield error(
+                    "bad-name",
+                    path,
+                    f"invalid name {gateway.get('name')}: expected lower case letters, digits, . and -",
+                )
 
 
 def _mesh(spec: Plain) -> Iterator[Problem]:
@@ -58,11 +71,19 @@ def _proxies(spec: Plain) -> Iterator[Problem]:
     for name in ("includeIPRanges", "excludeIPRanges"):
         for text in _listed(proxy.get(name)):
             if not _is_range(text):
-                yield error("bad-range", f"spec.values.global.proxy.{name}", f"invalid range {text}: expected CIDR blocks with commas, or *")
+                yield error(
+                    "bad-range",
+                    f"spec.values.global.proxy.{name}",
+                    f"invalid range {text}: expected CIDR blocks with commas, or *",
+                )
     for name in ("includeInboundPorts", "excludeInboundPorts"):
         for text in _listed(proxy.get(name)):
             if not (text.isdecimal() and int(text) <= 65535):
-                yield error("bad-port", f"spec.values.global.proxy.{name}", f"invalid port {text}: expected numbers up to 65535 with commas, or *")
+                yield error(
+                    "bad-port",
+                    f"spec.values.global.proxy.{name}",
+                    f"invalid port {text}: expected numbers up to 65535 with commas, or *",
+                )
 
 
 def _listed(text: Any) -> list[str]:
@@ -88,7 +109,9 @@ def _ports(spec: Plain) -> Iterator[Problem]:
                 yield from _low(port, path, f"{port.get('name')}/" if port.get("name") else "", standard)
     if not at(spec, "values.gateways.istio-ingressgateway.runAsRoot"):
         for place, port in enumerate(at(spec, "values.gateways.istio-ingressgateway.ingressPorts", [])):
-            yield from _low(port, f"spec.values.gateways.istio-ingressgateway.ingressPorts[{place}]", "", "istio-ingressgateway")
+            yield from _low(
+                port, f"spec.values.gateways.istio-ingressgateway.ingressPorts[{place}]", "", "istio-ingressgateway"
+            )
 
 
 def _low(port: Plain, path: str, name: str, standard: str) -> Iterator[Problem]:
@@ -103,9 +126,15 @@ def _low(port: Plain, path: str, name: str, standard: str) -> Iterator[Problem]:
 
 def _replicas(spec: Plain) -> Iterator[Problem]:
     if at(spec, "values.pilot.autoscaleEnabled") and at(spec, "components.pilot.k8s.replicaCount", 0) > 1:
-        yield warning("no-effect", "spec.components.pilot.k8s.replicaCount", "it should not be set while values.pilot.autoscaleEnabled is true")
+        yield warning(
+            "no-effect",
+            "spec.components.pilot.k8s.replicaCount",
+            "it should not be set while values.pilot.autoscaleEnabled is true",
+        )
     for component, standard in STANDARD_GATEWAYS.items():
         for index, gateway in enumerate(at(spec, f"components.{component}", [])):
             if at(spec, f"values.gateways.{standard}.autoscaleEnabled") and at(gateway, "k8s.replicaCount"):
                 path = f"spec.components.{component}[{index}].k8s.replicaCount"
-                yield warning("no-effect", path, f"it should not be set while values.gateways.{standard}.autoscaleEnabled is true")
+                yield warning(
+                    "no-effect", path, f"it should not be set while values.gateways.{standard}.autoscaleEnabled is true"
+                )

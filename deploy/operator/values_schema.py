@@ -1,4 +1,5 @@
 """The values of a chart as a JSON Schema, by which Helm refuses what is wrong before it renders anything."""
+
 from __future__ import annotations
 
 import json
@@ -24,17 +25,24 @@ def values_schema(chart: str, values: Mapping[str, Any]) -> str:
         for field in TYPES[name].fields.values() if name else ():
             used.add(field.type)
             one = field_schema(field)
-            properties[field.name] = {"anyOf": [properties[field.name], one]} if properties.get(field.name) not in (None, one) else one
+            properties[field.name] = (
+                {"anyOf": [properties[field.name], one]} if properties.get(field.name) not in (None, one) else one
+            )
     for key, default in (values.get("chartDefaults") or values).items():
         properties.setdefault(key, _like(default))
     definitions = definitions_of(used)
-    for shared in ("Global",):  # what is below `global` is for all charts of an installation, and not all of them are ours
+    for shared in (
+        "Global",
+    ):  # what is below `global` is for all charts of an installation, and not all of them are ours
         if shared in definitions:
             definitions[shared] = {**definitions[shared], "additionalProperties": True}
     schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": False,
-        "properties": dict(sorted(properties.items())), **({"definitions": dict(sorted(definitions.items()))} if definitions else {}),
-    }  # fmt: skip
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(sorted(properties.items())),
+        **({"definitions": dict(sorted(definitions.items()))} if definitions else {}),
+    }
     return json.dumps(schema, indent=1).replace("#/$defs/", "#/definitions/") + "\n"
 
 

@@ -1,4 +1,5 @@
 """Envoy's admin port as the agent uses it: https://www.envoyproxy.io/docs/envoy/latest/operations/admin"""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +33,9 @@ class Admin:
         finally:
             connection.close()
         if response.status != 200:
-            raise AdminError(f"Envoy's admin port answers {response.status} to {method} /{path}: {body[:200].decode(errors='replace').strip()}")
+            raise AdminError(
+                f"Envoy's admin port answers {response.status} to {method} /{path}: {body[:200].decode(errors='replace').strip()}"
+            )
         return body
 
     def stats(self, regex: str) -> dict[str, int]:

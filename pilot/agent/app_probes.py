@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/configuration/mesh/app-health-check/
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -16,7 +17,19 @@ from typing import Any, NamedTuple
 import grpc
 
 PATH = re.compile(r"/app-(health|lifecycle)/[^/]+/(livez|readyz|startupz|prestopz|poststartz)")
-HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "host"})
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "host",
+    }
+)
 LARGEST_BODY = 10 * 1024
 """Bytes of the application's answer that are passed on, as many as the kubelet reads."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
@@ -135,7 +148,10 @@ class Prober:
     def _headers(self, probe: Probe, asked: Mapping[str, str]) -> dict[str, str]:
         """Returns the kubelet's headers, and over them those of the probe; the host names the application's port and not the agent's."""
         found = {name.lower(): value for name, value in asked.items() if name.lower() not in HOP_BY_HOP}
-        host = next((value for name, value in asked.items() if name.lower() == "host"), "") or f"{self._address}:{probe.port}"
+        host = (
+            next((value for name, value in asked.items() if name.lower() == "host"), "")
+            or f"{self._address}:{probe.port}"
+        )
         if host.endswith(f":{self._status_port}"):
             host = f"{host.rpartition(':')[0]}:{probe.port}"
         return {"host": host, **found, **{name.lower(): value for name, value in probe.headers}, "connection": "close"}
@@ -143,10 +159,14 @@ class Prober:
     def _grpc(self, probe: Probe) -> ProbeAnswer:
         target = f"[{self._address}]:{probe.port}" if ":" in self._address else f"{self._address}:{probe.port}"
         service = probe.service.encode()
-        request = b"\x0a" + bytes([len(service)]) + service if service else b""  # HealthCheckRequest: field 1 is the name
+        request = (
+            b"\x0a" + bytes([len(service)]) + service if service else b""
+        )  # HealthCheckRequest: field 1 is the name
         channel: Any = grpc.insecure_channel(target, (("grpc.use_local_subchannel_pool", 1),))
         with channel:
-            said: bytes = channel.unary_unary(HEALTH_CHECK)(request, timeout=probe.seconds, metadata=(("user-agent", "kube-probe/istio"),))
+            said: bytes = channel.unary_unary(HEALTH_CHECK)(
+                request, timeout=probe.seconds, metadata=(("user-agent", "kube-probe/istio"),)
+            )
         return ProbeAnswer(200) if said == _SERVING else ProbeAnswer(500, b"the application is not serving\n")
 
 

@@ -1,4 +1,5 @@
 """The certificate authority as a client sees it: one call, a certificate or a reason."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,15 +20,21 @@ class NotIssued(Exception):
     """There is no certificate this time; the text is for the log."""
 
 
-async def fetch_certificate(upstream: Upstream, settings: CertificateSettings, identity: str, more_roots: bytes = b"") -> WorkloadCertificate:
+async def fetch_certificate(
+    upstream: Upstream, settings: CertificateSettings, identity: str, more_roots: bytes = b""
+) -> WorkloadCertificate:
     """Returns a certificate for a new key, with `more_roots` behind those of the authority. NotIssued where there is none this time."""
     key = await asyncio.to_thread(make_key, settings)
-    request = ca_pb2.IstioCertificateRequest(csr=make_request(key, identity).decode(), validity_duration=round(settings.life.seconds))
+    request = ca_pb2.IstioCertificateRequest(
+        csr=make_request(key, identity).decode(), validity_duration=round(settings.life.seconds)
+    )
     if settings.signer:
         request.metadata.fields["CertSigner"].string_value = settings.signer
     chain = await _call(upstream, request.SerializeToString())
     if len(chain) < 2:
-        raise NotIssued(f"the authority at {upstream.address} answered {len(chain)} certificates where a leaf and its roots were expected")
+        raise NotIssued(
+            f"the authority at {upstream.address} answered {len(chain)} certificates where a leaf and its roots were expected"
+        )
     *own, roots = (part if part.endswith("\n") else f"{part}\n" for part in chain)
     try:
         return assemble("".join(own).encode(), key_pem(key, settings.pkcs8), roots.encode() + more_roots)
@@ -44,6 +51,8 @@ async def _call(upstream: Upstream, request: bytes) -> list[str]:
     except UpstreamUnreachable as error:
         raise NotIssued(str(error)) from error
     except grpc.aio.AioRpcError as error:
-        raise NotIssued(f"the authority at {upstream.address} refuses: {error.code().name}: {error.details()}") from error
+        raise NotIssued(
+            f"the authority at {upstream.address} refuses: {error.code().name}: {error.details()}"
+        ) from error
     except ValueError as error:  # roots that are no PEM
         raise NotIssued(f"the authority at {upstream.address} cannot be asked: {error}") from error

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/bootstrap/v3/bootstrap.proto
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -75,13 +76,22 @@ def build_cluster(name: str, address: Mapping[str, Any], http2: bool) -> dict[st
     host = address.get("socket_address", {}).get("address", "")
     kind = "STRICT_DNS" if host and not _is_ip(host) else "STATIC"
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": dict(address)}}]}]
-    cluster: dict[str, Any] = {"name": name, "type": kind, "connect_timeout": "5s", "load_assignment": {"cluster_name": name, "endpoints": endpoints}}
+    cluster: dict[str, Any] = {
+        "name": name,
+        "type": kind,
+        "connect_timeout": "5s",
+        "load_assignment": {"cluster_name": name, "endpoints": endpoints},
+    }
     if http2:
         options = {
             "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-            "explicit_http_config": {"http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "10s"}}},
+            "explicit_http_config": {
+                "http2_protocol_options": {"connection_keepalive": {"interval": "30s", "timeout": "10s"}}
+            },
         }
-        cluster["typed_extension_protocol_options"] = {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options}
+        cluster["typed_extension_protocol_options"] = {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
+        }
     return cluster
 
 
@@ -98,7 +108,12 @@ def build_address(text: str) -> dict[str, Any]:
 
 
 def build_bootstrap(
-    node: ProxyNode, xds: str, admin: str, sds_socket: str | None = None, delta: bool = True, agent: str = "127.0.0.1:15020"
+    node: ProxyNode,
+    xds: str,
+    admin: str,
+    sds_socket: str | None = None,
+    delta: bool = True,
+    agent: str = "127.0.0.1:15020",
 ) -> dict[str, Any]:
     """Returns the whole bootstrap as plain JSON data.
 
@@ -109,7 +124,9 @@ def build_bootstrap(
     told = dataclasses.replace(node, metadata={"INTERNAL_LISTENERS": "true", **node.metadata})
     return {
         "node": build_node(told),
-        "bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config": {"@type": _INTERNAL_LISTENER}}],
+        "bootstrap_extensions": [
+            {"name": "envoy.bootstrap.internal_listener", "typed_config": {"@type": _INTERNAL_LISTENER}}
+        ],
         "admin": {"address": build_address(admin)},
         "dynamic_resources": {
             "ads_config": {

@@ -1,4 +1,5 @@
 """The workload's key, the request that it signs, and what comes of it."""
+
 from __future__ import annotations
 
 import datetime
@@ -56,7 +57,9 @@ def make_request(key: PrivateKey, identity: str) -> bytes:
     """Returns a signing request in PEM for a SPIFFE identity; the authority takes the identity from who asks, and not from here."""
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
     builder = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(names, critical=False)
-    digest = hashes.SHA384() if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size > 256 else hashes.SHA256()
+    digest = (
+        hashes.SHA384() if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size > 256 else hashes.SHA256()
+    )
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
 
 

@@ -1,4 +1,5 @@
 """DNS on the wire, as far as an answer of addresses needs it (RFC 1035, RFC 6891)."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -11,7 +12,14 @@ TTL = 30
 """Seconds; the table changes when services do."""
 SMALLEST_UDP, LARGEST = 512, 65535
 _HEADER = struct.Struct(">HHHHHH")
-_RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE, _OPCODE = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x7800
+_RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE, _OPCODE = (
+    0x8000,
+    0x0400,
+    0x0200,
+    0x0100,
+    0x0080,
+    0x7800,
+)
 _POINTER_TO_QUESTION = b"\xc0\x0c"
 SERVER_FAILURE, FORMAT_ERROR = 2, 1
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -55,7 +63,10 @@ def build_answer(question: Question, addresses: Sequence[Address], limit: int) -
     if len(wanted) > fitting:
         wanted, flags = wanted[:fitting], flags | _TRUNCATED
     head = _HEADER.pack(question.id, flags, 1, len(wanted), 0, 0)
-    records = (_POINTER_TO_QUESTION + struct.pack(">HHIH", question.type, INTERNET, TTL, len(packed)) + packed for packed in wanted)
+    records = (
+        _POINTER_TO_QUESTION + struct.pack(">HHIH", question.type, INTERNET, TTL, len(packed)) + packed
+        for packed in wanted
+    )
     return head + question.raw + b"".join(records)
 
 

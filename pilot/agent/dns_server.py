@@ -1,4 +1,5 @@
 """Answers the application's questions for names: those of the mesh from the name table, others by asking the pod's own resolvers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +11,17 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from pilot.agent.dns_message import AAAA, FORMAT_ERROR, LARGEST, SERVER_FAILURE, A, build_answer, build_error, cut, parse_query
+from pilot.agent.dns_message import (
+    AAAA,
+    FORMAT_ERROR,
+    LARGEST,
+    SERVER_FAILURE,
+    A,
+    build_answer,
+    build_error,
+    cut,
+    parse_query,
+)
 from pilot.agent.name_table import NameTable
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
@@ -61,7 +72,9 @@ def read_resolvers(path: str = RESOLV_CONF) -> Resolvers:
 class DnsServer:
     """One server on UDP and TCP. Until there is a table every question goes on to the other resolvers."""
 
-    def __init__(self, table: NameTable, servers: Sequence[tuple[str, int]], seconds: float, observer: DnsObserver) -> None:
+    def __init__(
+        self, table: NameTable, servers: Sequence[tuple[str, int]], seconds: float, observer: DnsObserver
+    ) -> None:
         self._table, self._servers, self._seconds, self._observer = table, servers, seconds, observer
         self._busy = 0
         self._stack = contextlib.AsyncExitStack()

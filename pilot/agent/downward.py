@@ -1,4 +1,5 @@
 """Labels and annotations of the own pod, as Kubernetes' downward API writes them to a file: key="value", quoted as Go does."""
+
 from __future__ import annotations
 
 import json

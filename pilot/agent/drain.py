@@ -1,4 +1,5 @@
 """The end of a proxy: clients are told to go, those that are at it may finish, and then Envoy ends."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
@@ -19,13 +20,19 @@ class DrainAdmin(Protocol):
 
 def drain_path(kind: str) -> str:
     """Returns what Envoy is asked: a sidecar goes on with what its application calls, any other proxy drains everything."""
-    return "drain_listeners?graceful&skip_exit" if kind != "sidecar" else "drain_listeners?inboundonly&graceful&skip_exit"
+    return (
+        "drain_listeners?graceful&skip_exit" if kind != "sidecar" else "drain_listeners?inboundonly&graceful&skip_exit"
+    )
 
 
 async def drain(
-    admin: DrainAdmin, kind: str, seconds: float, minimum: float, until_empty: bool, own_ports: Collection[int], sleep: Callable[
-        [float], Awaitable[None]
-    ]
+    admin: DrainAdmin,
+    kind: str,
+    seconds: float,
+    minimum: float,
+    until_empty: bool,
+    own_ports: Collection[int],
+    sleep: Callable[[float], Awaitable[None]],
 ) -> None:
     """Returns when Envoy may end: after `seconds`, or, where `until_empty` is set, once `minimum` seconds have passed and no connection is
     left but those to its own ports."""
@@ -61,5 +68,7 @@ def count_connections(stats: dict[str, int], own_ports: Collection[int]) -> int:
     return sum(
         count
         for name, count in stats.items()
-        if not name.startswith(("listener.admin.", "listener.envoy_internal_")) and ".worker_" not in name and not any(part in name for part in own)
+        if not name.startswith(("listener.admin.", "listener.envoy_internal_"))
+        and ".worker_" not in name
+        and not any(part in name for part in own)
     )

@@ -1,4 +1,5 @@
 """The type of a discovery response, read off its bytes: responses are megabytes of resources that nobody here has to decode."""
+
 from __future__ import annotations
 
 TYPE_URL = 4

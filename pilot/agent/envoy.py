@@ -1,4 +1,5 @@
 """The Envoy beside the agent: its command line, its life and its end."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,9 +25,19 @@ _log = scope("envoy")
 def build_arguments(facts: Facts, settings: AgentSettings) -> list[str]:
     """Returns Envoy's arguments, without the program."""
     config, envoy = facts.proxy.config, settings.envoy
-    found = ["-c", bootstrap_path(facts), "--drain-time-s", str(round(config.drain_duration.seconds)), "--drain-strategy", "immediate"]
+    found = [
+        "-c",
+        bootstrap_path(facts),
+        "--drain-time-s",
+        str(round(config.drain_duration.seconds)),
+        "--drain-strategy",
+        "immediate",
+    ]
     found += ["--local-address-ip-version", "v6" if ":" in facts.addresses[0] else "v4"]
-    found += ["--file-flush-interval-msec", str(round(config.file_flush_interval.seconds * 1000)) if config.file_flush_interval else "1000"]
+    found += [
+        "--file-flush-interval-msec",
+        str(round(config.file_flush_interval.seconds * 1000)) if config.file_flush_interval else "1000",
+    ]
     found += ["--disable-hot-restart", "--allow-unknown-static-fields", "-l", envoy.log_level.partition(",")[0]]
     components = envoy.log_level.partition(",")[2] or envoy.component_log_level
     found += ["--component-log-level", components] if components else []
@@ -64,7 +75,9 @@ class Envoy:
         try:
             process = await asyncio.create_subprocess_exec(program, *arguments, env=_environment())
         except OSError as error:
-            raise StartError(f"Envoy cannot be started: {program}: {error.strerror}; ProxyConfig.binaryPath says where it is") from error
+            raise StartError(
+                f"Envoy cannot be started: {program}: {error.strerror}; ProxyConfig.binaryPath says where it is"
+            ) from error
         _log.info("Envoy runs as process %d: %s %s", process.pid, program, " ".join(arguments))
         return cls(process)
 
@@ -86,4 +99,3 @@ class Envoy:
 def _environment() -> dict[str, str]:
     """Returns the environment without what is meant for the agent's own Python."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GRPC_"))}
-

@@ -1,4 +1,5 @@
 """What the agent knows of its proxy before it has talked to anybody: environment, pod, ProxyConfig."""
+
 from __future__ import annotations
 
 import dataclasses

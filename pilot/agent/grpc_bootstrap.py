@@ -2,6 +2,7 @@
 
 https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md
 """
+
 from __future__ import annotations
 
 import json
@@ -33,16 +34,20 @@ def build_grpc_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, Any
     node = build_node(build_agent_node(facts, settings))
     node["metadata"]["GENERATOR"] = "grpc"
     made: dict[str, Any] = {
-        "xds_servers": [{
-            "server_uri": f"unix:///{os.path.abspath(xds_socket(facts.proxy.config)).lstrip('/')}",
-            "channel_creds": [{"type": "insecure"}],
-            "server_features": ["xds_v3"],
-        }],
+        "xds_servers": [
+            {
+                "server_uri": f"unix:///{os.path.abspath(xds_socket(facts.proxy.config)).lstrip('/')}",
+                "channel_creds": [{"type": "insecure"}],
+                "server_features": ["xds_v3"],
+            }
+        ],
         "node": {**node, "locality": build_locality(facts.labels)},
         "server_listener_resource_name_template": LISTENER_NAMES,
-    }  # fmt: skip
+    }
     if folder := settings.certificate.output:
-        made["certificate_providers"] = {"default": {"plugin_name": "file_watcher", "config": _files(os.path.abspath(folder))}}
+        made["certificate_providers"] = {
+            "default": {"plugin_name": "file_watcher", "config": _files(os.path.abspath(folder))}
+        }
     return made
 
 

@@ -1,4 +1,5 @@
 """Where the workload's certificate comes from, and the socket on which Envoy gets it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +57,9 @@ class WorkloadIdentity:
         return server, [self._files.follow(), self._keeper().run()]
 
     def _keeper(self) -> Keeper:
-        return Keeper(self._settings, self._fetch, self._take, self._metrics.not_issued, _utc_now, asyncio.sleep, random.random)
+        return Keeper(
+            self._settings, self._fetch, self._take, self._metrics.not_issued, _utc_now, asyncio.sleep, random.random
+        )
 
     async def _fetch(self) -> WorkloadCertificate:
         self._metrics.asked_authority()

@@ -1,4 +1,5 @@
 """Keeps the workload's certificate: the first one as soon as there is one, the next before its end, the old one until then."""
+
 from __future__ import annotations
 
 import datetime
@@ -65,7 +66,11 @@ class Keeper:
 
 def write_certificate(folder: str, certificate: WorkloadCertificate) -> None:
     """Writes a certificate as key.pem, cert-chain.pem and root-cert.pem, each whole or not at all. OSError where it cannot."""
-    for name, content in (("root-cert.pem", certificate.roots), ("key.pem", certificate.key), ("cert-chain.pem", certificate.chain)):
+    for name, content in (
+        ("root-cert.pem", certificate.roots),
+        ("key.pem", certificate.key),
+        ("cert-chain.pem", certificate.chain),
+    ):
         fresh = pathlib.Path(folder, f".{name}.new")
         fresh.touch(mode=0o600)
         fresh.write_bytes(content)

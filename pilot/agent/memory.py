@@ -3,6 +3,7 @@
 Most of it is libraries, of which a few functions run after the start. Their pages are files that the kernel keeps anyway, once for all
 agents of a machine; what is given back here comes again by itself where it is used.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -45,7 +46,12 @@ def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
     heads = list(_MAPPING.finditer(smaps))
     for number, head in enumerate(heads):
         details = smaps[head.end() : heads[number + 1].start() if number + 1 < len(heads) else len(smaps)]
-        as_in_file = head[4] != "0" and "w" not in head[3] and not _kilobytes(details, "Anonymous") and not _kilobytes(details, "Private_Dirty")
+        as_in_file = (
+            head[4] != "0"
+            and "w" not in head[3]
+            and not _kilobytes(details, "Anonymous")
+            and not _kilobytes(details, "Private_Dirty")
+        )
         if as_in_file and _kilobytes(details, "Rss") >= SMALLEST:
             start, end = int(head[1], 16), int(head[2], 16)
             yield start, end - start

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
 """
+
 from __future__ import annotations
 
 import http.client
@@ -41,7 +42,12 @@ def parse_targets(text: str, host: str, status_port: int) -> list[MetricsPage]:
     if said.get("scrape") == "false":
         return []
     given = said.get("targets") or [{"port": said.get("port"), "path": said.get("path")}]
-    return [MetricsPage("application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics") for one in given]
+    return [
+        MetricsPage(
+            "application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics"
+        )
+        for one in given
+    ]
 
 
 def _port(where: str, text: object, status_port: int) -> int:
@@ -53,7 +59,9 @@ def _port(where: str, text: object, status_port: int) -> int:
     return port
 
 
-def merge(own: bytes, targets: Iterable[MetricsPage], seconds: float, failed: Callable[[MetricsPage, Exception], None]) -> Iterator[bytes]:
+def merge(
+    own: bytes, targets: Iterable[MetricsPage], seconds: float, failed: Callable[[MetricsPage, Exception], None]
+) -> Iterator[bytes]:
     """Yields the agent's own metrics and then those of each target, line by line as they come; `failed` is told of each that breaks off."""
     yield own
     for target in targets:

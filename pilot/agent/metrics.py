@@ -1,4 +1,5 @@
 """What the agent counts of itself, under the names of Istio's agent."""
+
 from __future__ import annotations
 
 import time
@@ -14,7 +15,10 @@ _COUNTERS = {
     "scrapes_total": ("Scrapes of the merged metrics.", ()),
     "scrape_failures_total": ("Parts of the merged metrics that could not be had.", ("type",)),
     "num_outgoing_requests": ("Requests to the certificate authority.", ("request_type",)),
-    "num_failed_outgoing_requests": ("Requests to the certificate authority that brought no certificate.", ("request_type",)),
+    "num_failed_outgoing_requests": (
+        "Requests to the certificate authority that brought no certificate.",
+        ("request_type",),
+    ),
     "xds_proxy_requests": ("Requests passed to the control plane.", ()),
     "xds_proxy_responses": ("Responses that the control plane sent.", ()),
     "istiod_connection_failures": ("Streams to the control plane that never began.", ()),
@@ -36,8 +40,14 @@ class AgentMetrics:
         self._registry, self._names = CollectorRegistry(auto_describe=False), dict[str, str]()
         self._wall, self._clock, self._began, self._ready = wall, clock, clock(), False
         self._counters = {name: self._counter(name, about, labels) for name, (about, labels) in _COUNTERS.items()}
-        self._expiry = Gauge(f"{PREFIX}cert_expiry_seconds", "Time left of a certificate.", ["resource_name"], registry=self._registry)
-        self._startup = Gauge(f"{PREFIX}startup_duration_seconds", "Time from the start until the proxy was ready.", registry=self._registry)
+        self._expiry = Gauge(
+            f"{PREFIX}cert_expiry_seconds", "Time left of a certificate.", ["resource_name"], registry=self._registry
+        )
+        self._startup = Gauge(
+            f"{PREFIX}startup_duration_seconds",
+            "Time from the start until the proxy was ready.",
+            registry=self._registry,
+        )
         self._modules = Gauge(f"{PREFIX}wasm_cache_entries", "Modules of Wasm that are kept.", registry=self._registry)
         ProcessCollector(registry=self._registry, namespace="istio_agent")
 

@@ -1,4 +1,5 @@
 """Wires the fetching of Wasm modules by the agent's settings."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +30,14 @@ def make_modules(settings: ModuleSettings, config_path: str, observer: CacheObse
         raise ValueError(f"WASM_EXTRA_ROOTS: {settings.extra_roots}: {error}") from error
     fetcher = HttpFetcher(rules, tls, _unverified(), settings.largest)
     logins = pathlib.Path(settings.logins or os.path.expanduser("~/.docker")) / "config.json"
-    return ModuleFiles(pathlib.Path(config_path) / FOLDER, fetcher, observer, frozenset(settings.insecure), settings.retries, logins=logins)
+    return ModuleFiles(
+        pathlib.Path(config_path) / FOLDER,
+        fetcher,
+        observer,
+        frozenset(settings.insecure),
+        settings.retries,
+        logins=logins,
+    )
 
 
 def _unverified() -> ssl.SSLContext:

@@ -1,4 +1,5 @@
 """The names of the mesh as an application asks for them: whole, short, and with the suffixes that its resolver adds."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -17,7 +18,11 @@ class NameTable:
     """Addresses by name, for a proxy in `namespace` with the suffix `domain`. `search` are the suffixes of the application's resolver."""
 
     def __init__(self, namespace: str, domain: str, search: Sequence[str] = ()) -> None:
-        self._namespace, self._domain, self._search = namespace, domain, [f".{part.strip('.').lower()}." for part in search if part.strip(".")]
+        self._namespace, self._domain, self._search = (
+            namespace,
+            domain,
+            [f".{part.strip('.').lower()}." for part in search if part.strip(".")],
+        )
         self._addresses: dict[str, tuple[Address, ...]] | None = None
 
     @property
@@ -64,7 +69,10 @@ class NameTable:
         names = [f"{host}."]
         suffix = self._domain.removeprefix(f"{self._namespace}.")  # svc.cluster.local
         if info.registry == KUBERNETES and info.shortname and suffix and host.endswith(f".{suffix}"):
-            names += [f"{info.shortname}.{info.namespace}.", f"{info.shortname}.{info.namespace}.{suffix.partition('.')[0]}."]
+            names += [
+                f"{info.shortname}.{info.namespace}.",
+                f"{info.shortname}.{info.namespace}.{suffix.partition('.')[0]}.",
+            ]
             if info.namespace == self._namespace:
                 names.append(f"{info.shortname}.")
         return names

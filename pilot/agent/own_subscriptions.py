@@ -1,4 +1,5 @@
 """What the agent itself asks the control plane for, on the stream of Envoy."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -30,7 +31,9 @@ class OwnSubscriptions:
         if not self._takers or (taker := self._takers.get(read_type_url(raw))) is None:
             return None
         try:
-            response = (discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse).FromString(raw)
+            response = (discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse).FromString(
+                raw
+            )
         except DecodeError:
             return None
         error = ""
@@ -40,7 +43,9 @@ class OwnSubscriptions:
             error = str(wrong)
         detail = status_pb2.Status(code=INVALID_ARGUMENT, message=error) if error else None
         if delta:
-            answer = discovery_pb2.DeltaDiscoveryRequest(type_url=response.type_url, response_nonce=response.nonce, error_detail=detail)
+            answer = discovery_pb2.DeltaDiscoveryRequest(
+                type_url=response.type_url, response_nonce=response.nonce, error_detail=detail
+            )
         else:
             version = "" if error else response.version_info
             answer = discovery_pb2.DiscoveryRequest(

@@ -1,4 +1,5 @@
 """The bootstrap of the Envoy beside the agent: that of any proxy of the mesh, with what its ProxyConfig and its pod add."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ SDS_FOLDER = "./var/run/secrets/workload-spiffe-uds"
 DEFAULT_CLUSTER = "istio-proxy"
 CANONICAL_LABELS = ("service.istio.io/canonical-name", "app.kubernetes.io/name", "app")
 LOCALITY_LABELS = ("topology.istio.io/locality", "istio-locality")
-INTERVALS = {"sidecar.istio.io/statsFlushInterval": "stats_flush_interval", "sidecar.istio.io/statsEvictionInterval": "stats_eviction_interval"}
+INTERVALS = {
+    "sidecar.istio.io/statsFlushInterval": "stats_flush_interval",
+    "sidecar.istio.io/statsEvictionInterval": "stats_eviction_interval",
+}
 # Given to Envoy under these names, as what the control plane sends refers to them.
 METRICS_SERVICE, ACCESS_LOG_SERVICE = "envoy_metrics_service", "envoy_accesslog_service"
 
@@ -116,7 +120,10 @@ def _cluster(facts: Facts, flag: str) -> str:
 
 def build_runtime(given: Mapping[str, str]) -> dict[str, Any]:
     """Returns Envoy's runtime: the built-in values under the given ones, of which an empty text takes a built-in value away."""
-    said = {**RUNTIME, **{name: value == "true" if value in ("true", "false") else value for name, value in given.items()}}
+    said = {
+        **RUNTIME,
+        **{name: value == "true" if value in ("true", "false") else value for name, value in given.items()},
+    }
     return {name: value for name, value in said.items() if value != ""}
 
 

@@ -1,4 +1,5 @@
 """The ProxyConfig that holds for this proxy: the mesh's default, under the variable PROXY_CONFIG, under the pod's annotation."""
+
 from __future__ import annotations
 
 import json
@@ -51,7 +52,9 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
         found.append((f"annotation {ANNOTATION}", parse_object(f"annotation {ANNOTATION}", text)))
     for annotation, field in ((DISCOVERY_ADDRESS, "discoveryAddress"), (STATUS_PORT, "statusPort")):
         if text := annotations.get(annotation):
-            found.append((f"annotation {annotation}", {field: int(text) if text.isascii() and text.isdigit() else text}))
+            found.append(
+                (f"annotation {annotation}", {field: int(text) if text.isascii() and text.isdigit() else text})
+            )
     return found
 
 

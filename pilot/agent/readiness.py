@@ -1,4 +1,5 @@
 """Whether Envoy can take traffic: it lives, its workers run, and it has been sent clusters and listeners."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -46,8 +47,10 @@ class Readiness:
 def _missing(stats: Mapping[str, int]) -> str:
     """Returns what Envoy does not have yet of what it needs; "" where it has all. Configuration that it refused has arrived all the same."""
     received = {
-        "clusters": stats.get("cluster_manager.cds.update_success", 0) + stats.get("cluster_manager.cds.update_rejected", 0),
-        "listeners": stats.get("listener_manager.lds.update_success", 0) + stats.get("listener_manager.lds.update_rejected", 0),
+        "clusters": stats.get("cluster_manager.cds.update_success", 0)
+        + stats.get("cluster_manager.cds.update_rejected", 0),
+        "listeners": stats.get("listener_manager.lds.update_success", 0)
+        + stats.get("listener_manager.lds.update_rejected", 0),
     }
     missing = [kind for kind, count in received.items() if not count]
     if missing:

@@ -1,4 +1,5 @@
 """When a certificate is renewed, and how long after a failure the next attempt comes."""
+
 from __future__ import annotations
 
 import datetime

@@ -1,4 +1,5 @@
 """The agent of one proxy: its parts, wired, and how they end together."""
+
 from __future__ import annotations
 
 import asyncio
@@ -148,7 +149,11 @@ class Agent:
     def _pages(self) -> Pages:
         """Returns what the status port serves. ValueError, a sentence for the user, where a setting of it cannot be right."""
         status, port = self._settings.status, self._config.status_port
-        envoy = [] if self._settings.envoy.disable else [MetricsPage("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
+        envoy = (
+            []
+            if self._settings.envoy.disable
+            else [MetricsPage("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
+        )
         # What a gateway says on this port is open to its clients; it has no application.
         app = parse_targets(status.scrape, self._loopback, port) if self._facts.type == "sidecar" else []
         prober = Prober(parse_probes(status.probers), self._facts.addresses[0], port)

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/security/secret
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +56,9 @@ class SecretStream:
         if versions == self._sent or not held:
             return None
         self._sent, self._nonce = versions, self._nonce + 1
-        response = discovery_pb2.DiscoveryResponse(type_url=SECRET, version_info=str(max(versions.values())), nonce=str(self._nonce))
+        response = discovery_pb2.DiscoveryResponse(
+            type_url=SECRET, version_info=str(max(versions.values())), nonce=str(self._nonce)
+        )
         for secret in held.values():
             response.resources.add(type_url=SECRET, value=secret.body)
         body: bytes = response.SerializeToString()
@@ -70,7 +73,9 @@ class SecretDiscovery:
 
     def handlers(self) -> Any:
         """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
-        return grpc.method_handlers_generic_handler(SERVICE, {"StreamSecrets": grpc.stream_stream_rpc_method_handler(self._serve)})
+        return grpc.method_handlers_generic_handler(
+            SERVICE, {"StreamSecrets": grpc.stream_stream_rpc_method_handler(self._serve)}
+        )
 
     async def _serve(self, _: Any, context: Any) -> None:
         stream, changed = SecretStream(self._secrets), self._secrets.watch()

@@ -1,4 +1,5 @@
 """Certificates in files, served as secrets and followed: those mounted for the workload, and those that configuration names."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,12 @@ from pilot.lib.log import scope
 CHAIN, KEY, ROOT = "./etc/certs/cert-chain.pem", "./etc/certs/key.pem", "./etc/certs/root-cert.pem"
 PAIR_PREFIX, ROOT_PREFIX = "file-cert:", "file-root:"
 SYSTEM_ROOT = "file-root:system"
-SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
+SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
 SECONDS = 1.0
 """Time between looks at the files; Kubernetes replaces mounted files within a minute."""
 _log = scope("secretcache")
@@ -34,7 +40,9 @@ class SecretFileSource(NamedTuple):
 def parse_source(name: str) -> SecretFileSource | None:
     """Returns the files that the name of a secret says: file-cert:CHAIN~KEY, file-root:ROOTS; None for any other name."""
     if name == SYSTEM_ROOT:
-        return SecretFileSource(roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0]))
+        return SecretFileSource(
+            roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0])
+        )
     if name.startswith(ROOT_PREFIX):
         return SecretFileSource(roots=name.removeprefix(ROOT_PREFIX))
     chain, tilde, key = name.removeprefix(PAIR_PREFIX).partition("~")

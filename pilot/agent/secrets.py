@@ -1,4 +1,5 @@
 """The secrets that are served to Envoy, by name, and who waits for the next change of them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +45,9 @@ class Secrets:
 
     def put_certificate(self, certificate: WorkloadCertificate) -> None:
         """Takes the workload's certificate as the secrets `default` and `ROOTCA`."""
-        self.put(build_roots(ROOTS, certificate.roots))  # first: peers with new roots are to be trusted before they see ours
+        self.put(
+            build_roots(ROOTS, certificate.roots)
+        )  # first: peers with new roots are to be trusted before they see ours
         self.put(build_pair(WORKLOAD, certificate.chain, certificate.key))
 
     def watch(self) -> asyncio.Event:
@@ -59,7 +62,9 @@ class Secrets:
 
 def build_pair(name: str, chain: bytes, key: bytes) -> secret_pb2.Secret:
     """Returns the secret of a certificate chain and its private key, in PEM."""
-    return secret_pb2.Secret(name=name, tls_certificate={"certificate_chain": {"inline_bytes": chain}, "private_key": {"inline_bytes": key}})
+    return secret_pb2.Secret(
+        name=name, tls_certificate={"certificate_chain": {"inline_bytes": chain}, "private_key": {"inline_bytes": key}}
+    )
 
 
 def build_roots(name: str, roots: bytes, revoked: bytes = b"") -> secret_pb2.Secret:

@@ -1,4 +1,5 @@
 """The Unix sockets on which Envoy finds the agent."""
+
 from __future__ import annotations
 
 import pathlib
@@ -40,7 +41,13 @@ def prepare(path: str) -> None:
 def make_server() -> aio.Server:
     """Returns a gRPC server for Envoy, with messages of any size."""
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    return aio.server(options=[*sizes, ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.min_ping_interval_without_data_ms", 5000)])
+    return aio.server(
+        options=[
+            *sizes,
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+        ]
+    )
 
 
 async def serve(server: aio.Server, path: str, private: bool) -> None:

@@ -1,4 +1,5 @@
 """Envoy's own listeners, which are there before any configuration: readiness for the kubelet, and statistics for Prometheus."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -26,7 +27,12 @@ def build_statistics_listener(host: str, port: int) -> dict[str, Any]:
 
 
 def _build_listener(host: str, port: int, statistics: str, match: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    routes = [{"match": dict(match), "route": {"cluster": cluster, "timeout": "0s" if cluster == "prometheus_stats" else "15s"}}]
+    routes = [
+        {
+            "match": dict(match),
+            "route": {"cluster": cluster, "timeout": "0s" if cluster == "prometheus_stats" else "15s"},
+        }
+    ]
     manager = {
         "@type": _MANAGER_TYPE,
         "stat_prefix": statistics,

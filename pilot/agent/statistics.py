@@ -2,6 +2,7 @@
 
 The control plane ends the names of clusters, listeners and filters in statistics with ";", so that dots in them end no tag.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,9 @@ TAGS = {
 ANNOTATION = "sidecar.istio.io/"
 
 
-def build_stats_config(config: ProxyConfig, annotations: Mapping[str, str], addresses: Sequence[str], count_connections: bool) -> dict[str, Any]:
+def build_stats_config(
+    config: ProxyConfig, annotations: Mapping[str, str], addresses: Sequence[str], count_connections: bool
+) -> dict[str, Any]:
     """Returns Envoy's stats_config: what readiness and the mesh's own metrics need, and what the ProxyConfig or, in its place, an
     annotation asks for. `{pod_ip}` in a pattern stands for each address. ValueError for buckets that are no JSON object of numbers."""
     matcher = config.proxy_stats_matcher
@@ -42,7 +45,9 @@ def build_stats_config(config: ProxyConfig, annotations: Mapping[str, str], addr
         "regex": _asked(annotations, "statsInclusionRegexps", matcher.inclusion_regexps if matcher else ()),
     }
     suffixes = (*ALWAYS_SUFFIXES, CONNECTIONS) if count_connections else ALWAYS_SUFFIXES
-    patterns: list[dict[str, Any]] = [{"prefix": text} for text in _each((*asked["prefix"], *READINESS, *ALWAYS_PREFIXES), addresses)]
+    patterns: list[dict[str, Any]] = [
+        {"prefix": text} for text in _each((*asked["prefix"], *READINESS, *ALWAYS_PREFIXES), addresses)
+    ]
     patterns += [{"suffix": text} for text in _each((*asked["suffix"], *suffixes), addresses)]
     patterns += [{"safe_regex": {"regex": text}} for text in _each((*asked["regex"], *ALWAYS_REGEXES), addresses)]
     extra = dict.fromkeys((*config.extra_stat_tags, *_split(annotations.get(f"{ANNOTATION}extraStatTags", ""))))
@@ -67,7 +72,11 @@ def _split(text: str) -> list[str]:
 
 
 def _each(patterns: Sequence[str], addresses: Sequence[str]) -> list[str]:
-    found = [pattern.replace("{pod_ip}", address) for pattern in patterns for address in (addresses if "{pod_ip}" in pattern else addresses[:1])]
+    found = [
+        pattern.replace("{pod_ip}", address)
+        for pattern in patterns
+        for address in (addresses if "{pod_ip}" in pattern else addresses[:1])
+    ]
     return list(dict.fromkeys(found))
 
 

@@ -1,4 +1,5 @@
 """The agent's own port: readiness, the application's probes, merged metrics, and commands from this machine."""
+
 from __future__ import annotations
 
 import http.server
@@ -48,7 +49,9 @@ class StatusServer:
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="status", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="status", daemon=True
+        ).start()
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -133,7 +136,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pages.metrics.scraped()
         self.send_response(200)
         self.send_header("content-type", CONTENT_TYPE)
-        self.send_header("connection", "close")  # the end of the connection is the end of the page, whose length nobody knows
+        self.send_header(
+            "connection", "close"
+        )  # the end of the connection is the end of the page, whose length nobody knows
         self.end_headers()
         for piece in _pieces(merge(pages.metrics.render(), pages.targets, self._seconds(), self._failed)):
             self.wfile.write(piece)

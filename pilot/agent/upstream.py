@@ -1,4 +1,5 @@
 """The way to the control plane: address, TLS and the token, read again for each connection because they change."""
+
 from __future__ import annotations
 
 import pathlib
@@ -66,7 +67,9 @@ class Upstream(NamedTuple):
         roots = None if self.root == SYSTEM else _read(self.root, "the roots of the control plane")
         key, chain = self._pair()
         credentials = grpc.ssl_channel_credentials(roots, key, chain)
-        return library.secure_channel(self.address, credentials, [*options, ("grpc.ssl_target_name_override", self.server_name)])
+        return library.secure_channel(
+            self.address, credentials, [*options, ("grpc.ssl_target_name_override", self.server_name)]
+        )
 
     def metadata(self) -> Sequence[tuple[str, str]]:
         """Returns the headers of a call: the token where there is one, the cluster, and what the user adds. Unreachable where there is
@@ -88,11 +91,17 @@ class Upstream(NamedTuple):
         """Returns the private key and chain that prove who the caller is; None where there are none, or none yet."""
         if self.pair is None or not pathlib.Path(self.pair.key).exists():
             return None, None
-        return _read(self.pair.key, "the private key of the caller"), _read(self.pair.chain, "the certificate of the caller")
+        return _read(self.pair.key, "the private key of the caller"), _read(
+            self.pair.chain, "the certificate of the caller"
+        )
 
 
 def xds_upstream(
-    settings: ControlPlaneSettings, discovery_address: str, plaintext: bool, headers: Mapping[str, str], mounted: Mapping[str, str] | None = None
+    settings: ControlPlaneSettings,
+    discovery_address: str,
+    plaintext: bool,
+    headers: Mapping[str, str],
+    mounted: Mapping[str, str] | None = None,
 ) -> Upstream:
     """Returns where configuration comes from. `mounted` is the node's metadata where the proxy has files for a certificate, which name
     those that it shows. ValueError for an address that is none."""
@@ -100,23 +109,41 @@ def xds_upstream(
     if mounted and (mounted.get(CLIENT_KEY) and mounted.get(CLIENT_CHAIN)):
         pair, root = ClientCertificate(mounted[CLIENT_KEY], mounted[CLIENT_CHAIN]), root or mounted.get(CLIENT_ROOT, "")
     found = _root(settings, root, CERTIFICATE_ROOT)
-    return _upstream(settings, "ProxyConfig.discoveryAddress", discovery_address, None if plaintext else found, headers, pair)
+    return _upstream(
+        settings, "ProxyConfig.discoveryAddress", discovery_address, None if plaintext else found, headers, pair
+    )
 
 
 def authority_upstream(settings: ControlPlaneSettings, discovery_address: str, headers: Mapping[str, str]) -> Upstream:
     """Returns where certificates come from. ValueError for an address that is none."""
     custom = CERTIFICATE_ROOT if settings.cert_provider == "custom" else ""
     where = "variable CA_ADDR" if settings.authority else "ProxyConfig.discoveryAddress"
-    return _upstream(settings, where, settings.authority or discovery_address, _root(settings, settings.authority_root, custom), headers, None)
+    return _upstream(
+        settings,
+        where,
+        settings.authority or discovery_address,
+        _root(settings, settings.authority_root, custom),
+        headers,
+        None,
+    )
 
 
 def _upstream(
-    settings: ControlPlaneSettings, where: str, address: str, root: str | None, headers: Mapping[str, str], pair: ClientCertificate | None
+    settings: ControlPlaneSettings,
+    where: str,
+    address: str,
+    root: str | None,
+    headers: Mapping[str, str],
+    pair: ClientCertificate | None,
 ) -> Upstream:
     host, _ = parse_address(where, address)
     local = host == "localhost" or host == "::1" or host.startswith("127.")
     name = settings.server_name or (LOOPBACK_NAME if local else host)
-    provisioned = ClientCertificate(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem") if settings.provisioned else None
+    provisioned = (
+        ClientCertificate(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem")
+        if settings.provisioned
+        else None
+    )
     return Upstream(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
 
 

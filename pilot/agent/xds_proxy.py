@@ -5,6 +5,7 @@ it watches, opens the next one with all of it.
 
 The control plane's side runs in threads: for event loops, gRPC does not say why a call has ended if a message was being written.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -95,9 +96,20 @@ class XdsProxy:
     configuration of extensions, in a thread, while everything else goes on; `pauses` are those before modules are asked for again."""
 
     def __init__(
-        self, upstream: Upstream, own: OwnSubscriptions, observer: XdsObserver, rewriter: Rewriter | None = None, pauses: tuple[float, float] = PAUSES
+        self,
+        upstream: Upstream,
+        own: OwnSubscriptions,
+        observer: XdsObserver,
+        rewriter: Rewriter | None = None,
+        pauses: tuple[float, float] = PAUSES,
     ) -> None:
-        self._upstream, self._own, self._observer, self._rewriter, self._pauses = upstream, own, observer, rewriter, pauses
+        self._upstream, self._own, self._observer, self._rewriter, self._pauses = (
+            upstream,
+            own,
+            observer,
+            rewriter,
+            pauses,
+        )
 
     def handlers(self) -> Any:
         """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
@@ -153,7 +165,12 @@ class XdsProxy:
         requests.put(None)
 
     async def _down(
-        self, call: Any, to_envoy: Downwards, requests: queue.SimpleQueue[bytes | None], reader: futures.Executor, delta: bool
+        self,
+        call: Any,
+        to_envoy: Downwards,
+        requests: queue.SimpleQueue[bytes | None],
+        reader: futures.Executor,
+        delta: bool,
     ) -> None:
         """Passes on what the control plane says, one message after the other, until it ends the stream."""
         loop = asyncio.get_running_loop()
@@ -172,4 +189,6 @@ class XdsProxy:
             self._observer.upstream_failed()
         else:
             self._observer.upstream_ended("error")
-        _log.warning("the stream to the control plane at %s ended: %s: %s", self._upstream.address, code.name, call.details())
+        _log.warning(
+            "the stream to the control plane at %s ended: %s: %s", self._upstream.address, code.name, call.details()
+        )

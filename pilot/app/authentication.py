@@ -1,4 +1,5 @@
 """Which authenticators a port has, by the settings."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,7 +57,9 @@ def find_provider(settings: AuthenticationSettings, in_kubernetes: bool, own_tok
     if not issuer:
         return None
     if not audience:
-        _log.warning("tokens of %s are not accepted for certificates: AUDIENCE does not say whom they must be for", issuer)
+        _log.warning(
+            "tokens of %s are not accepted for certificates: AUDIENCE does not say whom they must be for", issuer
+        )
         return None
     return JwtRule(issuer, (audience,))
 
@@ -75,26 +78,36 @@ def _read_claims(own_token: str) -> Mapping[str, Any]:
     return claims
 
 
-def make_authenticate(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Authenticate:
+def make_authenticate(
+    settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]
+) -> Authenticate:
     """Returns how callers of the port with TLS prove who they are. FlagError where the settings cannot be understood."""
     return Authenticators(tuple(_chain(settings, reviewers, trust_domain))) if settings.enabled else nobody
 
 
-def also_by_provider(authenticate: Authenticate, provider: JwtRule | None, trust_domain: Callable[[], str]) -> Authenticate:
+def also_by_provider(
+    authenticate: Authenticate, provider: JwtRule | None, trust_domain: Callable[[], str]
+) -> Authenticate:
     """Returns how callers prove who they are that may do so by a token of a provider too, where there is one; where nobody is known, nobody is."""
     if provider is None or authenticate is nobody:
         return authenticate
     tokens = OidcTokens(provider, Provider(provider), trust_domain)
-    return Authenticators((Authenticator("as for xDS", authenticate), Authenticator(f"token of {provider.issuer}", tokens.identify)))
+    return Authenticators(
+        (Authenticator("as for xDS", authenticate), Authenticator(f"token of {provider.issuer}", tokens.identify))
+    )
 
 
-def _chain(settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]) -> Iterator[Authenticator]:
+def _chain(
+    settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]
+) -> Iterator[Authenticator]:
     yield Authenticator("client certificate", identify_by_certificate)
     if settings.jwt_rule:
         rule = parse_jwt_rule(settings.jwt_rule)
         yield Authenticator("OpenID Connect token", OidcTokens(rule, Provider(rule), trust_domain).identify)
     if len(reviewers):
-        yield Authenticator("service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify)
+        yield Authenticator(
+            "service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify
+        )
     if settings.trusted_gateways:
         yield Authenticator("forwarded certificate", ForwardedCertificates(settings.trusted_gateways).identify)
 

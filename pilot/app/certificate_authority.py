@@ -1,4 +1,5 @@
 """The certificate authority of the process: which signer it starts with, and what keeps that up to date."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,10 +41,20 @@ class CertificateAuthority:
     """
 
     def __init__(
-        self, settings: AuthoritySettings, trust_domain: Callable[[], str], metrics: Metrics, kept: Callable[[], Store] | None = None,
+        self,
+        settings: AuthoritySettings,
+        trust_domain: Callable[[], str],
+        metrics: Metrics,
+        kept: Callable[[], Store] | None = None,
         read_secret: ReadSecret | None = None,
-    ) -> None:  # fmt: skip
-        self._settings, self._trust_domain, self._metrics, self._kept, self._read_secret = settings, trust_domain, metrics, kept, read_secret
+    ) -> None:
+        self._settings, self._trust_domain, self._metrics, self._kept, self._read_secret = (
+            settings,
+            trust_domain,
+            metrics,
+            kept,
+            read_secret,
+        )
         self.authority: Authority | None = None
         self.crl = b""
         self.on_change: list[Callable[[], None]] = []
@@ -87,7 +98,11 @@ class CertificateAuthority:
     async def _fetch_files(self) -> None:
         """Writes the files of a Secret into the folder of what is plugged in, where the settings want that and no signing key is there."""
         top = pathlib.Path(self._settings.plugged_in_dir)
-        if not self._settings.remote_files or self._read_secret is None or any((top / layout.key).is_file() for layout in LAYOUTS):
+        if (
+            not self._settings.remote_files
+            or self._read_secret is None
+            or any((top / layout.key).is_file() for layout in LAYOUTS)
+        ):
             return
         try:
             data = await self._read_secret(CACERTS)
@@ -105,7 +120,9 @@ class CertificateAuthority:
         folder = self._settings.plugged_in_dir
         authority = self._take(found.signer)
         self.crl = found.crl
-        reload = PluggedInReload(folder, authority, found.crl, self._settings.multiple_roots, lambda: self._revoked(reload.crl))
+        reload = PluggedInReload(
+            folder, authority, found.crl, self._settings.multiple_roots, lambda: self._revoked(reload.crl)
+        )
         await reload.start()
         self._stop = reload.stop
         _log.info("certificates are issued by the signing certificate of %s", folder)
@@ -116,9 +133,13 @@ class CertificateAuthority:
         signer = await asyncio.to_thread(store.load) or await self._make_root(store, ttl)
         extra = read_extra_roots(settings.plugged_in_dir)
         more = load_bundle(extra, settings.plugged_in_dir) if extra else ()
-        authority = self._take(signer._replace(roots=(*signer.roots, *(root for root in more if root not in signer.roots))))
+        authority = self._take(
+            signer._replace(roots=(*signer.roots, *(root for root in more if root not in signer.roots)))
+        )
         rotation = Rotation(authority, store, ttl, _delta(settings.root_check_interval), settings.root_grace_percent)
-        running = asyncio.create_task(rotation.run() if settings.root_check_jitter else rotation.run(jitter=lambda: 1.0), name="root rotation")
+        running = asyncio.create_task(
+            rotation.run() if settings.root_check_jitter else rotation.run(jitter=lambda: 1.0), name="root rotation"
+        )
 
         async def stop() -> None:
             running.cancel()
@@ -143,7 +164,10 @@ class CertificateAuthority:
             if theirs is None:
                 raise
             return theirs
-        _log.info("made a self-signed root%s", "" if self._kept or self._settings.self_signed_dir else ": it is another one after a restart")
+        _log.info(
+            "made a self-signed root%s",
+            "" if self._kept or self._settings.self_signed_dir else ": it is another one after a restart",
+        )
         return signer
 
     def _revoked(self, crl: bytes) -> None:

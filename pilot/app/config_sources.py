@@ -2,6 +2,7 @@
 
 They are opened once, when a process starts, as the mesh config says then.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +34,9 @@ class ConfigSources:
     """`kubernetes_rank` is the rank of the API server: sources that are named before `k8s://` come before it, and the others behind. `read_secret`
     reads the roots that a `credentialName` means; None without an API server."""
 
-    def __init__(self, settings: Settings, target: IngestTarget, kubernetes_rank: int, read_secret: ReadSecret | None) -> None:
+    def __init__(
+        self, settings: Settings, target: IngestTarget, kubernetes_rank: int, read_secret: ReadSecret | None
+    ) -> None:
         self._settings, self._target, self._rank, self._read_secret = settings, target, kubernetes_rank, read_secret
         self._choose = random.Random()
         self._opened: tuple[ConfigSource, ...] = ()
@@ -92,7 +95,13 @@ class ConfigSources:
     def _folder(self, path: str, rank: int) -> FileSource:
         ingest, target = self._settings.ingest, self._target
         return FileSource(
-            path, target.batch, target.ledger.source(rank, path), self._origin(), target.read, ingest.largest_file, ingest.state_dir
+            path,
+            target.batch,
+            target.ledger.source(rank, path),
+            self._origin(),
+            target.read,
+            ingest.largest_file,
+            ingest.state_dir,
         )
 
     def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.McpStream]:
@@ -101,7 +110,9 @@ class ConfigSources:
         kinds = [kind for kind in target.read if is_configuration(kind.id.group)]
         objects = McpSource(f"xds://{place}", kinds, target.batch, target.ledger, rank, self._origin(), target.problems)
         reached = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
-        return objects, stream.McpStream(reached, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._choose)
+        return objects, stream.McpStream(
+            reached, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._choose
+        )
 
     def _client(self) -> stream.McpClient:
         registry, pod = self._settings.mesh.registry, self._settings.process.pod_name or "pyistiod"

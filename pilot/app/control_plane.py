@@ -1,4 +1,5 @@
 """What a control plane is made of, in which order it starts, and how it ends."""
+
 from __future__ import annotations
 
 import asyncio
@@ -109,15 +110,23 @@ class ControlPlane:
         self.addresses = parse_addresses(settings)
         check_sources(settings.ingest)
         credentials = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs))
-        folders = parse_config_folders(settings.ingest.config_dirs, settings.mesh.registry.cluster_id, needed=credentials is None)
+        folders = parse_config_folders(
+            settings.ingest.config_dirs, settings.mesh.registry.cluster_id, needed=credentials is None
+        )
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh, environment=os.environ)
-        ignored = (*settings.kubernetes.ignored, *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)))
+        ignored = (
+            *settings.kubernetes.ignored,
+            *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)),
+        )
         self._read = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
         self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._reached(reached))
         self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
-        self._aliases, self._admission = parse_aliases(settings.serve.cluster_aliases), Admission(settings.serve.stream_rate)
+        self._aliases, self._admission = (
+            parse_aliases(settings.serve.cluster_aliases),
+            Admission(settings.serve.stream_rate),
+        )
         self._clock = HeldClock(clock or _LoopClock())
         self._export = start_export(settings.traces, build_info().version)
         self._notices = Notices(self.db, self.discovery, self.metrics, self._clock, self._follow_changes())
@@ -134,20 +143,34 @@ class ControlPlane:
         self.refusals = Refusals(self.db, self.discovery, self._clock)
         self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
         waits = settings.ingest
-        self._batch = Batch(self.db, self._clock, waits.debounce_after, waits.debounce_max, self._committed, waits.debounce_endpoints)
+        self._batch = Batch(
+            self.db, self._clock, waits.debounce_after, waits.debounce_max, self._committed, waits.debounce_endpoints
+        )
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
         self._gateway_names = make_gateway_names(settings, self.db, self._batch, self.problems)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
         target = IngestTarget(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
-        self.kubernetes = Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases) if credentials is not None else None
-        self._config_sources = ConfigSources(settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None)
+        self.kubernetes = (
+            Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases)
+            if credentials is not None
+            else None
+        )
+        self._config_sources = ConfigSources(
+            settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None
+        )
         api = self.kubernetes
         asked = (api.reviewers, api.keep_root, api.read_secret, api.client) if api is not None else ()
         self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
-        self.webhooks = WebhooksPart(settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1"))
-        self._writers = Writers(self.kubernetes, settings, self.db, self.security.trust, self.webhooks) if self.kubernetes is not None else None
+        self.webhooks = WebhooksPart(
+            settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1")
+        )
+        self._writers = (
+            Writers(self.kubernetes, settings, self.db, self.security.trust, self.webhooks)
+            if self.kubernetes is not None
+            else None
+        )
         self._entries = self._make_entries(ledger)
         if self._writers is not None and self._writers.entries is not None:
             self.discovery.lifecycle = self._writers.entries
@@ -236,7 +259,9 @@ class ControlPlane:
         if self._gateway_names is not None:
             yield Part("the host names of gateways", self._gateway_names.start, self._gateway_names.stop)
         access = (self._secret_access.sweep,) if self._secret_access is not None else ()
-        sweeper = Sweeper(self._clock, SWEEP_SECONDS, (self.discovery.sweep_in_steps, self.refusals.sweep, self.pusher.sweep, *access))
+        sweeper = Sweeper(
+            self._clock, SWEEP_SECONDS, (self.discovery.sweep_in_steps, self.refusals.sweep, self.pusher.sweep, *access)
+        )
         yield Part("the sweeper", sweeper.start, sweeper.stop)
         patches = (PatchStatus(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
         looks = Sweeper(self._clock, HEALTH_SECONDS, (self._health.check, *patches))
@@ -248,7 +273,10 @@ class ControlPlane:
             yield Part("asking who may read Secrets", stop=self._secret_access.stop)
         yield from self.security.parts()
         if self.settings.authority.multiple_roots:
-            yield Part("telling proxies the roots", ToldRoots(self.security.authority, self.security.registration, self.discovery).start)
+            yield Part(
+                "telling proxies the roots",
+                ToldRoots(self.security.authority, self.security.registration, self.discovery).start,
+            )
         for services in self._grpc_services():
             if services.address is not None:
                 yield self._port(services.name, self._grpc_port(services))
@@ -268,21 +296,41 @@ class ControlPlane:
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
         """Returns what each port of gRPC serves, and so whether its callers are identified."""
         addresses, security = self.addresses, self.security
-        return self._services("xDS", addresses.grpc, security.plain), self._services("secure xDS", addresses.secure, security.secure)
+        return self._services("xDS", addresses.grpc, security.plain), self._services(
+            "secure xDS", addresses.secure, security.secure
+        )
 
     def _services(self, name: str, address: Address | None, entrance: Entrance) -> GrpcServices:
         """Returns what one port serves. All ports have the proxies, the limit of new streams and what is being written in common."""
         limits, (meet, authenticate) = stream_limits_of(self.settings.serve), entrance
         ads = Ads(
-            self.discovery, self.pusher, self.metrics, self._admission, self._aliases, limits, authenticate, meet, self.security.authorize,
-            over_xds(self._sources), self._object_access(),
-        )  # fmt: skip
+            self.discovery,
+            self.pusher,
+            self.metrics,
+            self._admission,
+            self._aliases,
+            limits,
+            authenticate,
+            meet,
+            self.security.authorize,
+            over_xds(self._sources),
+            self._object_access(),
+        )
         certificates = self.security.certificates(entrance)
-        return GrpcServices(name, address, tuple(served.handlers() for served in (ads, certificates) if served is not None), ads.connections)
+        return GrpcServices(
+            name,
+            address,
+            tuple(served.handlers() for served in (ads, certificates) if served is not None),
+            ads.connections,
+        )
 
     def _object_access(self) -> CheckObjectAccess:
         """Returns who may ask for configuration objects."""
-        return only(lambda: self._mesh_config().root_namespace) if self.settings.authentication.objects_for_root else anybody_may
+        return (
+            only(lambda: self._mesh_config().root_namespace)
+            if self.settings.authentication.objects_for_root
+            else anybody_may
+        )
 
     def _grpc_port(self, services: GrpcServices) -> GrpcPort | SecurePort:
         if services.address is self.addresses.secure:
@@ -298,7 +346,9 @@ class ControlPlane:
             return None
         terms = MemoryTerms(kubernetes.registration_grace.seconds, kubernetes.registration_identity)
         part = ledger.source(REGISTERED_RANK, "registered workloads")
-        return EntriesInMemory(self.db, self._batch, part, DocumentOrigin(registry.cluster_id), terms, self.metrics.kubernetes)
+        return EntriesInMemory(
+            self.db, self._batch, part, DocumentOrigin(registry.cluster_id), terms, self.metrics.kubernetes
+        )
 
     def _make_secret_access(self, clusters_of_files: set[str]) -> SecretAccess | None:
         """Returns what asks which accounts may read Secrets; None without an API server, where every account may read those of its namespace."""
@@ -306,7 +356,9 @@ class ControlPlane:
             self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
             return None
         own, kubernetes = self.settings.mesh.registry.cluster_id, self.kubernetes
-        return SecretAccess(self.discovery, SecretReview(kubernetes.client, own, clusters_of_files, kubernetes.remote.clusters))
+        return SecretAccess(
+            self.discovery, SecretReview(kubernetes.client, own, clusters_of_files, kubernetes.remote.clusters)
+        )
 
     def _mesh_config(self) -> MeshConfig:
         """Returns the mesh config of now."""
@@ -326,9 +378,16 @@ class ControlPlane:
         identify = HttpIdentities(self.security.secure.authenticate)
         problems, debug, pod = (lambda: self.problems), self.settings.debug, self.settings.process.pod_name
         return Sources(
-            self.db, self.metrics, self.discovery, problems, debug, identify, pod,
-            templates=lambda: self.webhooks.templates, health=lambda: self._health.found,
-        )  # fmt: skip
+            self.db,
+            self.metrics,
+            self.discovery,
+            problems,
+            debug,
+            identify,
+            pod,
+            templates=lambda: self.webhooks.templates,
+            health=lambda: self._health.found,
+        )
 
     def _make_http_ports(self) -> Iterator[Part]:
         """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""
@@ -339,7 +398,10 @@ class ControlPlane:
             add_debug(main, sources)
         if self.addresses.webhooks is None:
             self.webhooks.add_to(main)
-        for name, app, address in (("HTTP", main, self.addresses.http), ("monitoring", application(sources), monitoring)):
+        for name, app, address in (
+            ("HTTP", main, self.addresses.http),
+            ("monitoring", application(sources), monitoring),
+        ):
             if address is not None:
                 yield self._port(name, HttpPort(app, address))
 

@@ -1,4 +1,5 @@
 """The port of ControlZ. A control plane serves proxies without it, where its address is taken."""
+
 from __future__ import annotations
 
 import os

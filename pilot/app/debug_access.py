@@ -1,4 +1,5 @@
 """Debug pages for callers that are not on this machine: over HTTP and over xDS, by what they have proved."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,11 @@ from pilot.debug.sources import Sources
 from pilot.serve.identity import Authenticate, Caller, IdentityError
 from pilot.serve.questions import AnsweredResources, Ask, QuestionError
 
-_STATUS = {400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 403: grpc.StatusCode.PERMISSION_DENIED}
+_STATUS = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+}
 
 
 def over_xds(sources: Sources) -> Ask:
@@ -28,7 +33,9 @@ def over_xds(sources: Sources) -> Ask:
 
 def _reason(identity: str) -> str:
     """Returns why somebody is shown nothing."""
-    return f'the debug info is not available for current identity: "{identity}"' if identity else "authentication required"
+    return (
+        f'the debug info is not available for current identity: "{identity}"' if identity else "authentication required"
+    )
 
 
 class HttpIdentities:

@@ -1,4 +1,5 @@
 """Reading all configuration before anything is served."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,9 +27,14 @@ class FirstLoad:
     """Fills the tables in one commit."""
 
     def __init__(
-        self, mesh_files: MeshFiles, files: Sequence[FileSource], kubernetes: Kubernetes | None, sources: ConfigSources, batch: Batch,
+        self,
+        mesh_files: MeshFiles,
+        files: Sequence[FileSource],
+        kubernetes: Kubernetes | None,
+        sources: ConfigSources,
+        batch: Batch,
         clock: HeldClock,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._mesh_files, self._files, self._kubernetes, self._sources = mesh_files, files, kubernetes, sources
         self._batch, self._clock = batch, clock
 
@@ -58,7 +64,6 @@ class FirstLoad:
             gc.enable()
         gc.set_threshold(*COLLECTION)
         _log.info("read %d files in %.1f s", count, time.monotonic() - started)
-
 
     def _open_sources(self) -> bool:
         """Opens the sources that the mesh config names; returns whether configuration is read from the API server: where nothing else is named,

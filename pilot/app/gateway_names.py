@@ -1,4 +1,5 @@
 """Makes the part that looks up the host names of gateways between networks."""
+
 from __future__ import annotations
 
 from pilot.ingest.batch import Batch

@@ -1,4 +1,5 @@
 """What is written into the own cluster for objects of the Gateway API and for Ingresses: statuses, classes, and what Gateways are deployed with."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,19 +38,27 @@ class GatewayWriters:
     """Statuses, classes and deployments. `matters` are what a replica does while it leads in them. Nothing is deployed without `webhooks`, whose
     injector has the templates."""
 
-    def __init__(self, kubernetes: Kubernetes, settings: Settings, db: Mesh, webhooks: WebhooksPart, choose: random.Random) -> None:
+    def __init__(
+        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, webhooks: WebhooksPart, choose: random.Random
+    ) -> None:
         self._client, self._source, self._pace = kubernetes.client, kubernetes.source, kubernetes.pace
         self._settings, self._db, self._choose = settings, db, choose
         self._revision = settings.ingest.revision or DEFAULT
         self.tags = RevisionTags(self._client, self._revision, settings.mesh.registry.namespace, self._pace, choose)
         enabled = settings.mesh.gateway_api.enabled
         status = enabled and settings.kubernetes.gateway_status
-        self._statuses = self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS), self.is_ours) if status else None
+        self._statuses = (
+            self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS), self.is_ours) if status else None
+        )
         self._of_ingresses = self._make_statuses((INGRESS,), lambda row: True)
         ambient = settings.mesh.ambient
-        self._of_ambient = self._make_statuses(AMBIENT_KINDS, self.is_ours) if ambient.enabled and ambient.status else None
+        self._of_ambient = (
+            self._make_statuses(AMBIENT_KINDS, self.is_ours) if ambient.enabled and ambient.status else None
+        )
         makes = enabled and settings.kubernetes.gateway_classes
-        self._classes = DefaultClasses(self._client, db, self._path_of_class, self._pace.backoff, choose) if makes else None
+        self._classes = (
+            DefaultClasses(self._client, db, self._path_of_class, self._pace.backoff, choose) if makes else None
+        )
         self._webhooks, self._injector = webhooks, webhooks.injector
         deploys = enabled and settings.kubernetes.gateway_deployments and self._injector is not None
         self._deployments = self._make_deployments() if deploys else None
@@ -80,7 +89,14 @@ class GatewayWriters:
     def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
         """Returns the proxy config of pods of a namespace with some labels."""
         mesh = self._webhooks.surroundings.mesh()
-        return effective(mesh.default_config, self._webhooks.surroundings.proxy_configs(), mesh.root_namespace, namespace, labels, None)
+        return effective(
+            mesh.default_config,
+            self._webhooks.surroundings.proxy_configs(),
+            mesh.root_namespace,
+            namespace,
+            labels,
+            None,
+        )
 
     def _make_statuses(self, kinds: tuple[GroupKind, ...], is_ours: Callable[[Object[Any]], bool]) -> Statuses:
         origin = DocumentOrigin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)

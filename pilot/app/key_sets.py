@@ -1,4 +1,5 @@
 """Makes the part that fetches the key sets of issuers."""
+
 from __future__ import annotations
 
 import ssl
@@ -19,7 +20,9 @@ def make_key_sets(settings: Settings, db: Mesh, batch: Batch, problems: ProblemS
     """Returns the part. StartError where a setting of it is wrong."""
     said = settings.jwks
     try:
-        client = JwksClient(AddressRules(said.allowed, said.blocked), make_tls(said.extra_roots, said.insecure), said.largest)
+        client = JwksClient(
+            AddressRules(said.allowed, said.blocked), make_tls(said.extra_roots, said.insecure), said.largest
+        )
     except ValueError as error:
         raise StartError(f"PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: {error}") from error
     except (ssl.SSLError, OSError) as error:

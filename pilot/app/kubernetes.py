@@ -1,4 +1,5 @@
 """API servers: what is read from them and asked of them, by the settings."""
+
 from __future__ import annotations
 
 import asyncio
@@ -76,7 +77,13 @@ class Kubernetes:
     beside: Callable[[str, ApiClient], Coroutine[Any, Any, None]] | None = None
 
     def __init__(
-        self, credentials: Credentials, settings: Settings, target: IngestTarget, rank: int, aliases: Mapping[str, str], pace: Pace | None = None
+        self,
+        credentials: Credentials,
+        settings: Settings,
+        target: IngestTarget,
+        rank: int,
+        aliases: Mapping[str, str],
+        pace: Pace | None = None,
     ) -> None:
         self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
         self.problems = target.problems
@@ -85,14 +92,21 @@ class Kubernetes:
         self.client = self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
         self.source = self._source(self.client, registry.cluster_id)
-        names = [name for name in (settings.kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio") if name]
+        names = [
+            name
+            for name in (settings.kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio")
+            if name
+        ]
         rows = [row for row, path in zip((MESH_ROW, NETWORKS_ROW), mesh_file_paths(settings), strict=True) if not path]
         common = (target.problems, self.pace, self._choose)
         self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, *common)
         options = Options(
-            registry.cluster_id, registry.namespace, settings.kubernetes.remote_options, settings.kubernetes.remote_timeout.seconds,
+            registry.cluster_id,
+            registry.namespace,
+            settings.kubernetes.remote_options,
+            settings.kubernetes.remote_timeout.seconds,
             settings.kubernetes.kubeconfig_folder,
-        )  # fmt: skip
+        )
         elsewhere = settings.kubernetes.external and settings.kubernetes.secrets_of_this_cluster
         self._secrets_client = self._client(InCluster()) if elsewhere else self.client
         self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
@@ -110,7 +124,9 @@ class Kubernetes:
         left_out = set() if own else self._left_out()
         kinds = [kind for kind in target.read if kind.id not in left_out]
         namespace = settings.kubernetes.watched_namespace
-        return KubeSource(client, target.batch, target.ledger, self._rank + (not own), origin, kinds, pace, self._choose, namespace)
+        return KubeSource(
+            client, target.batch, target.ledger, self._rank + (not own), origin, kinds, pace, self._choose, namespace
+        )
 
     def _left_out(self) -> set[GroupKind]:
         """Returns the kinds that are not read of other clusters."""
@@ -121,13 +137,17 @@ class Kubernetes:
     def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
         client = self._client(credentials)
         beside = functools.partial(self.beside, cluster, client) if self.beside is not None else None
-        return RemoteCluster(client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status, beside)
+        return RemoteCluster(
+            client, self._source(client, cluster), self.pace, self._choose, self._target.metrics.cluster_status, beside
+        )
 
     async def read_secret(self, name: str) -> Mapping[str, bytes]:
         """Returns the data of a Secret in the namespace of the control plane, none where it is not there. CannotConnectError where that cannot be
         told."""
         try:
-            found = await self.client.call("GET", f"/api/v1/namespaces/{self._settings.mesh.registry.namespace}/secrets/{name}")
+            found = await self.client.call(
+                "GET", f"/api/v1/namespaces/{self._settings.mesh.registry.namespace}/secrets/{name}"
+            )
         except NotFound:
             return {}
         except KubeError as error:

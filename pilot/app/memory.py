@@ -1,4 +1,5 @@
 """Memory that is no longer used goes back to the system."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """What is counted and logged when configuration changes, is wrong, or cannot be derived."""
+
 from __future__ import annotations
 
 from pilot.app.provider_lookups import find_lookup
@@ -20,7 +21,9 @@ _log, _ads = scope("default"), scope("ads")
 class Notices:
     """Is told of what happens, and wakes the proxies that a change concerns."""
 
-    def __init__(self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: Traces | None = None) -> None:
+    def __init__(
+        self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: Traces | None = None
+    ) -> None:
         self._db, self._discovery, self._metrics, self._clock = db, discovery, metrics, clock
         self._services = db.watch(service_refs)
         self._traces = traces
@@ -35,7 +38,14 @@ class Notices:
         since = "" if self._last_push is None else f", {now - self._last_push:.3f}s since last push"
         is_forced = any(catalogue.find_by_table(table) is None for table, _, _ in commit.edits)
         text = "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s"
-        told = self._event, commit.arrivals, first_and_more(catalogue, commit), now - commit.last, since, str(is_forced).lower()
+        told = (
+            self._event,
+            commit.arrivals,
+            first_and_more(catalogue, commit),
+            now - commit.last,
+            since,
+            str(is_forced).lower(),
+        )
         _ads.info(text, *told, extra=fields(event=self._event))
         self._last_push = now
         woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
@@ -58,7 +68,9 @@ class Notices:
             self._metrics.provider_lookup_failed(provider)
         if problem.severity is Severity.ERROR and problem.object.name:
             kind, namespace, name = problem.object
-            self._metrics.rejected_config(self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name)
+            self._metrics.rejected_config(
+                self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name
+            )
 
     def failed(self, node: Node, error: Exception) -> None:
         """Called with a bug of ours: what depends on the derivation keeps its last good value."""

@@ -1,4 +1,5 @@
 """Settings that say several things at once, taken apart before anything starts."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

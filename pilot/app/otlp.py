@@ -1,4 +1,5 @@
 """Spans as OTLP's JSON over HTTP, to a collector of OpenTelemetry. https://opentelemetry.io/docs/specs/otlp/#otlphttp"""
+
 from __future__ import annotations
 
 import json
@@ -58,15 +59,27 @@ def encode_spans(spans: Sequence[Any]) -> dict[str, Any]:
     if not spans:
         return {"resourceSpans": []}
     of_scope = {"scope": {"name": spans[0].instrumentation_scope.name}, "spans": [_span(span) for span in spans]}
-    return {"resourceSpans": [{"resource": {"attributes": _attributes(spans[0].resource.attributes)}, "scopeSpans": [of_scope]}]}
+    return {
+        "resourceSpans": [
+            {"resource": {"attributes": _attributes(spans[0].resource.attributes)}, "scopeSpans": [of_scope]}
+        ]
+    }
 
 
 def _span(span: Any) -> dict[str, Any]:
     made = {
-        "traceId": f"{span.context.trace_id:032x}", "spanId": f"{span.context.span_id:016x}", "name": span.name, "kind": _INTERNAL,
-        "startTimeUnixNano": str(span.start_time), "endTimeUnixNano": str(span.end_time), "attributes": _attributes(span.attributes or {}),
-        "status": {"code": span.status.status_code.value, **({"message": span.status.description} if span.status.description else {})},
-    }  # fmt: skip
+        "traceId": f"{span.context.trace_id:032x}",
+        "spanId": f"{span.context.span_id:016x}",
+        "name": span.name,
+        "kind": _INTERNAL,
+        "startTimeUnixNano": str(span.start_time),
+        "endTimeUnixNano": str(span.end_time),
+        "attributes": _attributes(span.attributes or {}),
+        "status": {
+            "code": span.status.status_code.value,
+            **({"message": span.status.description} if span.status.description else {}),
+        },
+    }
     return made | ({"parentSpanId": f"{span.parent.span_id:016x}"} if span.parent is not None else {})
 
 

@@ -1,4 +1,5 @@
 """A process is a list of parts: they start in order, stop in reverse, and the process is ready when every part is."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,5 @@
 """What becomes of EnvoyFilters' patches, as istiod's metric of it has it, where PILOT_ENVOY_FILTER_STATS asks for that."""
+
 from __future__ import annotations
 
 from pilot.lib.metrics import Metrics
@@ -8,9 +9,16 @@ from pilot.translate.profile.patch_problems import patch_results
 
 # What istiod's metric calls the things that are patched; of others it does not count patches.
 _WORDS = {
-    "CLUSTER": "cluster", "LISTENER": "listener", "LISTENER_FILTER": "listenerfilter", "FILTER_CHAIN": "filterchain",
-    "NETWORK_FILTER": "networkfilter", "HTTP_FILTER": "httpfilter", "ROUTE_CONFIGURATION": "route", "HTTP_ROUTE": "route", "VIRTUAL_HOST": "vhost",
-}  # fmt: skip
+    "CLUSTER": "cluster",
+    "LISTENER": "listener",
+    "LISTENER_FILTER": "listenerfilter",
+    "FILTER_CHAIN": "filterchain",
+    "NETWORK_FILTER": "networkfilter",
+    "HTTP_FILTER": "httpfilter",
+    "ROUTE_CONFIGURATION": "route",
+    "HTTP_ROUTE": "route",
+    "VIRTUAL_HOST": "vhost",
+}
 _Series = tuple[str, str, str]
 
 

@@ -1,4 +1,5 @@
 """The ports of the process as parts."""
+
 from __future__ import annotations
 
 import functools
@@ -29,7 +30,9 @@ class HttpPort:
     `tls` returns what handshakes are done with; where it returns None, nobody issues a certificate and the port does not listen.
     """
 
-    def __init__(self, app: web.Application, address: Address, tls: Callable[[], ssl.SSLContext | None] | None = None) -> None:
+    def __init__(
+        self, app: web.Application, address: Address, tls: Callable[[], ssl.SSLContext | None] | None = None
+    ) -> None:
         self._app, self._address, self._tls = app, address, tls
         self.number = address.port
         self._runner: web.AppRunner | None = None
@@ -102,7 +105,9 @@ class GrpcServices(NamedTuple):
 class GrpcPort:
     """A server of gRPC on its address. When it stops, open streams get a while to end. `number` is as in `HttpPort`."""
 
-    def __init__(self, server: aio.Server, address: Address, connections: Collection[Connection], patience: Duration) -> None:
+    def __init__(
+        self, server: aio.Server, address: Address, connections: Collection[Connection], patience: Duration
+    ) -> None:
         self._server, self._address, self._connections, self._patience = server, address, connections, patience
         self.number = address.port
 

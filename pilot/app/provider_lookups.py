@@ -1,4 +1,5 @@
 """Names the provider of a problem with a service that an extension provider of the mesh config names, as istiod's metric of it does."""
+
 from __future__ import annotations
 
 import re
@@ -11,10 +12,17 @@ from pilot.model.views.mesh import mesh_config
 
 _PLACE = re.compile(r"extensionProviders\[(\d+)\]", re.ASCII)
 _WORDS = {
-    "zipkin": "zipkin", "datadog": "datadog", "skywalking": "skywalking", "opentelemetry": "opentelemetry", "opencensus": "opencensus",
-    "lightstep": "lightstep", "envoy_http_als": "envoyHTTPAls", "envoy_tcp_als": "envoyTCPAls", "envoy_otel_als": "envoyOtelAls",
+    "zipkin": "zipkin",
+    "datadog": "datadog",
+    "skywalking": "skywalking",
+    "opentelemetry": "opentelemetry",
+    "opencensus": "opencensus",
+    "lightstep": "lightstep",
+    "envoy_http_als": "envoyHTTPAls",
+    "envoy_tcp_als": "envoyTCPAls",
+    "envoy_otel_als": "envoyOtelAls",
     "sds": "externalSds",
-}  # fmt: skip
+}
 
 
 def find_lookup(db: Mesh, problem: Problem) -> str:

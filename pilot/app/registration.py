@@ -1,4 +1,5 @@
 """Certificates of workloads that signers of the API server issue, by the settings."""
+
 from __future__ import annotations
 
 import datetime
@@ -41,7 +42,9 @@ class Registration:
         self.roots: Sequence[x509.Certificate] = ()
         self._told: tuple[CertificateData, ...] = ()
         longest = datetime.timedelta(seconds=settings.longest_ttl.seconds)
-        self.sign = RegistrationAuthority(self._ask, settings.external_signer, settings.external_domain, longest, self.roots_of).sign
+        self.sign = RegistrationAuthority(
+            self._ask, settings.external_signer, settings.external_domain, longest, self.roots_of
+        ).sign
         self.on_change: list[Callable[[], None]] = []
 
     async def start(self) -> None:

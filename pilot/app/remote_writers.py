@@ -1,4 +1,5 @@
 """What a control plane writes into clusters that it is outside of: the roots of its authority, where a cluster says that this one is to."""
+
 from __future__ import annotations
 
 import asyncio
@@ -43,9 +44,13 @@ class RemoteWriters:
     `lead` runs the roots while we lead in a cluster. `attempts` are those to read the namespace."""
 
     def __init__(
-        self, own: str, namespace: str, make: Callable[[ApiClient], WrittenCluster], lead: Lead, authority: asyncio.Event, attempts: Callable[
-            [], Attempts
-        ]
+        self,
+        own: str,
+        namespace: str,
+        make: Callable[[ApiClient], WrittenCluster],
+        lead: Lead,
+        authority: asyncio.Event,
+        attempts: Callable[[], Attempts],
     ) -> None:
         self._own, self._namespace, self._make, self._lead, self._attempts = own, namespace, make, lead, attempts
         self._authority = authority
@@ -67,7 +72,11 @@ class RemoteWriters:
         async with self._writing(self._make(client)) as (roots, bundles):
             tasks = [asyncio.create_task(self._lead(client, roots), name=f"lead in cluster {cluster}")]
             if bundles is not None:
-                tasks.append(asyncio.create_task(bundles.run(), name=f"write roots into webhook configurations of cluster {cluster}"))
+                tasks.append(
+                    asyncio.create_task(
+                        bundles.run(), name=f"write roots into webhook configurations of cluster {cluster}"
+                    )
+                )
             try:
                 await asyncio.gather(*tasks)
             finally:

@@ -1,4 +1,5 @@
 """Whose tokens are is asked of the API server of the cluster that the caller names."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,4 +1,5 @@
 """Who decides which service accounts may read the Secrets of their namespace: the API server, where there is one."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -15,7 +16,11 @@ class SecretReview:
     each may; of a cluster that is neither, nobody can tell, so none may. `remote` are the other clusters that have API servers now."""
 
     def __init__(
-        self, client: ApiClient, own: str, folders: Collection[str], remote: Mapping[str, RemoteCluster] = MappingProxyType({})
+        self,
+        client: ApiClient,
+        own: str,
+        folders: Collection[str],
+        remote: Mapping[str, RemoteCluster] = MappingProxyType({}),
     ) -> None:
         self._client, self._own, self._of_files, self._remote = client, own, frozenset(folders) - {own}, remote
 
@@ -24,4 +29,6 @@ class SecretReview:
         remote = self._remote.get(account.cluster)
         if remote is None and account.cluster != self._own:
             return account.cluster in self._of_files
-        return await lists_secrets(remote.client if remote is not None else self._client, account.namespace, account.name)
+        return await lists_secrets(
+            remote.client if remote is not None else self._client, account.namespace, account.name
+        )

@@ -1,4 +1,5 @@
 """Where the self-signed root is kept on Kubernetes: in a Secret that all replicas share."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,9 @@ class SecretStore:
     """Keeps one self-signed signer as keys ca-cert.pem and ca-key.pem of a Secret, the first of `names` that there is, else the last. It is called
     from other threads than that of `loop`, in which the client lives."""
 
-    def __init__(self, client: ApiClient, namespace: str, loop: asyncio.AbstractEventLoop, names: Sequence[str] = (NAME,)) -> None:
+    def __init__(
+        self, client: ApiClient, namespace: str, loop: asyncio.AbstractEventLoop, names: Sequence[str] = (NAME,)
+    ) -> None:
         self._client, self._namespace, self._loop, self._names = client, namespace, loop, names
         self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         self._name, self._version = names[-1], ""
@@ -69,12 +72,24 @@ class SecretStore:
     def save(self, signer: Signer) -> None:
         """Keeps a signer in the place of the one that was loaded. KeyMaterialError where that cannot be, as when another replica was faster."""
         certificate = certificate_pem(signer.certificate)
-        data = {CERTIFICATE: certificate, KEY: key_pem(signer.key), "cert-chain.pem": b"", "key.pem": b"", "root-cert.pem": bundle_pem(signer.roots)}
+        data = {
+            CERTIFICATE: certificate,
+            KEY: key_pem(signer.key),
+            "cert-chain.pem": b"",
+            "key.pem": b"",
+            "root-cert.pem": bundle_pem(signer.roots),
+        }
         if self._name == CACERTS:
             data[GENERATED] = b""
-        metadata = {"name": self._name, "namespace": self._namespace, **({"resourceVersion": self._version} if self._version else {})}
+        metadata = {
+            "name": self._name,
+            "namespace": self._namespace,
+            **({"resourceVersion": self._version} if self._version else {}),
+        }
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-        body = msgspec.json.encode({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": TYPE, "data": encoded})
+        body = msgspec.json.encode(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": TYPE, "data": encoded}
+        )
         method, path = ("PUT", f"{self._collection}/{self._name}") if self._version else ("POST", self._collection)
         try:
             answer = self._wait_for(self._client.call(method, path, body=body))

@@ -1,4 +1,5 @@
 """Who callers are, which certificates they get, and how they come to the ports: all of it that one process has once."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,10 +45,17 @@ class Security:
     servers. FlagError where settings cannot be understood."""
 
     def __init__(
-        self, settings: Settings, mesh_config: Callable[[], MeshConfig], aliases: Mapping[str, str], metrics: Metrics, db: Mesh,
-        servers: Mapping[str, Reviewer] = MappingProxyType({}), kept: Callable[[], Store] | None = None, read_secret: ReadSecret | None = None,
+        self,
+        settings: Settings,
+        mesh_config: Callable[[], MeshConfig],
+        aliases: Mapping[str, str],
+        metrics: Metrics,
+        db: Mesh,
+        servers: Mapping[str, Reviewer] = MappingProxyType({}),
+        kept: Callable[[], Store] | None = None,
+        read_secret: ReadSecret | None = None,
         client: ApiClient | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings, self._mesh_config, self._metrics = settings, mesh_config, metrics
         port = settings.secure_port
         said = settings.authority
@@ -57,7 +65,10 @@ class Security:
         self.authority = CertificateAuthority(said, self.trust_domain, metrics, kept, read_secret) if own else None
         self.trust: Trust | None = self._signed or self.authority
         self._rules = rules = parse_rules(port.cipher_suites, port.oldest_version, settings.mesh.tls.compliance_policy)
-        self._front, self._certificate = TlsFront(), PortCertificate(port, rules, self._dns_names, self.trust, registration=self.registration)
+        self._front, self._certificate = (
+            TlsFront(),
+            PortCertificate(port, rules, self._dns_names, self.trust, registration=self.registration),
+        )
         reviewers = find_reviewers(settings.authentication, settings.mesh.registry.cluster_id, aliases, servers)
         known = make_authenticate(settings.authentication, reviewers, self.trust_domain)
         self._provider = find_provider(settings.authentication, bool(settings.kubernetes.service_host))
@@ -108,28 +119,47 @@ class Security:
         if issuer is None or entrance is not chosen:
             return None
         authenticate = also_by_provider(entrance.authenticate, self._provider, self.trust_domain)
-        identify, impersonate = for_certificates(entrance.meet, authenticate), for_impersonation(entrance.meet, self._node_proxies)
+        identify, impersonate = (
+            for_certificates(entrance.meet, authenticate),
+            for_impersonation(entrance.meet, self._node_proxies),
+        )
         return CertificateService(issuer.sign, identify, self._metrics, impersonate)
 
     def make_port(self, services: GrpcServices) -> SecurePort:
         """Returns the port with TLS."""
         assert services.address is not None
-        server, patience = make_server(self._settings.serve, services.handlers), self._settings.process.shutdown_duration
-        return SecurePort(server, self._front, self._certificate, self.trust_domain, services.address, services.connections, patience)
+        server, patience = (
+            make_server(self._settings.serve, services.handlers),
+            self._settings.process.shutdown_duration,
+        )
+        return SecurePort(
+            server, self._front, self._certificate, self.trust_domain, services.address, services.connections, patience
+        )
 
     def _dns_names(self) -> tuple[str, ...]:
         settings = self._settings
-        return dns_names(self._mesh_config(), settings.mesh.registry.namespace, settings.ingest.revision, settings.secure_port.custom_hosts)
+        return dns_names(
+            self._mesh_config(),
+            settings.mesh.registry.namespace,
+            settings.ingest.revision,
+            settings.secure_port.custom_hosts,
+        )
 
 
-def _registration(settings: AuthoritySettings, client: ApiClient | None, mesh_config: Callable[[], MeshConfig]) -> Registration:
+def _registration(
+    settings: AuthoritySettings, client: ApiClient | None, mesh_config: Callable[[], MeshConfig]
+) -> Registration:
     if client is None:
         raise FlagError("EXTERNAL_CA: there is no API server whose signers could issue certificates")
     return Registration(settings, client, mesh_config)
 
 
 def _node_proxies(
-    settings: Settings, reviewers: Mapping[str, Reviewer], aliases: Mapping[str, str], trust_domain: Callable[[], str], db: Mesh
+    settings: Settings,
+    reviewers: Mapping[str, Reviewer],
+    aliases: Mapping[str, str],
+    trust_domain: Callable[[], str],
+    db: Mesh,
 ) -> NodeProxies | None:
     """Returns the proxies of nodes, which are told by their tokens; None where the settings name no accounts of theirs, or nobody reviews tokens."""
     accounts, own = settings.authority.node_accounts, settings.mesh.registry.cluster_id

@@ -1,4 +1,5 @@
 """The certificate of the port with TLS: from files, or issued by the authority of this process; another one is taken without a restart."""
+
 from __future__ import annotations
 
 import asyncio
@@ -61,7 +62,9 @@ class PortCertificate:
         if self._registration is not None:
             self._registration.on_change.append(self._soon)
         provider = self._settings.certificate_provider
-        if self._files is None and (self._issuer is None or not (provider == "istiod" or provider.startswith(PROVIDER))):
+        if self._files is None and (
+            self._issuer is None or not (provider == "istiod" or provider.startswith(PROVIDER))
+        ):
             _log.warning("nobody issues a certificate for the port with TLS, so that it is not served")
             return
         try:
@@ -128,8 +131,15 @@ def find_files(settings: SecurePortSettings) -> CertificateFiles | None:
 def dns_names(mesh: MeshConfig, namespace: str, revision: str, custom: Sequence[str]) -> tuple[str, ...]:
     """Returns the DNS names at which proxies call the control plane."""
     host = mesh.default_config.discovery_address.rpartition(":")[0]
-    services = ("istiod", "istiod-remote", "istio-pilot", *((f"istiod-{revision}",) if revision and revision != "default" else ()))
-    return tuple(sorted({name for name in (host, *custom, *(f"{service}.{namespace}.svc" for service in services)) if name}))
+    services = (
+        "istiod",
+        "istiod-remote",
+        "istio-pilot",
+        *((f"istiod-{revision}",) if revision and revision != "default" else ()),
+    )
+    return tuple(
+        sorted({name for name in (host, *custom, *(f"{service}.{namespace}.svc" for service in services)) if name})
+    )
 
 
 def _read(path: str) -> bytes:

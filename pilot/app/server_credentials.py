@@ -1,4 +1,5 @@
 """How a server of configuration objects is verified, by the TLS settings of its source."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,9 @@ ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
 _ROOTS = ("cacert", "ca.crt")
 
 
-async def server_credentials(tls: ClientTLSSettings | None, read_secret: ReadSecret | None) -> grpc.ChannelCredentials | None:
+async def server_credentials(
+    tls: ClientTLSSettings | None, read_secret: ReadSecret | None
+) -> grpc.ChannelCredentials | None:
     """Returns the credentials of a connection, from files and Secrets as they are now; None for plain text. CannotConnectError where they are
     not there."""
     if tls is None or tls.mode == "DISABLE":

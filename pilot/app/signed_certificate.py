@@ -2,6 +2,7 @@
 
 They come from the certificate authority, or from a signer of the API server, which is asked for another one in good time.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -47,9 +48,13 @@ class SignedCertificate:
     """A `Trust` by a signer of the API server. `names` returns the DNS names that are asked for."""
 
     def __init__(
-        self, registration: Registration, signer: str, names: Callable[[], Sequence[str]], now: Clock = utc_now,
+        self,
+        registration: Registration,
+        signer: str,
+        names: Callable[[], Sequence[str]],
+        now: Clock = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._registration, self._signer, self._names, self._now, self._sleep = registration, signer, names, now, sleep
         self.on_change: list[Callable[[], None]] = []
         self.crl = b""
@@ -71,7 +76,9 @@ class SignedCertificate:
 
     def roots_pem(self) -> bytes:
         """Returns the roots of the signer that are known, else those that it has sent along."""
-        return bundle_pem(self._registration.roots_of(self._signer) or [one for one in self._chain if one.issuer == one.subject])
+        return bundle_pem(
+            self._registration.roots_of(self._signer) or [one for one in self._chain if one.issuer == one.subject]
+        )
 
     def pairs(self, names: Sequence[str]) -> Sequence[CertificatePair]:
         """Returns the one certificate that there is, which is for the names that there were when it was asked for."""
@@ -93,7 +100,11 @@ class SignedCertificate:
     async def _renew(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name) for name in self._names()])
-        request = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(names, critical=True).sign(key, hashes.SHA256())
+        request = (
+            x509.CertificateSigningRequestBuilder(x509.Name([]))
+            .add_extension(names, critical=True)
+            .sign(key, hashes.SHA256())
+        )
         pem = await self._registration.ask_for_server(request.public_bytes(serialization.Encoding.PEM), self._signer)
         try:
             chain = load_bundle(pem, self._signer)

@@ -1,4 +1,5 @@
 """What every thread and task does at the moment, written into the log: the answer to SIGUSR1."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,4 +25,6 @@ def log_stacks() -> None:
 
 
 def _line(stack: Stack) -> str:
-    return " in ".join(f"{call.function} ({'/'.join(call.file.split('/')[-2:])}:{call.line})" for call in stack[:_DEPTH])
+    return " in ".join(
+        f"{call.function} ({'/'.join(call.file.split('/')[-2:])}:{call.line})" for call in stack[:_DEPTH]
+    )

@@ -1,4 +1,5 @@
 """What is done again and again while the process runs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,11 @@ class Sweeper:
     def _go_on(self, steps: Iterator[None]) -> None:
         """Does one step, and the others after it in turns of their own; after the last one the next sweep is waited for."""
         is_over = next(steps, steps) is steps
-        self._timer = self._clock.call_later(self._seconds, self._sweep) if is_over else self._clock.call_later(0, lambda: self._go_on(steps))
+        self._timer = (
+            self._clock.call_later(self._seconds, self._sweep)
+            if is_over
+            else self._clock.call_later(0, lambda: self._go_on(steps))
+        )
 
     def _steps(self) -> Iterator[None]:
         for job in self._jobs:

@@ -1,4 +1,5 @@
 """The roots of the authority, and of signers elsewhere, are put where proxies are told of them, in a mesh that may have several."""
+
 from __future__ import annotations
 
 from ca.pem import certificate_pem
@@ -12,7 +13,9 @@ OWN = "authority"
 class ToldRoots:
     """Keeps the row of `Mesh.authority_roots` of this process. Without an authority the mesh config alone says which roots there are."""
 
-    def __init__(self, authority: CertificateAuthority | None, registration: Registration | None, discovery: Discovery) -> None:
+    def __init__(
+        self, authority: CertificateAuthority | None, registration: Registration | None, discovery: Discovery
+    ) -> None:
         self._authority, self._registration, self._discovery = authority, registration, discovery
 
     async def start(self) -> None:

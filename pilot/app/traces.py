@@ -1,4 +1,5 @@
 """Traces of changes for OpenTelemetry: one of each, from what was read over the commit to the proxies that acknowledged what follows from it."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -72,10 +73,16 @@ class Traces:
     def _tell(self, change: _Change, outcome: EventOutcome) -> None:
         commit, now = change.commit, time.monotonic()
         since = time.time_ns() - round(now * 1e9)
-        answers = {"pilot.acknowledged": outcome.acknowledged, "pilot.refused": outcome.refused, "pilot.gone": outcome.gone}
+        answers = {
+            "pilot.acknowledged": outcome.acknowledged,
+            "pilot.refused": outcome.refused,
+            "pilot.gone": outcome.gone,
+        }
         from opentelemetry import trace
 
-        root = self._tracer.start_span("change", start_time=_nanoseconds(commit.first, since), attributes={**change.attributes, **answers})
+        root = self._tracer.start_span(
+            "change", start_time=_nanoseconds(commit.first, since), attributes={**change.attributes, **answers}
+        )
         if outcome.refused:
             root.set_status(trace.Status(trace.StatusCode.ERROR, f"{outcome.refused} proxies have refused some of it"))
         within = trace.set_span_in_context(root)
@@ -89,7 +96,12 @@ class Traces:
         if change.pushed:
             span("derive", change.derived_from, change.derived, {"pilot.seconds": change.deriving})
             sizes = {f"pilot.bytes.{kind}": size for kind, size in change.sizes.items()}
-            span("push", change.pushed_from, change.pushed, {**sizes, **{f"pilot.responses.{kind}": n for kind, n in change.responses.items()}})
+            span(
+                "push",
+                change.pushed_from,
+                change.pushed,
+                {**sizes, **{f"pilot.responses.{kind}": n for kind, n in change.responses.items()}},
+            )
             span("ack", change.pushed_from, now, answers)
         root.end(_nanoseconds(now, since))
 

@@ -1,4 +1,5 @@
 """The webhooks of a process: their port, its certificate, and where the injector's configuration comes from."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,14 @@ _MODES = {"true": True, "false": False, "auto": None}
 class WebhooksPart:
     """Everything that the API server asks. `certificate` is that of the port with TLS. FlagError where a setting cannot be understood."""
 
-    def __init__(self, settings: Settings, mesh: Callable[[], MeshConfig], db: Mesh, metrics: Metrics, certificate: PortCertificate) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        mesh: Callable[[], MeshConfig],
+        db: Mesh,
+        metrics: Metrics,
+        certificate: PortCertificate,
+    ) -> None:
         self._settings, self._db, self._certificate = settings, db, certificate
         mode = settings.webhook.native_sidecars.lower()
         if mode not in _MODES:
@@ -58,7 +66,11 @@ class WebhooksPart:
         self._folder = InjectorFolder(settings.webhook.folder, self.injector) if self.injector is not None else None
         self._application = Application(self.injector, CATALOGUE, metrics)
         self._revision = settings.ingest.revision
-        name = f"istio-sidecar-injector-{self._revision}" if self._revision not in ("", "default") else "istio-sidecar-injector"
+        name = (
+            f"istio-sidecar-injector-{self._revision}"
+            if self._revision not in ("", "default")
+            else "istio-sidecar-injector"
+        )
         self._key = RegistryKey(settings.mesh.registry.cluster_id, settings.mesh.registry.namespace, name)
         self._port: HttpPort | None = None
         self._taking: asyncio.Task[None] | None = None
@@ -124,7 +136,11 @@ class WebhooksPart:
         """Returns whether proxies run as init containers: as it is set, else where the node, or every node of the cluster, can do so."""
         if self._native is not None:
             return self._native
-        rows = {key.name: row.spec.status.node_info.kubelet_version for key, row in list(self._db.nodes.rows()) if key.cluster == cluster}
+        rows = {
+            key.name: row.spec.status.node_info.kubelet_version
+            for key, row in list(self._db.nodes.rows())
+            if key.cluster == cluster
+        }
         versions = [rows[node]] if node in rows else list(rows.values())
         return bool(versions) and all(_minor(version) >= NATIVE_SINCE for version in versions)
 

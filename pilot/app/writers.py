@@ -1,4 +1,5 @@
 """What is written into the own cluster, by whichever replica leads."""
+
 from __future__ import annotations
 
 import asyncio
@@ -52,21 +53,43 @@ class Writers:
     configurations always. `start` and `stop` once."""
 
     def __init__(
-        self, kubernetes: Kubernetes, settings: Settings, db: Mesh, authority: Trust | None, webhooks: WebhooksPart,
-        terms: LeaseTerms = LeaseTerms(),  # noqa: B008
-    ) -> None:  # fmt: skip
-        self._client, self._source, pace, self._counts = kubernetes.client, kubernetes.source, kubernetes.pace, kubernetes.counts
+        self,
+        kubernetes: Kubernetes,
+        settings: Settings,
+        db: Mesh,
+        authority: Trust | None,
+        webhooks: WebhooksPart,
+        terms: LeaseTerms = LeaseTerms(),
+    ) -> None:
+        self._client, self._source, pace, self._counts = (
+            kubernetes.client,
+            kubernetes.source,
+            kubernetes.pace,
+            kubernetes.counts,
+        )
         self._settings, self._db, self._authority = settings, db, authority
         self._terms, self._choose = terms, random.Random()
         self._replica = settings.process.pod_name or f"pyistiod-{self._choose.getrandbits(48):012x}"
         self._roots = self._make_roots(self._client, pace) if authority is not None else None
         owns_configuration = not settings.ingest.config_dirs
         allocates = settings.mesh.registry.ip_autoallocate and owns_configuration
-        self._addresses = AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if allocates else None
-        self._analysis = self._make_analysis(kubernetes.problems, pace.backoff) if settings.kubernetes.analysis and owns_configuration else None
+        self._addresses = (
+            AutoAddresses(self._client, db, self._path_of_entry, pace.backoff, self._choose) if allocates else None
+        )
+        self._analysis = (
+            self._make_analysis(kubernetes.problems, pace.backoff)
+            if settings.kubernetes.analysis and owns_configuration
+            else None
+        )
         self._bundles = self._make_bundles(pace) if authority is not None else None
-        self.entries = self._make_entries(pace.backoff) if settings.kubernetes.registration and not settings.ingest.config_dirs else None
-        self._gateways = GatewayWriters(kubernetes, settings, db, webhooks, self._choose) if owns_configuration else None
+        self.entries = (
+            self._make_entries(pace.backoff)
+            if settings.kubernetes.registration and not settings.ingest.config_dirs
+            else None
+        )
+        self._gateways = (
+            GatewayWriters(kubernetes, settings, db, webhooks, self._choose) if owns_configuration else None
+        )
         self._revision = settings.ingest.revision or "default"
         self._precedence = Precedence(self._client, self._revision, pace, self._choose)
         self._pace, self._has_started = pace, asyncio.Event()
@@ -81,7 +104,15 @@ class Writers:
         asked = self._settings.kubernetes.analysis_interval.seconds
         interval = asked if asked >= SHORTEST_INTERVAL else USUAL_INTERVAL
         source = self._source
-        return Analysis(self._client, problems, lambda ref: source.path_of(*ref), lambda: tuple(source.followed), interval, backoff, self._choose)
+        return Analysis(
+            self._client,
+            problems,
+            lambda ref: source.path_of(*ref),
+            lambda: tuple(source.followed),
+            interval,
+            backoff,
+            self._choose,
+        )
 
     def _make_taints(self) -> NodeTaints:
         kubernetes = self._settings.kubernetes
@@ -100,13 +131,20 @@ class Writers:
     def _make_remote(self) -> RemoteWriters:
         registry = self._settings.mesh.registry
         attempts = functools.partial(Attempts, self._pace.backoff, self._choose)
-        return RemoteWriters(registry.cluster_id, registry.namespace, self._of_remote, self._leading_remote, self._has_started, attempts)
+        return RemoteWriters(
+            registry.cluster_id, registry.namespace, self._of_remote, self._leading_remote, self._has_started, attempts
+        )
 
     def _of_remote(self, client: ApiClient) -> WrittenCluster:
         """Returns what is written into another cluster."""
-        namespace, has_webhooks = self._settings.mesh.registry.namespace, bool(self._settings.kubernetes.injection_webhook)
+        namespace, has_webhooks = (
+            self._settings.mesh.registry.namespace,
+            bool(self._settings.kubernetes.injection_webhook),
+        )
         common = (self._pace, self._choose)
-        bundles = CaBundles(client, self._settings.ingest.revision, namespace, self._roots_pem, [MUTATING], *common, self._counts)
+        bundles = CaBundles(
+            client, self._settings.ingest.revision, namespace, self._roots_pem, [MUTATING], *common, self._counts
+        )
         return WrittenCluster(self._make_roots(client, self._pace), bundles if has_webhooks else None)
 
     def _make_roots(self, client: ApiClient, pace: Pace) -> Writer:
@@ -136,7 +174,16 @@ class Writers:
         kinds = [kind for kind, name in wanted if name]
         if not kinds:
             return None
-        return CaBundles(self._client, self._settings.ingest.revision, namespace, self._roots_pem, kinds, pace, self._choose, self._counts)
+        return CaBundles(
+            self._client,
+            self._settings.ingest.revision,
+            namespace,
+            self._roots_pem,
+            kinds,
+            pace,
+            self._choose,
+            self._counts,
+        )
 
     def _roots_pem(self) -> str:
         """Returns the roots by which proxies trust the control plane, "" before there are any."""
@@ -144,14 +191,18 @@ class Writers:
 
     def _make_entries(self, backoff: Backoff) -> WorkloadEntries:
         kubernetes = self._settings.kubernetes
-        terms = EntryTerms(self._replica, kubernetes.registration_grace.seconds, identity_check=kubernetes.registration_identity)
+        terms = EntryTerms(
+            self._replica, kubernetes.registration_grace.seconds, identity_check=kubernetes.registration_identity
+        )
         return WorkloadEntries(self._client, self._db, self._source.path_of, terms, backoff, self._choose, self._counts)
 
     async def start(self) -> None:
         """Begins to wait for leadership."""
         self._has_started.set()
         if self._authority is not None:
-            self._authority.on_change += [part.changed for part in (self._remote, self._roots, self._bundles) if part is not None]
+            self._authority.on_change += [
+                part.changed for part in (self._remote, self._roots, self._bundles) if part is not None
+            ]
         if self._bundles is not None:
             self._tasks.append(asyncio.create_task(self._bundles.run(), name="write roots into webhook configurations"))
         if self.entries is not None:
@@ -160,7 +211,9 @@ class Writers:
             await self._gateways.start()
         if self._settings.kubernetes.leader_election:
             await self._precedence.start()
-        self._tasks += [asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()]
+        self._tasks += [
+            asyncio.create_task(self._leading(name, lead), name=f"election {name}") for name, lead in self._matters()
+        ]
 
     async def stop(self) -> None:
         """Writes nothing any more, and gives leadership back."""
@@ -229,7 +282,9 @@ class Writers:
             return False
         config = self._db.mesh.peek("mesh")
         selectors = config.discovery_selectors if isinstance(config, MeshConfig) else ()
-        return not selectors or any(selects(selector, {NAMESPACE_NAME_LABEL: namespace, **labels}) for selector in selectors)
+        return not selectors or any(
+            selects(selector, {NAMESPACE_NAME_LABEL: namespace, **labels}) for selector in selectors
+        )
 
     def _path_of_entry(self, key: ObjectKey) -> str:
         return self._source.path_of(SERVICE_ENTRY, key.namespace, key.name)

@@ -1,4 +1,5 @@
 """pilot-agent istio-iptables and istio-clean-iptables: whether a pod's traffic goes through its proxy."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -43,4 +44,6 @@ def _run(argv: Sequence[str], clean: bool) -> int:
         _log.warning("%s", warning)
     from pilot.agent.capture.run import run
 
-    return run(dataclasses.replace(settings, work=dataclasses.replace(settings.work, clean=True)) if clean else settings)
+    return run(
+        dataclasses.replace(settings, work=dataclasses.replace(settings.work, clean=True)) if clean else settings
+    )

@@ -1,4 +1,5 @@
 """The commands of a program: one is chosen by the first argument, and what goes wrong is one sentence on standard error."""
+
 from __future__ import annotations
 
 import sys

@@ -2,6 +2,7 @@
 
 A command imports what it needs: the agent's memory is that of every pod.
 """
+
 from __future__ import annotations
 
 import os
@@ -38,7 +39,12 @@ pilot-agent proxy: run beside an Envoy until SIGTERM
 
   pilot-agent proxy sidecar|router|waypoint [FLAGS]
 """
-WAIT_FLAGS = {"timeoutSeconds": "60", "requestTimeoutMillis": "500", "periodMillis": "500", "url": "http://localhost:15021/healthz/ready"}
+WAIT_FLAGS = {
+    "timeoutSeconds": "60",
+    "requestTimeoutMillis": "500",
+    "periodMillis": "500",
+    "url": "http://localhost:15021/healthz/ready",
+}
 ADMIN_PORT = "15000"
 WAIT_USAGE = f"""\
 pilot-agent wait: return once the proxy of this machine is ready
@@ -73,7 +79,9 @@ def proxy(argv: Sequence[str]) -> int:
         raise FlagError(f"logging: {error}") from error
     for warning in loaded.warnings:
         _log.warning("%s", warning)
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # Envoy is started beside gRPC's threads, which need not follow it
+    os.environ.setdefault(
+        "GRPC_ENABLE_FORK_SUPPORT", "0"
+    )  # Envoy is started beside gRPC's threads, which need not follow it
     from pilot.agent.run import run
 
     return run(kind, loaded.settings, os.environ)
@@ -91,7 +99,9 @@ def wait(argv: Sequence[str]) -> int:
     if unknown or positional:
         raise FlagError(f"wait does not know {', '.join([*(f'--{name}' for name in unknown), *positional])}")
     given = {name: values.get(name, [default])[-1] for name, default in WAIT_FLAGS.items()}
-    whole, once, period = (flags.parse_int(given[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis"))
+    whole, once, period = (
+        flags.parse_int(given[name]) for name in ("timeoutSeconds", "requestTimeoutMillis", "periodMillis")
+    )
     end, last = time.monotonic() + whole, "it was not asked"
     while time.monotonic() < end:
         try:
@@ -120,10 +130,14 @@ def request(argv: Sequence[str]) -> int:
     port, (method, path) = values.get("debug-port", [ADMIN_PORT])[-1], positional
     url = f"http://localhost:{port}/{path.removeprefix('/')}"
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method.upper()), timeout=REQUEST_SECONDS) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method=method.upper()), timeout=REQUEST_SECONDS
+        ) as answer:
             print(answer.read().decode(errors="replace"), end="")
     except urllib.error.HTTPError as error:
-        raise AskError(f"{method} {url}: {error.code} {error.read().decode(errors='replace').strip() or error.reason}") from error
+        raise AskError(
+            f"{method} {url}: {error.code} {error.read().decode(errors='replace').strip() or error.reason}"
+        ) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise AskError(f"{method} {url}: {getattr(error, 'reason', error)}") from error
     return 0
@@ -146,9 +160,17 @@ def help_(_: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Command] = {
-    "proxy": proxy, "wait": wait, "request": request, "istio-iptables": capture, "istio-clean-iptables": release, "version": version,
-    "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
-}  # fmt: skip
+    "proxy": proxy,
+    "wait": wait,
+    "request": request,
+    "istio-iptables": capture,
+    "istio-clean-iptables": release,
+    "version": version,
+    "collateral": collateral,
+    "help": help_,
+    "--help": help_,
+    "-h": help_,
+}
 
 
 PROGRAM = Program("pilot-agent", COMMANDS, "proxy", USAGE, (StartError, AskError, NotApplied))

@@ -1,4 +1,5 @@
 """pilot-discovery: the control plane's command line."""
+
 from __future__ import annotations
 
 import http.client
@@ -57,7 +58,10 @@ def discovery(argv: Sequence[str]) -> int:
     usual = load((), {}).flags
     for name, value in loaded.flags.items():
         _log.debug('FLAG: --%s="%s"', name, value)
-    _log.info("%s", " ".join(["FLAG:", *(f'--{name}="{value}"' for name, value in loaded.flags.items() if value != usual[name])]))
+    _log.info(
+        "%s",
+        " ".join(["FLAG:", *(f'--{name}="{value}"' for name, value in loaded.flags.items() if value != usual[name])]),
+    )
     for warning in loaded.warnings:
         _log.warning("%s", warning)
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
@@ -113,8 +117,14 @@ def help_(_: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Command] = {
-    "discovery": discovery, "request": request, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
-}  # fmt: skip
+    "discovery": discovery,
+    "request": request,
+    "version": version,
+    "collateral": collateral,
+    "help": help_,
+    "--help": help_,
+    "-h": help_,
+}
 
 
 PROGRAM = Program("pilot-discovery", COMMANDS, "discovery", NO_COMMAND, (RequestError,))

@@ -1,4 +1,5 @@
 """pilot-operator: installs what IstioOperators in a cluster say, and keeps it so."""
+
 from __future__ import annotations
 
 import os
@@ -64,8 +65,13 @@ def help_(_: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Command] = {
-    "server": server, "version": version, "collateral": collateral, "help": help_, "--help": help_, "-h": help_,
-}  # fmt: skip
+    "server": server,
+    "version": version,
+    "collateral": collateral,
+    "help": help_,
+    "--help": help_,
+    "-h": help_,
+}
 
 
 PROGRAM = Program("pilot-operator", COMMANDS, "server", USAGE, (StartError,))

@@ -1,4 +1,5 @@
 """pilotctl: ask a running control plane what it knows, in tables for people or JSON and YAML for programs."""
+
 from __future__ import annotations
 
 import sys
@@ -12,50 +13,71 @@ from pilot.lib.build_info import build_info
 
 _COMMANDS = "pilot.cli.ctl"
 SECTIONS = (
-    Section("Proxies", {
-        "proxy-status": f"{_COMMANDS}.proxy_status:proxy_status",
-        "proxy-config": f"{_COMMANDS}.proxy_config:proxy_config",
-        "describe": f"{_COMMANDS}.describe:describe",
-        "explain": f"{_COMMANDS}.explain:explain",
-        "authz": f"{_COMMANDS}.authz:authz",
-    }),
-    Section("Configuration", {
-        "problems": f"{_COMMANDS}.problems:problems",
-        "status": f"{_COMMANDS}.status:status",
-        "analyze": f"{_COMMANDS}.analyze:analyze",
-        "validate": f"{_COMMANDS}.validate:validate",
-        "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",
-    }),
-    Section("Installation", {
-        "install": f"{_COMMANDS}.install:install",
-        "upgrade": f"{_COMMANDS}.install:upgrade",
-        "uninstall": f"{_COMMANDS}.uninstall:uninstall",
-        "verify-install": f"{_COMMANDS}.verify_install:verify_install",
-        "tag": f"{_COMMANDS}.tag:tag",
-        "operator": f"{_COMMANDS}.operator:operator",
-        "manifest": f"{_COMMANDS}.manifest:manifest",
-        "profile": f"{_COMMANDS}.profile:profile",
-        "translate": f"{_COMMANDS}.translate:translate",
-    }),
-    Section("Control plane", {
-        "version": f"{_COMMANDS}.version:version",
-        "admin": f"{_COMMANDS}.admin:admin",
-        "internal-debug": f"{_COMMANDS}.internal_debug:internal_debug",
-        "bug-report": f"{_COMMANDS}.bug_report:bug_report",
-    }),
-    Section("This program", {
-        "completion": f"{_COMMANDS}.completion:completion",
-    }),
-)  # fmt: skip
+    Section(
+        "Proxies",
+        {
+            "proxy-status": f"{_COMMANDS}.proxy_status:proxy_status",
+            "proxy-config": f"{_COMMANDS}.proxy_config:proxy_config",
+            "describe": f"{_COMMANDS}.describe:describe",
+            "explain": f"{_COMMANDS}.explain:explain",
+            "authz": f"{_COMMANDS}.authz:authz",
+        },
+    ),
+    Section(
+        "Configuration",
+        {
+            "problems": f"{_COMMANDS}.problems:problems",
+            "status": f"{_COMMANDS}.status:status",
+            "analyze": f"{_COMMANDS}.analyze:analyze",
+            "validate": f"{_COMMANDS}.validate:validate",
+            "kube-inject": f"{_COMMANDS}.kube_inject:kube_inject",
+        },
+    ),
+    Section(
+        "Installation",
+        {
+            "install": f"{_COMMANDS}.install:install",
+            "upgrade": f"{_COMMANDS}.install:upgrade",
+            "uninstall": f"{_COMMANDS}.uninstall:uninstall",
+            "verify-install": f"{_COMMANDS}.verify_install:verify_install",
+            "tag": f"{_COMMANDS}.tag:tag",
+            "operator": f"{_COMMANDS}.operator:operator",
+            "manifest": f"{_COMMANDS}.manifest:manifest",
+            "profile": f"{_COMMANDS}.profile:profile",
+            "translate": f"{_COMMANDS}.translate:translate",
+        },
+    ),
+    Section(
+        "Control plane",
+        {
+            "version": f"{_COMMANDS}.version:version",
+            "admin": f"{_COMMANDS}.admin:admin",
+            "internal-debug": f"{_COMMANDS}.internal_debug:internal_debug",
+            "bug-report": f"{_COMMANDS}.bug_report:bug_report",
+        },
+    ),
+    Section(
+        "This program",
+        {
+            "completion": f"{_COMMANDS}.completion:completion",
+        },
+    ),
+)
 
 
 @click.group(
     cls=LazyGroup,
     sections=SECTIONS,
     aliases={"ps": "proxy-status", "pc": "proxy-config"},
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "PILOTCTL", "max_content_width": 120},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "PILOTCTL",
+        "max_content_width": 120,
+    },
 )
-@click.option("--address", default=DEFAULT_ADDRESS, show_default=True, metavar="URL", help="monitoring port of the control plane")
+@click.option(
+    "--address", default=DEFAULT_ADDRESS, show_default=True, metavar="URL", help="monitoring port of the control plane"
+)
 @click.version_option(build_info().version, prog_name="pilotctl", message="%(prog)s %(version)s")
 def pilotctl(address: str) -> None:
     """Ask a running pilot-discovery what it knows.

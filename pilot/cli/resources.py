@@ -1,4 +1,5 @@
 """What the operating system must grant before anything starts: gRPC ends the process by a signal where it lacks one of these."""
+
 from __future__ import annotations
 
 import resource
@@ -17,7 +18,11 @@ def claim_resources() -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < FILES:
-        raise StartError(f"only {hard} files may be open at once, and each proxy needs one: allow at least {FILES} (ulimit -n)")
+        raise StartError(
+            f"only {hard} files may be open at once, and each proxy needs one: allow at least {FILES} (ulimit -n)"
+        )
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != resource.RLIM_INFINITY and space < ADDRESS_SPACE:
-        raise StartError(f"the address space is limited to {space >> 20} MB: allow at least {ADDRESS_SPACE >> 20} MB (ulimit -v)")
+        raise StartError(
+            f"the address space is limited to {space >> 20} MB: allow at least {ADDRESS_SPACE >> 20} MB (ulimit -v)"
+        )

@@ -1,4 +1,5 @@
 """ControlZ over HTTP: pages for people at /<topic>z/, plain data at /<topic>j/, the statuses as Istio's clients expect them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -52,13 +53,22 @@ def _sources(control: Control) -> dict[str, Make]:
     """Returns what each topic shows, by name."""
     build = control.build
     version = {
-        "version": build.version, "revision": build.revision, "golang_version": "", "status": build.status, "tag": build.tag,
-    }  # fmt: skip
+        "version": build.version,
+        "revision": build.revision,
+        "golang_version": "",
+        "status": build.status,
+        "tag": build.tag,
+    }
     return {
-        "scope": lambda _: all_scopes(), "mem": lambda _: memory_statistics(), "env": lambda _: shown_environment(control.environ),
-        "proc": lambda _: process_facts(), "arg": lambda _: shown_arguments(control.arguments), "version": lambda _: version,
-        "metric": lambda _: asyncio.to_thread(lambda: metric_list(control.exposition())), "signal": lambda _: (SIGNAL,),
-    }  # fmt: skip
+        "scope": lambda _: all_scopes(),
+        "mem": lambda _: memory_statistics(),
+        "env": lambda _: shown_environment(control.environ),
+        "proc": lambda _: process_facts(),
+        "arg": lambda _: shown_arguments(control.arguments),
+        "version": lambda _: version,
+        "metric": lambda _: asyncio.to_thread(lambda: metric_list(control.exposition())),
+        "signal": lambda _: (SIGNAL,),
+    }
 
 
 def _add_data(app: web.Application, topic: str, make: Make) -> None:
@@ -157,7 +167,11 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, body=text.encode(errors="backslashreplace"), headers={"Content-Type": "text/plain; charset=utf-8"})
+    return web.Response(
+        status=status,
+        body=text.encode(errors="backslashreplace"),
+        headers={"Content-Type": "text/plain; charset=utf-8"},
+    )
 
 
 def _own_address(request: web.Request) -> str:

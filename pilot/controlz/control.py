@@ -1,4 +1,5 @@
 """What ControlZ is given by the process that it belongs to."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

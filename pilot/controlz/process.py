@@ -1,4 +1,5 @@
 """The process and its memory as plain data, under the names that a Go process has for them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,10 +15,39 @@ from typing import Any
 from pilot.lib.process_status import process_status
 
 _GO_NAMES = (
-    "Alloc", "TotalAlloc", "Sys", "Lookups", "Mallocs", "Frees", "HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "HeapObjects",
-    "StackInuse", "StackSys", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys", "GCSys", "OtherSys", "NextGC", "LastGC",
-    "PauseTotalNs", "PauseNs", "PauseEnd", "NumGC", "NumForcedGC", "GCCPUFraction", "EnableGC", "DebugGC", "BySize",
-)  # fmt: skip
+    "Alloc",
+    "TotalAlloc",
+    "Sys",
+    "Lookups",
+    "Mallocs",
+    "Frees",
+    "HeapAlloc",
+    "HeapSys",
+    "HeapIdle",
+    "HeapInuse",
+    "HeapReleased",
+    "HeapObjects",
+    "StackInuse",
+    "StackSys",
+    "MSpanInuse",
+    "MSpanSys",
+    "MCacheInuse",
+    "MCacheSys",
+    "BuckHashSys",
+    "GCSys",
+    "OtherSys",
+    "NextGC",
+    "LastGC",
+    "PauseTotalNs",
+    "PauseNs",
+    "PauseEnd",
+    "NumGC",
+    "NumForcedGC",
+    "GCCPUFraction",
+    "EnableGC",
+    "DebugGC",
+    "BySize",
+)
 _LISTS = frozenset({"PauseNs", "PauseEnd", "BySize"})
 
 
@@ -25,18 +55,31 @@ def home(name: str, address: str) -> dict[str, Any]:
     """Returns what the first page shows. `address` is the one that was asked; CurrentTime is in nanoseconds, HeapSize in bytes."""
     memory = memory_statistics()
     return {
-        "ProcessName": name, "HeapSize": memory["HeapAlloc"], "NumGC": memory["NumGC"], "CurrentTime": time.time_ns(),
-        "Hostname": socket.gethostname(), "IP": address,
-    }  # fmt: skip
+        "ProcessName": name,
+        "HeapSize": memory["HeapAlloc"],
+        "NumGC": memory["NumGC"],
+        "CurrentTime": time.time_ns(),
+        "Hostname": socket.gethostname(),
+        "IP": address,
+    }
 
 
 def process_facts() -> dict[str, Any]:
     """Returns identifiers, folders and the numbers of threads and of tasks of the running event loop, which stand for goroutines."""
     return {
-        "egid": os.getegid(), "euid": os.geteuid(), "gid": os.getgid(), "groups": os.getgroups() or None, "pid": os.getpid(), "ppid": os.getppid(),
-        "uid": os.getuid(), "wd": _working_folder(), "hostname": socket.gethostname(), "tempdir": tempfile.gettempdir(),
-        "threads": process_status().get("Threads", threading.active_count()), "goroutines": len(asyncio.all_tasks()),
-    }  # fmt: skip
+        "egid": os.getegid(),
+        "euid": os.geteuid(),
+        "gid": os.getgid(),
+        "groups": os.getgroups() or None,
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "uid": os.getuid(),
+        "wd": _working_folder(),
+        "hostname": socket.gethostname(),
+        "tempdir": tempfile.gettempdir(),
+        "threads": process_status().get("Threads", threading.active_count()),
+        "goroutines": len(asyncio.all_tasks()),
+    }
 
 
 def memory_statistics() -> dict[str, Any]:
@@ -45,11 +88,19 @@ def memory_statistics() -> dict[str, Any]:
     status = process_status()
     heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
     counted: dict[str, Any] = {
-        "Alloc": heap, "Sys": 1024 * status.get("VmRSS", 0), "HeapAlloc": heap, "HeapSys": heap, "HeapInuse": heap,
-        "HeapObjects": sys.getallocatedblocks(), "StackInuse": stack, "StackSys": stack,
+        "Alloc": heap,
+        "Sys": 1024 * status.get("VmRSS", 0),
+        "HeapAlloc": heap,
+        "HeapSys": heap,
+        "HeapInuse": heap,
+        "HeapObjects": sys.getallocatedblocks(),
+        "StackInuse": stack,
+        "StackSys": stack,
         "OtherSys": 1024 * (status.get("RssFile", 0) + status.get("RssShmem", 0)),
-        "NumGC": sum(generation["collections"] for generation in gc.get_stats()), "EnableGC": gc.isenabled(), "DebugGC": bool(gc.get_debug()),
-    }  # fmt: skip
+        "NumGC": sum(generation["collections"] for generation in gc.get_stats()),
+        "EnableGC": gc.isenabled(),
+        "DebugGC": bool(gc.get_debug()),
+    }
     return {name: counted.get(name, [] if name in _LISTS else 0) for name in _GO_NAMES}
 
 
@@ -58,4 +109,3 @@ def _working_folder() -> str:
         return os.getcwd()
     except OSError:
         return ""  # it was removed
-

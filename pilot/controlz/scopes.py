@@ -1,4 +1,5 @@
 """Scopes of the log, as JSON and changed by it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,14 @@ from typing import Any
 import msgspec
 
 from pilot.lib.log import LEVELS
-from pilot.lib.log_scopes import ScopeState, find_scope, scopes, set_log_callers, set_output_level, set_stack_trace_level
+from pilot.lib.log_scopes import (
+    ScopeState,
+    find_scope,
+    scopes,
+    set_log_callers,
+    set_output_level,
+    set_stack_trace_level,
+)
 from pilot.lib.text import cut, one_line
 
 SHOWN = 100

@@ -1,4 +1,5 @@
 """The pages of ControlZ as HTML."""
+
 from __future__ import annotations
 
 import html
@@ -9,7 +10,9 @@ from typing import Any, NamedTuple
 
 from pilot.lib.log import LEVELS
 
-_TEMPLATE = string.Template(importlib.resources.files("pilot.controlz").joinpath("page.html").read_text(encoding="utf-8"))
+_TEMPLATE = string.Template(
+    importlib.resources.files("pilot.controlz").joinpath("page.html").read_text(encoding="utf-8")
+)
 
 
 class Topic(NamedTuple):
@@ -31,7 +34,10 @@ def not_found_page() -> str:
 
 def _scope_page(scopes: Iterable[Mapping[str, Any]]) -> str:
     """Returns a row for each scope, in which its level is chosen."""
-    rows = ((_text(s["name"]), _text(s["description"]), _levels(s, "output_level"), _levels(s, "stack_trace_level")) for s in scopes)
+    rows = (
+        (_text(s["name"]), _text(s["description"]), _levels(s, "output_level"), _levels(s, "stack_trace_level"))
+        for s in scopes
+    )
     return _whole("Scopes of the log", _table(("scope", "what it is about", "messages from", "stacks from"), rows))
 
 
@@ -43,11 +49,15 @@ def _levels(scope: Mapping[str, Any], field: str) -> str:
 
 def _memory_page(statistics: Mapping[str, Any]) -> str:
     button = '<button data-method="PUT" data-path="/memj/forcecollection">Collect garbage now</button>'
-    return _whole("Memory", button + _facts({name: value for name, value in statistics.items() if not isinstance(value, list)}))
+    return _whole(
+        "Memory", button + _facts({name: value for name, value in statistics.items() if not isinstance(value, list)})
+    )
 
 
 def _environment_page(variables: Iterable[Mapping[str, str]]) -> str:
-    return _whole("Environment", _table(("variable", "value"), ((_text(v["name"]), _text(v["value"])) for v in variables)))
+    return _whole(
+        "Environment", _table(("variable", "value"), ((_text(v["name"]), _text(v["value"])) for v in variables))
+    )
 
 
 def _process_page(facts: Mapping[str, Any]) -> str:
@@ -55,7 +65,9 @@ def _process_page(facts: Mapping[str, Any]) -> str:
 
 
 def _argument_page(arguments: Sequence[str]) -> str:
-    return _whole("Arguments", _table(("number", "argument"), ((str(n), _text(argument)) for n, argument in enumerate(arguments))))
+    return _whole(
+        "Arguments", _table(("number", "argument"), ((str(n), _text(argument)) for n, argument in enumerate(arguments)))
+    )
 
 
 def _version_page(build: Mapping[str, str]) -> str:
@@ -63,7 +75,11 @@ def _version_page(build: Mapping[str, str]) -> str:
 
 
 def _metric_page(families: Iterable[Mapping[str, Any]]) -> str:
-    samples = ((_text(s["name"]), _text(", ".join(f"{k}={v}" for k, v in s["labels"].items())), s["value"]) for f in families for s in f["metric"])
+    samples = (
+        (_text(s["name"]), _text(", ".join(f"{k}={v}" for k, v in s["labels"].items())), s["value"])
+        for f in families
+        for s in f["metric"]
+    )
     return _whole("Metrics", _table(("metric", "labels", "value"), samples))
 
 

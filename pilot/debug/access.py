@@ -1,4 +1,5 @@
 """Which debug pages a caller gets that is not on this machine: all of them from the control plane's own namespace, else those of its own proxies."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,5 @@
 """What ztunnels of an ambient mesh are told."""
+
 from __future__ import annotations
 
 import ipaddress

@@ -1,4 +1,5 @@
 """The pages over HTTP."""
+
 from __future__ import annotations
 
 import asyncio
@@ -110,7 +111,9 @@ async def _seen(sources: Sources, request: web.Request, path: str) -> Sources:
 
 
 async def _identities(sources: Sources, request: web.Request) -> Sequence[str]:
-    return await sources.identify(request.remote or "", {name.lower(): value for name, value in request.headers.items()})
+    return await sources.identify(
+        request.remote or "", {name.lower(): value for name, value in request.headers.items()}
+    )
 
 
 def _index(sources: Sources) -> Handler:

@@ -1,4 +1,5 @@
 """Which AuthorizationPolicies a proxy has, and which of them decides about a request."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -72,7 +73,12 @@ def authz(sources: Sources, query: Query) -> Any:
     call = _call(asked, own_trust_domains(db)[0], own, tcp)
     found = _evaluate(db, keys, tcp, call)
     decision, why = _NO_CERTIFICATE if mode == "STRICT" and not call.principal else decide(found)
-    head = {"proxy": connection.proxy.id, "protocol": "TCP" if tcp else "HTTP", "mutualTls": mode, "principal": call.principal}
+    head = {
+        "proxy": connection.proxy.id,
+        "protocol": "TCP" if tcp else "HTTP",
+        "mutualTls": mode,
+        "principal": call.principal,
+    }
     return {**head, "decision": decision, "why": why, "policies": [_show(e) for e in found]}
 
 
@@ -108,8 +114,17 @@ def _position(rule_name: str) -> int:
 
 
 def _show(policy: Evaluated) -> dict[str, Any]:
-    plain: dict[str, Any] = {"namespace": policy.key.namespace, "name": policy.key.name, "action": policy.action, "rulesMet": list(policy.met)}
-    return plain | ({"dryRun": True} if policy.dry_run else {}) | ({"provider": policy.provider} if policy.provider else {})
+    plain: dict[str, Any] = {
+        "namespace": policy.key.namespace,
+        "name": policy.key.name,
+        "action": policy.action,
+        "rulesMet": list(policy.met),
+    }
+    return (
+        plain
+        | ({"dryRun": True} if policy.dry_run else {})
+        | ({"provider": policy.provider} if policy.provider else {})
+    )
 
 
 def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
@@ -121,6 +136,7 @@ def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
 
 
 # -- the question ----------------------------------------------------------------------------------------------------------
+
 
 def _question(text: str) -> AuthorizationQuestion:
     try:
@@ -152,4 +168,7 @@ def _call(asked: AuthorizationQuestion, trust_domain: str, own_address: str, tcp
 
 def _claims(claims: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the claims as policies see them: some are lists between blanks."""
-    return {name: value.split() if name in _SPACE_DELIMITED and isinstance(value, str) else value for name, value in claims.items()}
+    return {
+        name: value.split() if name in _SPACE_DELIMITED and isinstance(value, str) else value
+        for name, value in claims.items()
+    }

@@ -1,4 +1,5 @@
 """What the process keeps so that it is not made again: cachez (serialized resources) and krtz (derived values)."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,9 @@ def cachez(sources: Sources, query: Query) -> Any:
 
 
 def _names(kept: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, list[str]]:
-    return {type_url: names for type_url, groups in kept.items() if (names := [name for group in groups for name in group])}
+    return {
+        type_url: names for type_url, groups in kept.items() if (names := [name for group in groups for name in group])
+    }
 
 
 def _sizes(kept: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, str]:
@@ -37,7 +40,9 @@ def _sizes(kept: Mapping[str, Sequence[Mapping[str, Resource]]]) -> dict[str, st
         if sizes := {id(resource): resource.size for group in groups for resource in group.values()}:
             found[type_url] = sizes
     by_type = {type_url: sum(sizes.values()) for type_url, sizes in found.items()}
-    return {"total": human_size(sum(by_type.values()))} | {type_url: human_size(size) for type_url, size in by_type.items()}
+    return {"total": human_size(sum(by_type.values()))} | {
+        type_url: human_size(size) for type_url, size in by_type.items()
+    }
 
 
 def krtz(sources: Sources, query: Query) -> Any:

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/admin/v3/config_dump.proto
 """
+
 from __future__ import annotations
 
 import base64
@@ -83,7 +84,9 @@ def group_resources(db: Mesh, group: Group) -> Collection[Resource]:
     """Returns the resources of a group; where it fails, those that it had before."""
     try:
         found: Collection[Resource] = group.fn(db, *group.args).values()
-    except Exception:  # a bug of a derivation, which was reported where it happened; proxies keep the last good value too
+    except (
+        Exception
+    ):  # a bug of a derivation, which was reported where it happened; proxies keep the last good value too
         node = db.find_node(group.fn, *group.args)
         return node.value.values() if node is not None and node.value is not UNSET else ()
     return found
@@ -97,7 +100,9 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
         """Returns the entries of a type, made one by one as they are written; None where there are none."""
         return map(show, resources[short_type]) if resources[short_type] else None
 
-    endpoints = _dump("Endpoints", dynamicEndpointConfigs=each("eds", lambda r: versioned | {"endpointConfig": plain(r)}))
+    endpoints = _dump(
+        "Endpoints", dynamicEndpointConfigs=each("eds", lambda r: versioned | {"endpointConfig": plain(r)})
+    )
     listeners = each("lds", lambda r: {"name": r.name, "activeState": versioned | {"listener": plain(r)}})
     configs = [
         _dump("Bootstrap"),
@@ -106,7 +111,9 @@ def build_dump(resources: dict[str, list[Resource]], version: str, with_endpoint
         _dump("Listeners", versionInfo=version, dynamicListeners=listeners),
         _dump("ScopedRoutes"),
         _dump("Routes", dynamicRouteConfigs=each("rds", lambda r: _entry(version, "routeConfig", shown(r)))),
-        _dump("Secrets", dynamicActiveSecrets=each("sds", lambda r: {"name": r.name} | versioned | {"secret": plain(r)})),
+        _dump(
+            "Secrets", dynamicActiveSecrets=each("sds", lambda r: {"name": r.name} | versioned | {"secret": plain(r)})
+        ),
         _dump("Ecds", ecdsFilters=each("ecds", lambda r: versioned | {"ecdsFilter": _unwrapped(plain(r))})),
     ]
     return {"configs": configs}
@@ -121,7 +128,11 @@ def _unwrapped(resource: Plain | LazyFields) -> Plain | LazyFields:
     """Returns the filter that an extension configuration names, as istiod's pages show it; any other resource as it is."""
     if isinstance(resource, LazyFields):
         return resource
-    return resource["typedConfig"] if str(resource.get("@type", "")).endswith(".TypedExtensionConfig") and "typedConfig" in resource else resource
+    return (
+        resource["typedConfig"]
+        if str(resource.get("@type", "")).endswith(".TypedExtensionConfig") and "typedConfig" in resource
+        else resource
+    )
 
 
 def _dump(kind: str, **fields: Any) -> Plain:
@@ -150,7 +161,11 @@ def shown(resource: Resource) -> Plain | LazyFields:
         return plain(resource)
     message.ClearField(name)
     rest = {"@type": packed.type_url} | json_format.MessageToDict(message)
-    return LazyFields(iter([*rest.items(), (message.DESCRIPTOR.fields_by_name[name].json_name, map(json_format.MessageToDict, parts))]))
+    return LazyFields(
+        iter(
+            [*rest.items(), (message.DESCRIPTOR.fields_by_name[name].json_name, map(json_format.MessageToDict, parts))]
+        )
+    )
 
 
 def _redacted(secret: bytes) -> secret_pb2.Secret:

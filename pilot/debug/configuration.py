@@ -1,4 +1,5 @@
 """What the users configured, and what is wrong with it: configz, resourcesz, mesh, problemz."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,20 +23,31 @@ from pilot.model.views.mesh import mesh_config
 _ISTIO = ".istio.io"
 # Tables of kinds of which some objects follow from those of other kinds
 _WITH_DERIVED: Mapping[str, KindView[Any]] = {
-    "gateways": gateways, "virtual_services": virtual_services, "destination_rules": destination_rules, "traffic_extensions": traffic_extensions,
-}  # fmt: skip
+    "gateways": gateways,
+    "virtual_services": virtual_services,
+    "destination_rules": destination_rules,
+    "traffic_extensions": traffic_extensions,
+}
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
     """Returns the kinds that are read."""
-    return [{"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue]
+    return [
+        {"group": kind.id.group, "version": kind.versions[0], "kind": kind.id.name} for kind in sources.db.catalogue
+    ]
 
 
 async def configz(sources: Sources, query: Query) -> Any:
     """Returns every object of Istio's kinds, as Kubernetes would show it, by kind; those too that follow from objects of other kinds."""
-    ours = sorted((kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)), key=lambda kind: kind.id.name)
+    ours = sorted(
+        (kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)), key=lambda kind: kind.id.name
+    )
     found = [(kind, await all_of(_rows(sources.db, kind.table))) for kind in ours]
-    return Later(lambda: (to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)))
+    return Later(
+        lambda: (
+            to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)
+        )
+    )
 
 
 def _rows(db: Mesh, table: str) -> Iterator[tuple[Any, Object[Any]]]:
@@ -60,7 +72,9 @@ def show_policies(rows: Iterable[Object[AuthorizationPolicy]], root: str) -> dic
     found: dict[str, list[Object[AuthorizationPolicy]]] = {}
     for row in rows:
         found.setdefault(row.namespace, []).append(row)
-    policies = {namespace: [_policy(row) for row in sorted(of_it, key=age)] for namespace, of_it in sorted(found.items())}
+    policies = {
+        namespace: [_policy(row) for row in sorted(of_it, key=age)] for namespace, of_it in sorted(found.items())
+    }
     return {"namespace_to_policies": policies, "root_namespace": root}
 
 

@@ -1,4 +1,5 @@
 """One proxy in short: what it serves, by which routes and rules others reach it, and which policies it has."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -26,10 +27,20 @@ def describe(sources: Sources, query: Query) -> Any:
     """Returns the services of proxyID with what applies to each, or the Gateways of a router with their VirtualServices, and its policies by kind."""
     db, connection = sources.db, asked_connection(sources, query)
     node_id, proxy = connection.proxy_key, connection.proxy
-    head = {"proxy": proxy.id, "type": str(proxy.type), "version": proxy.version, "namespace": proxy.namespace, "labels": _labels(db, connection)}
+    head = {
+        "proxy": proxy.id,
+        "type": str(proxy.type),
+        "version": proxy.version,
+        "namespace": proxy.namespace,
+        "labels": _labels(db, connection),
+    }
     policies = {kind: _names(keys) for kind, keys in proxy_policies(db, node_id).applied}
     if proxy.type is NodeType.ROUTER:
-        return {**head, "gateways": [_gateway(db, connection, key) for key in gateway_selection_key(db, node_id).gateways], "policies": policies}
+        return {
+            **head,
+            "gateways": [_gateway(db, connection, key) for key in gateway_selection_key(db, node_id).gateways],
+            "policies": policies,
+        }
     services = [_service(db, connection, target) for target in service_targets(db, node_id)]
     return {**head, "services": services, "policies": policies}
 
@@ -42,12 +53,18 @@ def _service(db: Mesh, connection: ConnectedProxy, target: ServiceTarget) -> Pla
     subsets = merged.spec.subsets if merged is not None else ()
     mode = accepted_mtls(db, inbound_facet(db, connection.proxy_key)).at(target.target_port)
     return {
-        "host": target.ref.hostname, "port": target.port.number, "name": target.port.name, "protocol": target.port.protocol.name,
-        "targetPort": target.target_port, "mutualTls": mode,
-        "virtualServices": _names(virtual_services_of(db, target.ref.hostname, target.ref.namespace, ViewerKey(namespace))),
+        "host": target.ref.hostname,
+        "port": target.port.number,
+        "name": target.port.name,
+        "protocol": target.port.protocol.name,
+        "targetPort": target.target_port,
+        "mutualTls": mode,
+        "virtualServices": _names(
+            virtual_services_of(db, target.ref.hostname, target.ref.namespace, ViewerKey(namespace))
+        ),
         "destinationRules": _names(rules),
         "subsets": [s.name for s in subsets if s.labels.items() <= labels.items()],
-    }  # fmt: skip
+    }
 
 
 def _gateway(db: Mesh, connection: ConnectedProxy, key: ObjectKey) -> Plain:

@@ -1,4 +1,5 @@
 """Why a proxy has a resource: the users' objects that it was made from, and through which derivations."""
+
 from __future__ import annotations
 
 import difflib
@@ -29,9 +30,15 @@ async def explain_page(sources: Sources, query: Query) -> Any:
     if wanted and wanted not in BY_SHORT_NAME:
         raise Refused(400, f"unknown type {wanted!r}; the types are {', '.join(BY_SHORT_NAME)}\n")
     groups = await all_of(_groups(sources, connection, BY_SHORT_NAME.get(wanted, "")))
-    found = [made for url, group in groups if (made := await _explained(sources, connection, group, name, url)) is not None]
+    found = [
+        made for url, group in groups if (made := await _explained(sources, connection, group, name, url)) is not None
+    ]
     if not found:
-        names = [resource.name for resources in await all_of(group_resources(sources.db, group) for _, group in groups) for resource in resources]
+        names = [
+            resource.name
+            for resources in await all_of(group_resources(sources.db, group) for _, group in groups)
+            for resource in resources
+        ]
         return Later(lambda: _refuse(connection.proxy.id, name, names))
     return Later(lambda: {"proxy": connection.proxy.id, "resource": name, "explanations": [make() for make in found]})
 
@@ -45,7 +52,9 @@ def _groups(sources: Sources, connection: ConnectedProxy, wanted: str) -> Iterat
             yield url, group
 
 
-async def _explained(sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str) -> Callable[[], dict[str, Any]] | None:
+async def _explained(
+    sources: Sources, connection: ConnectedProxy, group: Group, name: str, type_url: str
+) -> Callable[[], dict[str, Any]] | None:
     """Returns what shows why a group has a resource of that name; None where it has none."""
     resource = next((r for r in group_resources(sources.db, group) if r.name == name), None)
     node = sources.db.find_node(group.fn, *group.args)
@@ -69,7 +78,11 @@ def _patch(key: PatchKey) -> dict[str, Any]:
 async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
     """Returns what makes the proxy what the group is for, such as the services that select it."""
     root = sources.db.find_node(plan, connection.proxy_key)
-    facets = [facet for argument in group.args for facet in await those_of(search_origin(root, argument))] if root is not None else []
+    facets = (
+        [facet for argument in group.args for facet in await those_of(search_origin(root, argument))]
+        if root is not None
+        else []
+    )
     found: list[Step] = []
     for facet in facets:
         steps: list[Step] = await those_of(walk(sources.db, facet))

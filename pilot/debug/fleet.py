@@ -1,4 +1,5 @@
 """Who is connected and how far each is: adsz, connections, syncz, force_disconnect."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -24,7 +25,9 @@ async def adsz(sources: Sources, query: Query) -> Any:
         return TextAnswer(f"Pushed to {sources.fleet.push_all()} servers\n")
     proxy_id = query.get("proxyID")
     found = [find_connection(sources, proxy_id)] if proxy_id else _sorted(sources)
-    described = await all_of((_client(connection) | _described(sources, connection), _watched(connection)) for connection in found)
+    described = await all_of(
+        (_client(connection) | _described(sources, connection), _watched(connection)) for connection in found
+    )
     return Later(lambda: _clients([client | _show_watches(watched) for client, watched in described]))
 
 
@@ -37,7 +40,9 @@ async def syncz(sources: Sources, query: Query) -> Any:
     """Returns what each proxy was sent and what it acknowledged, by nonce; with `namespace`, only of proxies in it."""
     namespace = query.get("namespace", "")
     shown = [c for c in sources.fleet.connections() if namespace in ("", c.proxy.namespace)]
-    return await all_of(_status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id)))
+    return await all_of(
+        _status(c) for c in sorted(shown, key=lambda c: (c.proxy.cluster_id, c.proxy.namespace, c.proxy.id, c.id))
+    )
 
 
 def force_disconnect(sources: Sources, query: Query) -> Any:
@@ -55,7 +60,11 @@ def _clients(clients: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _client(connection: ConnectedProxy) -> dict[str, Any]:
-    return {"connectionId": connection.id, "connectedAt": format_time(connection.connected_at), "address": connection.address}
+    return {
+        "connectionId": connection.id,
+        "connectedAt": format_time(connection.connected_at),
+        "address": connection.address,
+    }
 
 
 def _described(sources: Sources, connection: ConnectedProxy) -> dict[str, Any]:

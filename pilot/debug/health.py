@@ -1,4 +1,5 @@
 """The health of the mesh is looked at when something changed, in the background: for the metrics of it, and for push_status."""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,9 +47,13 @@ class HealthFindings:
     """What was found in the last whole look, by metric and key. `tell` is given the number of findings of every metric after each."""
 
     def __init__(
-        self, db: Mesh, fleet: Fleet, problems: Problems, tell: Callable[[str, int], None] = _ignore,
+        self,
+        db: Mesh,
+        fleet: Fleet,
+        problems: Problems,
+        tell: Callable[[str, int], None] = _ignore,
         now: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._db, self._fleet, self._problems, self._tell, self._now = db, fleet, problems, tell, now
         self.found: Mapping[str, Mapping[str, Finding]] | None = None
         self._looked_at: Any = None

@@ -1,4 +1,5 @@
 """What is odd about the mesh without being anybody's mistake, by the names of istiod's health metrics. It is looked at in the background."""
+
 from __future__ import annotations
 
 import re
@@ -23,15 +24,26 @@ from pilot.model.views.services import service, service_refs
 from pilot.translate.names import outbound_cluster
 
 NO_POD, NO_SERVICE, NOT_READY = "endpoint_no_pod", "pilot_no_ip", "pilot_endpoint_not_ready"
-OUTBOUND_CONFLICT, INBOUND_CONFLICT = "pilot_conflict_outbound_listener_tcp_over_current_tcp", "pilot_conflict_inbound_listener"
+OUTBOUND_CONFLICT, INBOUND_CONFLICT = (
+    "pilot_conflict_outbound_listener_tcp_over_current_tcp",
+    "pilot_conflict_inbound_listener",
+)
 DUPLICATE_CLUSTERS = "pilot_duplicate_envoy_clusters"
 """Nothing is ever found of this: clusters are kept by their names."""
 DNS_WITHOUT_ENDPOINTS, EDS_WITHOUT_ENDPOINTS = "pilot_dns_cluster_without_endpoints", "pilot_eds_no_instances"
 DUPLICATE_DOMAINS, DUPLICATE_SUBSETS = "pilot_vservice_dup_domain", "pilot_destrule_subsets"
 METRICS = (
-    NO_POD, NO_SERVICE, NOT_READY, OUTBOUND_CONFLICT, INBOUND_CONFLICT, DUPLICATE_CLUSTERS, DNS_WITHOUT_ENDPOINTS, EDS_WITHOUT_ENDPOINTS,
-    DUPLICATE_DOMAINS, DUPLICATE_SUBSETS,
-)  # fmt: skip
+    NO_POD,
+    NO_SERVICE,
+    NOT_READY,
+    OUTBOUND_CONFLICT,
+    INBOUND_CONFLICT,
+    DUPLICATE_CLUSTERS,
+    DNS_WITHOUT_ENDPOINTS,
+    EDS_WITHOUT_ENDPOINTS,
+    DUPLICATE_DOMAINS,
+    DUPLICATE_SUBSETS,
+)
 _BY_DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 _ANYWHERE = "0.0.0.0"
 _INDEX = re.compile(r"\[(\d+)\]$")
@@ -49,7 +61,9 @@ class Finding(NamedTuple):
 
 def show_findings(found: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, dict[str, str]]]:
     """Returns findings as push_status shows them: metric → key → proxy and message, as far as they are known."""
-    return {metric: {key: _shown(finding) for key, finding in by_key.items()} for metric, by_key in found.items() if by_key}
+    return {
+        metric: {key: _shown(finding) for key, finding in by_key.items()} for metric, by_key in found.items() if by_key
+    }
 
 
 def _shown(finding: Finding) -> dict[str, str]:
@@ -102,7 +116,9 @@ def _outbound_conflicts(found: Service, listening: dict[tuple[str, int], Service
                 yield Finding(OUTBOUND_CONFLICT, f"{address}:{port.number}", message=message)
 
 
-def _of_slice(db: Mesh, key: RegistryKey, row: Object[EndpointSlice], by_pod: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+def _of_slice(
+    db: Mesh, key: RegistryKey, row: Object[EndpointSlice], by_pod: Mapping[tuple[str, str], str]
+) -> Iterator[Finding]:
     """Yields endpoints that name a Pod which is not there, and connected proxies whose endpoint is not ready."""
     host = kubernetes_hostname(row.labels.get(_SERVICE_NAME, row.name), row.namespace, db.settings.registry.domain)
     for endpoint in row.spec.endpoints:
@@ -127,10 +143,17 @@ def _of_proxy(db: Mesh, connection: ConnectedProxy) -> Iterator[Finding]:
         spoken[target.target_port].add(str(target.port.protocol))
     for port, protocols in spoken.items():
         if len(protocols) > 1:
-            yield Finding(INBOUND_CONFLICT, f"{proxy}:{port}", proxy, f"services disagree about the protocol: {', '.join(sorted(protocols))}")
+            yield Finding(
+                INBOUND_CONFLICT,
+                f"{proxy}:{port}",
+                proxy,
+                f"services disagree about the protocol: {', '.join(sorted(protocols))}",
+            )
 
 
-def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[ConnectedProxy]) -> Iterator[Finding]:
+def _of_problem(
+    db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]], sidecars: Sequence[ConnectedProxy]
+) -> Iterator[Finding]:
     """Yields what problems of users' objects say that istiod counts. `ports`: of services, by host name."""
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
@@ -138,7 +161,9 @@ def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]]
         if row is not None and index is not None and int(index[1]) < len(row.spec.hosts):
             host = full_name(row.spec.hosts[int(index[1])], namespace, db.settings.registry.domain)
             seen_at = _first_that_sees(db, sidecars, host)
-            yield from (Finding(DUPLICATE_DOMAINS, f"{host}:{port}", seen_at, problem.message) for port in ports.get(host, ()))
+            yield from (
+                Finding(DUPLICATE_DOMAINS, f"{host}:{port}", seen_at, problem.message) for port in ports.get(host, ())
+            )
     elif problem.code == "subset-shadowed":
         yield Finding(DUPLICATE_SUBSETS, f"{namespace}/{name} {problem.path}", message=problem.message)
 
@@ -146,6 +171,9 @@ def _of_problem(db: Mesh, problem: Problem, ports: Mapping[str, tuple[int, ...]]
 def _first_that_sees(db: Mesh, sidecars: Sequence[ConnectedProxy], host: str) -> str:
     """Returns the id of the first proxy whose services have a host name among them; "" where there is none."""
     for connection in sidecars:
-        if db.proxies.peek(connection.proxy_key) is not None and imported(db, scope_of(db, connection.proxy_key), host) is not None:
+        if (
+            db.proxies.peek(connection.proxy_key) is not None
+            and imported(db, scope_of(db, connection.proxy_key), host) is not None
+        ):
             return connection.proxy.id
     return ""

@@ -1,4 +1,5 @@
 """The page that lists the pages, for people."""
+
 from __future__ import annotations
 
 import datetime
@@ -20,9 +21,13 @@ _PROXY_PAGES = {"configuration": "config_dump", "endpoints": "edsz", "scope": "s
 
 def render_index(sections: Mapping[str, Iterable[Page]], sources: Sources | None) -> str:
     """Returns HTML. `sources`: None for a reader who may not see what is connected and configured."""
-    connections = sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
+    connections = (
+        sorted(sources.fleet.connections(), key=lambda connection: connection.id) if sources is not None else []
+    )
     summary = _facts(sources) + _proxies(connections) if sources is not None else ""
-    listed = "".join(f"<h2>{html.escape(title)}</h2>\n{_section(list(pages), connections)}" for title, pages in sections.items())
+    listed = "".join(
+        f"<h2>{html.escape(title)}</h2>\n{_section(list(pages), connections)}" for title, pages in sections.items()
+    )
     return _TEMPLATE.substitute(title="pilot-discovery", summary=summary, sections=listed)
 
 
@@ -35,7 +40,9 @@ def _facts(sources: Sources) -> str:
         ("virtual services", len(sources.db.virtual_services), ""),
         ("problems", problems, "bad" if problems else ""),
     ]
-    items = "".join(f'<li class="{kind}"><b>{html.escape(str(value))}</b><span>{name}</span></li>' for name, value, kind in facts)
+    items = "".join(
+        f'<li class="{kind}"><b>{html.escape(str(value))}</b><span>{name}</span></li>' for name, value, kind in facts
+    )
     return f'<ul class="facts">{items}</ul>\n'
 
 
@@ -75,7 +82,9 @@ def _row(page: Page) -> str:
         link = f'<button class="path" form="{_FORM}" formaction="{page.path}">{page.path}</button>'
     else:
         link = f'<a class="path" href="{_href(page.path, "")}">{page.path}</a>'
-    examples = "".join(f'<a class="path more" href="{_href(page.path, query)}">?{html.escape(query)}</a>' for query in page.examples)
+    examples = "".join(
+        f'<a class="path more" href="{_href(page.path, query)}">?{html.escape(query)}</a>' for query in page.examples
+    )
     return f"<tr><td>{link}{examples}</td><td>{html.escape(page.about)}</td></tr>\n"
 
 

@@ -1,4 +1,5 @@
 """The page of services that clusters share by ServiceExports and ServiceImports. Field names are those of istiod's page."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -39,5 +40,7 @@ def _discoverability(db: Mesh, key: RegistryKey) -> dict[str, str]:
     for domain in (db.settings.registry.domain, DOMAIN):
         ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace)
         if (shared := service(db, ref)) is not None:
-            found[ref.hostname] = "AlwaysDiscoverable" if bounds(db, shared).leaves(key.cluster) else "DiscoverableFromSameCluster"
+            found[ref.hostname] = (
+                "AlwaysDiscoverable" if bounds(db, shared).leaves(key.cluster) else "DiscoverableFromSameCluster"
+            )
     return found

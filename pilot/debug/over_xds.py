@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/status/v3/csds.proto
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +49,9 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
     if type_url == CONFIG_DUMP:
         return await _dump(seen, names)
     configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.watches)
-    return await asyncio.to_thread(lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources)))
+    return await asyncio.to_thread(
+        lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources))
+    )
 
 
 async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str]) -> DebugResponse:
@@ -60,7 +63,9 @@ async def _page(sources: Sources, names: Sequence[str], identities: Sequence[str
     path, _, text = names[0].partition("?")
     query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
     seen = sources_for(sources, f"/debug/{path}", identities)
-    page = next((page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None)
+    page = next(
+        (page for pages in sections(sources.settings).values() for page in pages if page.path == f"/debug/{path}"), None
+    )
     body = (await answer(page, seen, query)).body if page is not None else b"404 page not found\n"
     return DebugResponse([(names[0], any_pb2.Any(type_url=DEBUG_PAGE, value=body))])
 
@@ -74,7 +79,9 @@ async def _dump(sources: Sources, names: Sequence[str]) -> DebugResponse:
     except Refused:
         return DebugResponse(())
     return await asyncio.to_thread(
-        lambda: DebugResponse([(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]])
+        lambda: DebugResponse(
+            [(names[0], json_format.ParseDict(_whole(part), any_pb2.Any())) for part in made.make()["configs"]]
+        )
     )
 
 
@@ -89,7 +96,9 @@ def client_config(connection: ConnectedProxy) -> csds_pb2.ClientConfig:
     made = csds_pb2.ClientConfig()
     proxy = connection.proxy
     made.node.id = proxy.id
-    made.node.metadata.update({"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version})
+    made.node.metadata.update(
+        {"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version}
+    )
     for type_url, watch in sorted(connection.watches.items()):
         entry = made.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
         entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9) if watch.sent_at else _NEVER)
@@ -110,7 +119,13 @@ def _status(watch: WatchedType) -> Any:
 def identifier(sources: Sources) -> str:
     """Returns which control plane answers, as istioctl reads it: its pod, and its build."""
     build = sources.build
-    info = {"version": build.version, "revision": build.revision, "golang_version": "", "status": build.status, "tag": build.tag}
+    info = {
+        "version": build.version,
+        "revision": build.revision,
+        "golang_version": "",
+        "status": build.status,
+        "tag": build.tag,
+    }
     return json.dumps({"Component": "istiod", "ID": sources.pod, "Info": info}, separators=(",", ":"))
 
 

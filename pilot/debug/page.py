@@ -1,4 +1,5 @@
 """What a debug page is: a function of what the process holds and of a query, without any web framework in it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -102,7 +103,12 @@ def encode(value: Any, query: Query) -> Answer:
     if isinstance(value, Html):
         return Answer(200, "text/html; charset=utf-8", (value.text.encode(errors="backslashreplace"),))
     if isinstance(value, FileAnswer):
-        return Answer(200, "application/octet-stream", (value.body,), {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF})
+        return Answer(
+            200,
+            "application/octet-stream",
+            (value.body,),
+            {"Content-Disposition": f'attachment; filename="{value.name}"', **_NO_SNIFF},
+        )
     if isinstance(value, Indented):
         return Answer(200, "application/json", tuple(parts(value.value, pretty=True)))
     return Answer(200, "application/json", tuple(parts(value, pretty="pretty" in query)))

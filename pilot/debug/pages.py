@@ -1,4 +1,5 @@
 """The list of all pages below /debug, by what they are about."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -42,27 +43,58 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
     "One proxy": tuple(
         Page(path, about, answer, of_proxy=True)
         for path, about, answer in (
-            ("/debug/config_dump", "All that it is to have, as Envoy's config_dump shows it; include_eds, types=cds,lds", config_dump.config_dump),
+            (
+                "/debug/config_dump",
+                "All that it is to have, as Envoy's config_dump shows it; include_eds, types=cds,lds",
+                config_dump.config_dump,
+            ),
             ("/debug/edsz", "Its endpoints", config_dump.only("eds")),
             ("/debug/ecdsz", "Its extension configurations", config_dump.only("ecds")),
             ("/debug/ndsz", "Its name table", config_dump.only("nds")),
             ("/debug/sidecarz", "Which services it sees", scope.sidecarz),
             ("/debug/describe", "What applies to it, in short: services, routes, rules, policies", describe.describe),
-            ("/debug/authz", "Which AuthorizationPolicies it has; request={…} as JSON: which of them decides", authz.authz),
-            ("/debug/explain", "Which objects one of its resources was made from; type=cds where names repeat", explain.explain_page),
+            (
+                "/debug/authz",
+                "Which AuthorizationPolicies it has; request={…} as JSON: which of them decides",
+                authz.authz,
+            ),
+            (
+                "/debug/explain",
+                "Which objects one of its resources was made from; type=cds where names repeat",
+                explain.explain_page,
+            ),
         )
     ),
     "Configuration": (
         Page("/debug/problemz", "What is wrong with users' objects", configuration.problemz),
-        Page("/debug/statusz", "What becomes of objects of the Gateway API and of Ingresses; namespace, kind", statuses.statusz, ("pretty",)),
+        Page(
+            "/debug/statusz",
+            "What becomes of objects of the Gateway API and of Ingresses; namespace, kind",
+            statuses.statusz,
+            ("pretty",),
+        ),
         Page("/debug/configz", "Every object of Istio's kinds", configuration.configz, ("pretty",)),
         Page("/debug/resourcesz", "Which kinds are read", configuration.resourcesz),
         Page("/debug/authorizationz", "Every AuthorizationPolicy, by namespace", configuration.authorizationz),
-        Page("/debug/telemetryz", "Every Telemetry, by namespace; with proxyID those that count for it", telemetry.telemetryz, ("pretty",)),
+        Page(
+            "/debug/telemetryz",
+            "Every Telemetry, by namespace; with proxyID those that count for it",
+            telemetry.telemetryz,
+            ("pretty",),
+        ),
         Page("/debug/mesh", "The mesh config in force", configuration.mesh, ("pretty",)),
         Page("/debug/inject", "The templates of injection", configuration.inject, ("pretty",)),
-        Page("/debug/push_status", "What is odd: services without endpoints, proxies without services …", push_status.push_status),
-        Page("/debug/pushcontext", "Authorization policies, and gateways between networks", push_context.pushcontext, ("pretty",)),
+        Page(
+            "/debug/push_status",
+            "What is odd: services without endpoints, proxies without services …",
+            push_status.push_status,
+        ),
+        Page(
+            "/debug/pushcontext",
+            "Authorization policies, and gateways between networks",
+            push_context.pushcontext,
+            ("pretty",),
+        ),
     ),
     "Registry": (
         Page("/debug/registryz", "Every service", registry.registryz),
@@ -75,7 +107,12 @@ _SECTIONS: dict[str, tuple[Page, ...]] = {
         Page("/debug/ambientz", "What ztunnels are told", ambient.ambientz, ("pretty",)),
     ),
     "This process": (
-        Page("/debug/cachez", "Which serialized resources are kept, and how much they take", caches.cachez, ("sizes=true", "clear=true")),
+        Page(
+            "/debug/cachez",
+            "Which serialized resources are kept, and how much they take",
+            caches.cachez,
+            ("sizes=true", "clear=true"),
+        ),
         Page("/debug/krtz", "Which derived values are kept, and what reads them", caches.krtz, ("pretty",)),
     ),
     "This page": (Page("/debug/list", "The names of all pages, as JSON", page_list, listed=False),),

@@ -1,4 +1,5 @@
 """Plain data as JSON, a piece at a time: one call for all of a large page would hold the interpreter, and so everybody, for as long as it takes."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +54,9 @@ def _pieces(value: Any, levels: int, depth: int) -> Iterator[bytes]:
     inner = depth + 1 if depth >= 0 else depth
     between, end = (b"\n" + b" " * (INDENT * inner), b"\n" + b" " * (INDENT * depth)) if depth >= 0 else (b"", b"")
     is_object = isinstance(value, Mapping | LazyFields)
-    items: Iterable[Any] = value.items if isinstance(value, LazyFields) else value.items() if isinstance(value, Mapping) else value
+    items: Iterable[Any] = (
+        value.items if isinstance(value, LazyFields) else value.items() if isinstance(value, Mapping) else value
+    )
     number, below = 0, max(levels - 1, 0)
     yield b"{" if is_object else b"["
     for number, item in enumerate(items, 1):

@@ -1,4 +1,5 @@
 """The pages below /debug/pprof/, as Go's net/http/pprof has them. https://pkg.go.dev/net/http/pprof"""
+
 from __future__ import annotations
 
 import math
@@ -114,7 +115,11 @@ def symbol(sources: Sources, query: Query) -> Any:
 _ABOUT = (
     ("profile", "Where the event loop spends its time: seconds=30", profile),
     ("trace", "What the event loop does, for ui.perfetto.dev: seconds=1", trace),
-    ("heap", "What holds memory: seconds=N for what is allocated meanwhile, debug=1 for text", _memory("heap", memory.INUSE_SPACE)),
+    (
+        "heap",
+        "What holds memory: seconds=N for what is allocated meanwhile, debug=1 for text",
+        _memory("heap", memory.INUSE_SPACE),
+    ),
     ("allocs", "The same, by what was allocated", _memory("allocs", memory.ALLOC_SPACE)),
     ("goroutine", "Tasks and threads with their stacks: debug=1 for text, debug=2 one by one", goroutine),
     ("threadcreate", "Threads with their stacks", threadcreate),
@@ -127,8 +132,13 @@ _ABOUT = (
 
 def index(sources: Sources, query: Query) -> Any:
     """Returns the list of profiles, for people."""
-    rows = "".join(f'<tr><td><a href="{name}{"?debug=1" if "debug" in about else ""}">{name}</a><td>{about}\n' for name, about, _ in _ABOUT)
-    return Html(f"<!doctype html><title>Profiles</title><h1>Profiles</h1>\n<p>go tool pprof http://…{PREFIX}heap\n<table>\n{rows}</table>\n")
+    rows = "".join(
+        f'<tr><td><a href="{name}{"?debug=1" if "debug" in about else ""}">{name}</a><td>{about}\n'
+        for name, about, _ in _ABOUT
+    )
+    return Html(
+        f"<!doctype html><title>Profiles</title><h1>Profiles</h1>\n<p>go tool pprof http://…{PREFIX}heap\n<table>\n{rows}</table>\n"
+    )
 
 
 def unknown(sources: Sources, query: Query) -> Any:

@@ -1,4 +1,5 @@
 """What applies to the whole mesh: pushcontext."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """What is odd about the mesh without being anybody's mistake: push_status, by the names of istiod's health metrics."""
+
 from __future__ import annotations
 
 from typing import Any

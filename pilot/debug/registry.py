@@ -1,4 +1,5 @@
 """The service registry: registryz, endpointShardz, instancesz, networkz. Field names are those of istiod's pages."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -35,7 +36,11 @@ _RESOLUTION = {
     Resolution.DYNAMIC_DNS: 5,
 }
 _HEALTH = {
-    EndpointHealth.UNKNOWN: 0, EndpointHealth.HEALTHY: 1, EndpointHealth.UNHEALTHY: 2, EndpointHealth.DRAINING: 3, EndpointHealth.TERMINATING: 4
+    EndpointHealth.UNKNOWN: 0,
+    EndpointHealth.HEALTHY: 1,
+    EndpointHealth.UNHEALTHY: 2,
+    EndpointHealth.DRAINING: 3,
+    EndpointHealth.TERMINATING: 4,
 }
 _DISTRIBUTION = {"": 0, "PreferSameZone": 1, "PreferSameNode": 2}
 
@@ -64,20 +69,33 @@ async def endpoint_shardz(sources: Sources, query: Query) -> Any:
     def show(s: Service, its_endpoints: list[Endpoint], accounts: tuple[str, ...]) -> dict[str, Any]:
         return {"Shards": _shards(s, its_endpoints), "ServiceAccounts": _set(accounts)}
 
-    return Later(lambda: LazyFields((host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()))
+    return Later(
+        lambda: LazyFields(
+            (host, {known[0].namespace: show(*known) for known in of_host}) for host, of_host in hosts.items()
+        )
+    )
 
 
 async def instancesz(sources: Sources, query: Query) -> Any:
     """Returns the ports of services that each connected proxy stands for."""
     db, connections = sources.db, sources.fleet.connections()
-    known = (c for c in connections if db.proxies.peek(c.proxy_key) is not None)  # it may have gone while others were looked at
-    return dict(await all_of((c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in known))
+    known = (
+        c for c in connections if db.proxies.peek(c.proxy_key) is not None
+    )  # it may have gone while others were looked at
+    return dict(
+        await all_of(
+            (c.proxy.id, [_target(sources, target) for target in service_targets(db, c.proxy_key)]) for c in known
+        )
+    )
 
 
 def clusterz(sources: Sources, query: Query) -> Any:
     """Returns the clusters whose services are known, the own one first. Which secret names another cluster is not told."""
     own = sources.db.settings.registry.cluster_id
-    return [{"id": cluster, "secretName": "", "syncStatus": "synced"} for cluster in dict.fromkeys((own, *service_clusters(sources.db)))]
+    return [
+        {"id": cluster, "secretName": "", "syncStatus": "synced"}
+        for cluster in dict.fromkeys((own, *service_clusters(sources.db)))
+    ]
 
 
 def networkz(sources: Sources, query: Query) -> Any:
@@ -87,7 +105,13 @@ def networkz(sources: Sources, query: Query) -> Any:
 
 def show_network_gateway(g: NetworkGateway) -> dict[str, Any]:
     """Returns a gateway between networks. Its service account is never known: it is that of gateways of ambient mode."""
-    shown: dict[str, Any] = {"Network": g.network, "Cluster": g.cluster, "Addr": g.address, "Port": g.port, "HBONEPort": g.hbone_port}
+    shown: dict[str, Any] = {
+        "Network": g.network,
+        "Cluster": g.cluster,
+        "Addr": g.address,
+        "Port": g.port,
+        "HBONEPort": g.hbone_port,
+    }
     return shown | {"ServiceAccount": {"Namespace": "", "Name": ""}}
 
 
@@ -107,7 +131,11 @@ def look_up(db: Mesh, s: Service) -> LookedUp:
     rows = {}
     if s.registry is Registry.KUBERNETES:
         clusters = dict.fromkeys((own, *(cluster for cluster, _ in s.cluster_addresses)))
-        rows = {c: row for c in clusters if (row := db.services.peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None}
+        rows = {
+            c: row
+            for c in clusters
+            if (row := db.services.peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None
+        }
     kind = next((row.spec.type or "ClusterIP" for row in rows.values()), "")
     external = {cluster: addresses for cluster, row in rows.items() if (addresses := own_addresses(row.spec))}
     return LookedUp(s, kind, external, aliases(db).get(s.hostname, ()), own)
@@ -116,7 +144,11 @@ def look_up(db: Mesh, s: Service) -> LookedUp:
 def show_service(found: LookedUp) -> dict[str, Any]:
     """Returns a service in istiod's words. The resource version is not kept, and is "" here."""
     s = found.service
-    vips = {cluster: list(addresses) for cluster, addresses in s.cluster_addresses or ((found.own_cluster, s.addresses),) if addresses}
+    vips = {
+        cluster: list(addresses)
+        for cluster, addresses in s.cluster_addresses or ((found.own_cluster, s.addresses),)
+        if addresses
+    }
     if s.registry is Registry.KUBERNETES and not vips:
         vips = {found.own_cluster: [_NO_ADDRESS]}
     fields: dict[str, Any] = {
@@ -145,7 +177,9 @@ def _attributes(found: LookedUp) -> dict[str, Any]:
         "Visibility": 0,
         "LabelSelectors": dict(s.selector) or None,
         "Aliases": [{"Hostname": alias.hostname, "Namespace": alias.namespace} for alias in found.aliases] or None,
-        "ClusterExternalAddresses": {"Addresses": {cluster: list(addresses) for cluster, addresses in found.external.items()} or None},
+        "ClusterExternalAddresses": {
+            "Addresses": {cluster: list(addresses) for cluster, addresses in found.external.items()} or None
+        },
         "ClusterExternalPorts": None,
         "PassthroughTargetPorts": None,
         "Type": found.type,

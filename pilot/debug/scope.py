@@ -1,4 +1,5 @@
 """What a proxy sees of the mesh: sidecarz."""
+
 from __future__ import annotations
 
 import itertools
@@ -45,8 +46,14 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
             yield
 
     await all_of(look_up_all())
-    merged = dict(await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs))
-    rules = {host: (rule, first) for host, rule in merged.items() if rule is not None and (first := _first_source(db, rule)) is not None}
+    merged = dict(
+        await all_of((ref.hostname, merged_rule(db, merged_rule_key(db, scope.namespace, ref, labels))) for ref in refs)
+    )
+    rules = {
+        host: (rule, first)
+        for host, rule in merged.items()
+        if rule is not None and (first := _first_source(db, rule)) is not None
+    }
     mode = outbound_traffic_policy(db, scope).mode
     head = {
         "version": sources.fleet.version,
@@ -65,7 +72,9 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
             "services": services(refs),
             "egressListenerServices": [None] if is_gateway else [services(of) for of in listeners],
             "servicesByHostname": LazyFields((ref.hostname, show_service(known[ref])) for ref in refs if ref in known),
-            "destinationRules": LazyFields((host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()),
+            "destinationRules": LazyFields(
+                (host, [_show_rule(rule, first, version, domain)]) for host, (rule, first) in rules.items()
+            ),
         }
 
     return Later(make)

@@ -1,4 +1,5 @@
 """Work of the event loop that takes long is done a slice at a time, so that whoever waits for the loop waits for milliseconds."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """What the pages show, as they need to see it: the composition root hands in the objects of the layers beside this one."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -64,10 +65,13 @@ class Fleet(Protocol):
     def connections(self) -> Sequence[ConnectedProxy]: ...
     def push_all(self) -> int:
         """Sends everything to everybody again; returns the number of proxies."""
+
     def disconnect(self, connection_id: str) -> None:
         """Ends one stream."""
+
     def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         """Returns the serialized resources that are kept for the connected proxies: by type URL groups of them, by name."""
+
     def forget(self) -> None:
         """Gives up what is kept for proxies that are gone."""
 

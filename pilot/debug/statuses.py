@@ -1,4 +1,5 @@
 """What becomes of objects of the Gateway API and of Ingresses: their status, which an API server has too and files have not."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,11 @@ from pilot.model.views.gateway_api.status.shown import show_status
 
 def statusz(sources: Sources, query: Query) -> Any:
     """Returns the status of every object that has one; with `namespace` or `kind` only of those of it."""
-    namespace, kind, controller = query.get("namespace"), query.get("kind", "").lower(), sources.db.settings.gateway_api.controller
+    namespace, kind, controller = (
+        query.get("namespace"),
+        query.get("kind", "").lower(),
+        sources.db.settings.gateway_api.controller,
+    )
     asked = [
         ref
         for ref in objects_with_status(sources.db)

@@ -1,4 +1,5 @@
 """The page of Telemetries, and of what they come to for one proxy: telemetryz."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -30,7 +31,9 @@ def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
     for row in rows:
         found.setdefault(row.namespace, []).append(row)
     listed = {
-        namespace: [{"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(of_it, key=age)]
+        namespace: [
+            {"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(of_it, key=age)
+        ]
         for namespace, of_it in sorted(found.items())
     }
     return {"namespace_to_telemetries": listed, "root_namespace": root}
@@ -57,5 +60,8 @@ def _level(row: Object[Telemetry], root: str) -> str:
 
 
 def _logging(row: Object[Telemetry], root: str) -> dict[str, Any]:
-    levels = {level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NOBODY for level in LEVELS}
+    levels = {
+        level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NOBODY
+        for level in LEVELS
+    }
     return {**levels, "Logging": [plain(entry) for entry in row.spec.access_logging]}

@@ -1,4 +1,5 @@
 """Rows from more than one source, read like a table: a table's own rows, and rows that derived functions make."""
+
 from __future__ import annotations
 
 import weakref
@@ -32,9 +33,15 @@ class Rows:
     __slots__ = ("__weakref__", "_before", "buckets", "by_key", "changed", "every", "given", "moved")
 
     def __init__(
-        self, by_key: dict[Any, Any] | Patched[Any, Any], every: tuple[Any, ...], buckets: Mapping[Bucket, tuple[Any, ...]], given: tuple[Given, ...],
-        before: Rows | None = None, changed: tuple[Any, ...] = (), moved: tuple[Bucket, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        by_key: dict[Any, Any] | Patched[Any, Any],
+        every: tuple[Any, ...],
+        buckets: Mapping[Bucket, tuple[Any, ...]],
+        given: tuple[Given, ...],
+        before: Rows | None = None,
+        changed: tuple[Any, ...] = (),
+        moved: tuple[Bucket, ...] = (),
+    ) -> None:
         self.by_key, self.every, self.buckets, self.given = by_key, every, buckets, given
         self.changed, self.moved = changed, moved
         self._before = weakref.ref(before) if before is not None else None
@@ -63,9 +70,18 @@ class Collection(Generic[K, R]):
     """
 
     def __init__(
-        self, name: str, table: Callable[[Any], Table[K, R]], *sources: Source[K, R], derives: Callable[[Any], bool] = lambda db: True
+        self,
+        name: str,
+        table: Callable[[Any], Table[K, R]],
+        *sources: Source[K, R],
+        derives: Callable[[Any], bool] = lambda db: True,
     ) -> None:
-        self.name, self._table, self._sources, self._derives = name, table, sources, derives if sources else lambda db: False
+        self.name, self._table, self._sources, self._derives = (
+            name,
+            table,
+            sources,
+            derives if sources else lambda db: False,
+        )
         self._rows: Derived[Any, Rows] = _DerivedRows(self)
         self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
@@ -100,7 +116,9 @@ class Collection(Generic[K, R]):
         return self._join(db, self._table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
 
     def _read_held(self, db: Database, index: str) -> tuple[Any, ...]:
-        derived = {bucket for name, bucket in self._rows(db).buckets if name == index and self._bucket(db, index, bucket)}
+        derived = {
+            bucket for name, bucket in self._rows(db).buckets if name == index and self._bucket(db, index, bucket)
+        }
         return tuple(sorted(derived.union(self._table(db).buckets(index))))
 
     def _read_all(self, db: Database) -> tuple[K, ...]:
@@ -118,7 +136,11 @@ class Collection(Generic[K, R]):
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
         given = tuple(_read(db, source) for source in self._sources)
         before = old.given or (_NOTHING,) * len(given)
-        suspects = {key for source, last, now in zip(self._sources, before, given, strict=True) for key in _suspects(db, source, last, now)}
+        suspects = {
+            key
+            for source, last, now in zip(self._sources, before, given, strict=True)
+            for key in _suspects(db, source, last, now)
+        }
         fresh: dict[Any, Any] = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
         changed = [key for key, row in fresh.items() if (known := old.by_key.get(key)) is not row and known != row]
         if not changed:

@@ -1,4 +1,5 @@
 """The two ways to declare a derived value: a function of what it reads, and a gathering of one item a key."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping

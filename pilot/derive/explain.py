@@ -1,4 +1,5 @@
 """What a value was made from: the rows below its node, each with the shortest way to it."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -66,7 +67,11 @@ def walk(db: Database, node: Node, part: Any = UNSET) -> Iterator[Step | None]:
         elif at.fn.hub and at is not node:
             yield at
         else:
-            item = next((source for source in at.inputs() if _holds(source.value, part)), None) if part is not UNSET else None
+            item = (
+                next((source for source in at.inputs() if _holds(source.value, part)), None)
+                if part is not UNSET
+                else None
+            )
             ways.extend((*way, at, source) for source in ((item,) if item is not None else at.inputs()))
             yield None
             if item is not None and at.gathered is not None and at.gathered.keys is not None:

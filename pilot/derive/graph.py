@@ -12,6 +12,7 @@ no commit brings it up to date: stale, and in the readers of none of its inputs.
 The algorithm is the one of https://salsa-rs.github.io/salsa/reference/algorithm.html, with edges in both directions: they
 give the push candidates of a commit without visiting what did not change.
 """
+
 from __future__ import annotations
 
 import math
@@ -94,7 +95,20 @@ class Node:
     `changed_at` and `verified_at` are revisions, -1 for never.
     """
 
-    __slots__ = ("args", "changed_at", "deps", "error", "fn", "gathered", "readers", "running", "stale", "value", "verified_at", "watchers")
+    __slots__ = (
+        "args",
+        "changed_at",
+        "deps",
+        "error",
+        "fn",
+        "gathered",
+        "readers",
+        "running",
+        "stale",
+        "value",
+        "verified_at",
+        "watchers",
+    )
 
     def __init__(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> None:
         self.fn, self.args = fn, args
@@ -164,7 +178,9 @@ class Database:
         self._reads: dict[Node, None] | None = None  # by the derivation that runs now, in order
         self._orphans: list[Node] = []
         self._parked: OrderedDict[Node, None] = OrderedDict()  # what one of them reads stands behind it
-        self._failed: dict[Node, Exception] | None = None  # in a commit, which may run a node before all of its inputs are up to date
+        self._failed: dict[Node, Exception] | None = (
+            None  # in a commit, which may run a node before all of its inputs are up to date
+        )
         self._cyclic = False  # counting readers cannot free a cycle
 
     # -- reads ---------------------------------------------------------------------------------------------------------
@@ -225,7 +241,11 @@ class Database:
             self.on_run(node)
         if error is not None:
             self._fail(node, error)
-        elif node.value is UNSET or node.error is not None or (value is not node.value and (node.gathered is not None or _differ(node.value, value))):
+        elif (
+            node.value is UNSET
+            or node.error is not None
+            or (value is not node.value and (node.gathered is not None or _differ(node.value, value)))
+        ):
             node.value, node.error, node.changed_at = value, None, self.revision
         node.stale, node.verified_at = False, self.revision
 

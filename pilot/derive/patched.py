@@ -1,4 +1,5 @@
 """Mappings that share their items with the one before them, of which few differ: a change of one item of thousands copies none of the others."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, ItemsView, Iterator, KeysView, Mapping, ValuesView
@@ -62,4 +63,3 @@ def patch(old: dict[K, T] | Patched[K, T], changed: Mapping[K, T]) -> dict[K, T]
     that this costs a change the square root of their number."""
     base, over = (old.base, {**old.over, **changed}) if isinstance(old, Patched) else (old, {**changed})
     return {**base, **over} if len(over) ** 2 > len(base) else Patched(base, over)
-

@@ -1,4 +1,5 @@
 """Input collections: rows by key, and named indexes from buckets to the keys of the rows that are in them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -33,7 +34,12 @@ class Table(Generic[K, R]):
         self._bucket: Derived[Any, tuple[K, ...]] = _Input(self._read_bucket, hub=True)
         self._held: Derived[Any, tuple[Any, ...]] = _Input(self._read_buckets, hub=True)
         self._every: Derived[Any, tuple[K, ...]] = _Input(self._read_all, hub=True)
-        self._row.__name__, self._bucket.__name__, self._held.__name__, self._every.__name__ = name, f"{name} by", f"{name} by every", f"every {name}"
+        self._row.__name__, self._bucket.__name__, self._held.__name__, self._every.__name__ = (
+            name,
+            f"{name} by",
+            f"{name} by every",
+            f"every {name}",
+        )
         db.tables[name] = self
 
     def get(self, key: K) -> R | None:

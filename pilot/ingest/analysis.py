@@ -1,4 +1,5 @@
 """Looking at configuration before anybody serves it: the problems of objects in files, alone and with each other."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,7 +57,15 @@ def _add(found: ReadObjects, file: str, document: Document) -> None:
         if ref in found.places:
             message = f"it is in {found.places[ref].file} too: the last one counts"
             found.problems.append(
-                Problem(code="duplicate-object", object=ref, path="metadata.name", message=message, severity=Severity.WARNING, file=file, line=line)
+                Problem(
+                    code="duplicate-object",
+                    object=ref,
+                    path="metadata.name",
+                    message=message,
+                    severity=Severity.WARNING,
+                    file=file,
+                    line=line,
+                )
             )
         found.edits.append((entry.table, entry.key, entry.object))
         found.places[ref] = ObjectPlace(file, document.line_of if alone else _nowhere)
@@ -72,7 +81,9 @@ def decode_mesh(plain: object) -> tuple[MeshConfig, list[Problem]]:
     return mesh or MeshConfig(), problems
 
 
-def analyze(found: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]) -> list[Problem]:
+def analyze(
+    found: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings, checks: Iterable[Check]
+) -> list[Problem]:
     """Returns all problems: those of objects alone, and those that `checks` find between them, by file and line."""
     mesh = Mesh(settings)
     edits: list[Edit] = [("mesh", "mesh", mesh_config), ("mesh", "networks", MeshNetworks()), *found.edits]
@@ -84,7 +95,11 @@ def analyze(found: ReadObjects, mesh_config: MeshConfig, settings: MeshSettings,
 
 def _placed(problem: Problem, places: Mapping[ObjectRef, ObjectPlace]) -> Problem:
     place = places.get(problem.object)
-    return problem if place is None else msgspec.structs.replace(problem, file=place.file, line=place.line_of(problem.path))
+    return (
+        problem
+        if place is None
+        else msgspec.structs.replace(problem, file=place.file, line=place.line_of(problem.path))
+    )
 
 
 def _order(problem: Problem) -> tuple[str, int, str]:

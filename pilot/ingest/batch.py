@@ -1,4 +1,5 @@
 """Makes few commits of many changes: edits gather until there is quiet, and the last one of a row counts."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -57,7 +58,13 @@ class Batch:
     """
 
     def __init__(
-        self, mesh: Mesh, clock: Clock, quiet: Duration, longest: Duration, on_commit: Callable[[Commit], None], endpoints_wait: bool = True
+        self,
+        mesh: Mesh,
+        clock: Clock,
+        quiet: Duration,
+        longest: Duration,
+        on_commit: Callable[[Commit], None],
+        endpoints_wait: bool = True,
     ) -> None:
         self._mesh, self._clock, self._on_commit = mesh, clock, on_commit
         self._namespaces = NamespaceFilter(mesh)

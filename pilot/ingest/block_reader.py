@@ -1,4 +1,5 @@
 """Reads documents of YAML. One that is laid out like earlier ones is read by what was learnt from those: it differs in values alone."""
+
 from __future__ import annotations
 
 import itertools
@@ -15,7 +16,9 @@ _LINE = re.compile(rf"( *(?:(?:- +)?{KEY}:(?: +(?=[^ \n#])| *(?:#.*)?$)|- +(?=[^
 """Matches a line: what comes before its value, and the value. A line without a value, or that is no key or item, counts as coming before one."""
 _VALUE = r"([^ \n#].*+)"
 _ITEM = f"({ITEM})"
-_LONGEST = 1 << 12  # bytes of a document that is compared with others: the expressions that find them stay in memory, up to 512
+_LONGEST = (
+    1 << 12
+)  # bytes of a document that is compared with others: the expressions that find them stay in memory, up to 512
 _MOST = 50  # layouts that are remembered, of any number of lines
 _TRIES = 8  # of the same number
 _TRIED = 100  # documents after which it shows whether they are alike
@@ -71,7 +74,9 @@ class BlockReader:
             if found := layout.text.fullmatch(decoded(data)):
                 self.alike += 1
                 known = self._words.values
-                return Block(layout.skeleton.fill([known[value] for value in found.groups()]), layout.line, layout.inside)
+                return Block(
+                    layout.skeleton.fill([known[value] for value in found.groups()]), layout.line, layout.inside
+                )
         block = read_block(data, self._words)
         self._unlike += 1
         if len(self._met) < _MOST:

@@ -3,6 +3,7 @@
 Reading it so costs a fifth of what libyaml's events do. Whatever is written otherwise (anchors, tags, text over several lines, tabs, keys that
 are there twice, mistakes) is refused as a whole, and `documents` asks libyaml, whose word is the law: what is read here is what it would give.
 """
+
 from __future__ import annotations
 
 import re
@@ -61,7 +62,9 @@ class _Values(dict[str, Any]):
         self._flat: dict[str, dict[str, Any] | list[Any]] = {}
 
     def __missing__(self, written: str) -> Any:
-        if not written.replace("\n", "").isprintable():  # documents that are like others come here without `_split_lines`
+        if not written.replace(
+            "\n", ""
+        ).isprintable():  # documents that are like others come here without `_split_lines`
             raise NotSimple
         if (found := _VALUE.fullmatch(written)) is None:
             return self._other(written)

@@ -1,4 +1,5 @@
 """Problems between objects, kept up to date: looked at when a commit reached them and it is quiet again, a few at a time."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
@@ -12,7 +13,9 @@ from pilot.model.inputs import Mesh
 
 QUIET = Duration.of(1)
 LONGEST = Duration.of(10)
-SLICE = 50  # problems of objects that are looked at in one go, so that whoever waits for the loop waits for milliseconds
+SLICE = (
+    50  # problems of objects that are looked at in one go, so that whoever waits for the loop waits for milliseconds
+)
 
 
 class _Kind:
@@ -33,7 +36,13 @@ class Checking:
     """
 
     def __init__(
-        self, db: Mesh, clock: Clock, problems: ProblemStore, checks: Iterable[Check], quiet: Duration = QUIET, longest: Duration = LONGEST
+        self,
+        db: Mesh,
+        clock: Clock,
+        problems: ProblemStore,
+        checks: Iterable[Check],
+        quiet: Duration = QUIET,
+        longest: Duration = LONGEST,
     ) -> None:
         self._db, self._clock, self._problems = db, clock, problems
         self._quiet, self._longest = quiet.seconds, longest.seconds

@@ -3,6 +3,7 @@
 A line that begins with `---` begins a document wherever it is, so a text is cut there. A text with directives (`%TAG`), and one that
 is not UTF-8, stays whole.
 """
+
 from __future__ import annotations
 
 import re

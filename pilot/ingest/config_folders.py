@@ -1,4 +1,5 @@
 """The folders that `--configDir` names, and whose objects each of them holds."""
+
 from __future__ import annotations
 
 import os
@@ -25,7 +26,9 @@ def parse_config_folders(texts: Sequence[str], own: str, needed: bool = True) ->
     if not folders and not needed:
         return ()
     if not folders:
-        raise FlagError("--configDir: say which folder to read the configuration from, such as --configDir=./samples/shop/config")
+        raise FlagError(
+            "--configDir: say which folder to read the configuration from, such as --configDir=./samples/shop/config"
+        )
     if needed and all(folder.cluster != own for folder in folders):
         raise FlagError(f"--configDir: none of the folders is that of the own cluster, {own} (--clusterID)")
     for index, folder in enumerate(folders):
@@ -47,4 +50,6 @@ def _check_apart(folder: ConfigFolder, other: ConfigFolder) -> None:
     """FlagError where one folder is in the other: its files would be read twice."""
     one, two = os.path.realpath(folder.path), os.path.realpath(other.path)
     if one == two or os.path.commonpath((one, two)) in (one, two):
-        raise FlagError(f"invalid argument for --configDir: {folder.path} and {other.path} are one folder, or one is inside of the other")
+        raise FlagError(
+            f"invalid argument for --configDir: {folder.path} and {other.path} are one folder, or one is inside of the other"
+        )

@@ -1,4 +1,5 @@
 """Plain data (of YAML, JSON, an API server) → objects of the tables, and problems where it is not what it should be."""
+
 from __future__ import annotations
 
 import datetime
@@ -74,7 +75,11 @@ def nowhere(_: str) -> int:
 
 
 def decode_document(
-    plain: Any, file: str = "", line_of: Callable[[str], int] = nowhere, origin: DocumentOrigin = OWN, catalogue: Catalogue = CATALOGUE
+    plain: Any,
+    file: str = "",
+    line_of: Callable[[str], int] = nowhere,
+    origin: DocumentOrigin = OWN,
+    catalogue: Catalogue = CATALOGUE,
 ) -> Decoded:
     """Decodes one document: an object, or a `List` of them.
 
@@ -115,7 +120,9 @@ def _join(prefix: str, path: str) -> str:
 def decode_object(kind: Kind, plain: Any, origin: DocumentOrigin) -> Decoded:
     """Decodes an object that is known to be of a kind, whatever it says itself; results are those of `decode_document`."""
     entry, problems, row = _decode_as(kind, plain, origin)
-    return Decoded((entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ())
+    return Decoded(
+        (entry,) if entry is not None else (), tuple(problems), (row,) if entry is None and row is not None else ()
+    )
 
 
 def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
@@ -127,13 +134,21 @@ def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[E
 def _decode_as(kind: Kind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
-    if origin.revision and _has_revisions(kind) and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision:
+    if (
+        origin.revision
+        and _has_revisions(kind)
+        and metadata.labels.get(REVISION_LABEL, origin.revision) != origin.revision
+    ):
         return None, [], None
     namespace = (metadata.namespace or "default") if kind.namespaced else ""
     subject = ObjectRef(kind.id, namespace, metadata.name)
     if not (origin.own or kind.per_cluster):
         return None, _about(subject, [_remote(kind, origin.cluster)]), None
-    key = RegistryKey(origin.cluster, namespace, metadata.name) if kind.per_cluster else ObjectKey(namespace, metadata.name)
+    key = (
+        RegistryKey(origin.cluster, namespace, metadata.name)
+        if kind.per_cluster
+        else ObjectKey(namespace, metadata.name)
+    )
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
         return None, _about(subject, problems), (kind.table, key) if named else None
@@ -142,7 +157,9 @@ def _decode_as(kind: Kind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | 
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
         return None, _about(subject, problems), (kind.table, key)
     annotations = {k: v for k, v in metadata.annotations.items() if any(part in k for part in _READ_ANNOTATIONS)}
-    decoded = Object(kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp))
+    decoded = Object(
+        kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
+    )
     problems = _about(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
         return None, problems, (kind.table, key)
@@ -200,13 +217,25 @@ def _check_metadata(metadata: Metadata) -> Iterable[Problem]:
     if not metadata.name:
         yield error("missing-name", "metadata.name", "an object needs a name")
     elif len(metadata.name) > 253 or not _NAME.fullmatch(metadata.name):
-        yield error("bad-name", "metadata.name", f"{metadata.name!r}: lower-case letters, digits, - and . only, at most 253")
-    if metadata.namespace and (len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)):
-        yield error("bad-name", "metadata.namespace", f"{metadata.namespace!r}: lower-case letters, digits and - only, at most 63")
+        yield error(
+            "bad-name", "metadata.name", f"{metadata.name!r}: lower-case letters, digits, - and . only, at most 253"
+        )
+    if metadata.namespace and (
+        len(metadata.namespace) > 63 or "." in metadata.namespace or not _NAME.fullmatch(metadata.namespace)
+    ):
+        yield error(
+            "bad-name",
+            "metadata.namespace",
+            f"{metadata.namespace!r}: lower-case letters, digits and - only, at most 63",
+        )
     try:
         _utc(metadata.creation_timestamp)
     except (ValueError, OverflowError):  # the first and last days of the calendar have no UTC
-        yield error("bad-timestamp", "metadata.creationTimestamp", f"{metadata.creation_timestamp!r} is not like 2026-01-01T00:00:00Z")
+        yield error(
+            "bad-timestamp",
+            "metadata.creationTimestamp",
+            f"{metadata.creation_timestamp!r} is not like 2026-01-01T00:00:00Z",
+        )
 
 
 def _utc(timestamp: str) -> str:

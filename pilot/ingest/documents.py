@@ -3,6 +3,7 @@
 YAML 1.1 as Kubernetes reads it: timestamps stay text, keys become text as in JSON, a number with colons is no number. What is written simply is
 read line by line (`block_reader`), everything else from libyaml's events, which costs half of what yaml.CSafeLoader does.
 """
+
 from __future__ import annotations
 
 import re
@@ -94,7 +95,9 @@ def parse_chunk(chunk: Chunk) -> list[Document]:
         return [document for document in _Builder(data, lines).documents() if document.plain is not None]
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        raise SyntaxFault(" ".join(filter(None, (fault.context, fault.problem))), lines + mark.line + 1 if mark else 0) from fault
+        raise SyntaxFault(
+            " ".join(filter(None, (fault.context, fault.problem))), lines + mark.line + 1 if mark else 0
+        ) from fault
     except yaml.reader.ReaderError as fault:
         raise SyntaxFault(str(fault).partition("\n")[0], lines + data.count(b"\n", 0, fault.position) + 1) from fault
     except (yaml.YAMLError, UnicodeError) as fault:
@@ -124,7 +127,10 @@ def _read_large_list(data: bytes) -> Document | None:
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         items = msgspec.json.decode(fields.pop("items", b"[]"), type=list[msgspec.Raw])
-        plain = {**{name: msgspec.json.decode(raw) for name, raw in fields.items()}, "items": [msgspec.json.decode(item) for item in items]}
+        plain = {
+            **{name: msgspec.json.decode(raw) for name, raw in fields.items()},
+            "items": [msgspec.json.decode(item) for item in items],
+        }
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return Document(plain, 1, outline=JsonListOutline(data, items)) if items else None
@@ -135,7 +141,9 @@ class _Builder:
 
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines
-        self._events: Iterator[Any] = iter(_PARSER(data).get_event, None)  # yaml.parse does so too, with a frame of Python for each event
+        self._events: Iterator[Any] = iter(
+            _PARSER(data).get_event, None
+        )  # yaml.parse does so too, with a frame of Python for each event
         self._anchors: dict[str, tuple[Any, Inside, int]] = {}
         self._repeated: list[tuple[str, int]] = []
         self._nodes = 0
@@ -176,7 +184,9 @@ class _Builder:
         value, inside, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         if self._nodes > MAX_NODES:
-            raise SyntaxFault(f"more than {MAX_NODES} values, aliases counted as what they stand for", self._line(event))
+            raise SyntaxFault(
+                f"more than {MAX_NODES} values, aliases counted as what they stand for", self._line(event)
+            )
         return value, inside
 
     def _sequence(self) -> tuple[list[Any], list[Place]]:

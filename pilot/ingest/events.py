@@ -1,4 +1,5 @@
 """Batches in the words of the metrics: why there is a push, which updates came in, what happened to objects by kind."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,4 +1,5 @@
 """Configuration from a folder: every file below it, live. Only files that changed are read again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,9 +41,15 @@ class FileSource:
     """
 
     def __init__(
-        self, folder: str, batch: Batch, ledger: SourceLedger, origin: DocumentOrigin = OWN, catalogue: Catalogue = CATALOGUE, limit: int = LARGEST,
+        self,
+        folder: str,
+        batch: Batch,
+        ledger: SourceLedger,
+        origin: DocumentOrigin = OWN,
+        catalogue: Catalogue = CATALOGUE,
+        limit: int = LARGEST,
         state: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder = os.path.abspath(folder)
         self._batch, self._ledger, self._limit = batch, ledger, limit
         self._reader = Reader(origin, catalogue)
@@ -105,12 +112,18 @@ class FileSource:
     async def _follow(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None)
+                await asyncio.wait_for(
+                    self._news.wait(), _RETRY if self._unreadable_files or self._unreadable_folders else None
+                )
             self._news.clear()
             paths, self._noted = self._noted, set()
             async with self._ledger.turn:
                 try:
-                    edits = await asyncio.to_thread(self._look_at, paths) if paths else await asyncio.to_thread(self._look_again)
+                    edits = (
+                        await asyncio.to_thread(self._look_at, paths)
+                        if paths
+                        else await asyncio.to_thread(self._look_again)
+                    )
                 except Exception:  # a bug of ours: it must not end the following
                     _log.error("cannot look at %s", shown(self.folder), exc_info=True)
                     continue
@@ -120,7 +133,9 @@ class FileSource:
 
     def _look_at(self, paths: Iterable[str]) -> list[Edit]:
         """Returns the edits of what is at these paths now."""
-        places = {place for path in paths if (place := folders.place_of(folders.known_part(path), self.folder)) is not None}
+        places = {
+            place for path in paths if (place := folders.place_of(folders.known_part(path), self.folder)) is not None
+        }
         if len(places) > _MANY or self.folder in places:
             return self._look_through(self.folder)
         edits: list[Edit] = []
@@ -157,7 +172,11 @@ class FileSource:
         edits = self._note_faults(top, faults)
         unknown = tuple(folder + os.sep for folder in faults)
         prefix = top + os.sep
-        gone = [path for path in self._files if path not in found and path.startswith(prefix) and not path.startswith(unknown)]
+        gone = [
+            path
+            for path in self._files
+            if path not in found and path.startswith(prefix) and not path.startswith(unknown)
+        ]
         for path in gone:
             edits += self._forget(path)
         for path in sorted(found):
@@ -168,7 +187,9 @@ class FileSource:
     def _note_faults(self, top: str, faults: Mapping[str, OSError]) -> list[Edit]:
         """Tells of the folders that cannot be read, and of those no more that can be again."""
         edits: list[Edit] = []
-        for folder in [f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))]:
+        for folder in [
+            f for f in self._unreadable_folders if f not in faults and (f == top or f.startswith(top + os.sep))
+        ]:
             self._unreadable_folders.discard(folder)
             edits += self._ledger.remove(folder)
         for folder, fault in faults.items():
@@ -228,7 +249,9 @@ class FileSource:
     def _failed(self, path: str, signature: folders.Signature, code: str, message: str, line: int = 0) -> list[Edit]:
         edits = self._restore(path)
         self._remember(path, signature)
-        problem = Problem(code=code, message=f"{message}; what the file declared before stays", file=shown(path), line=line)
+        problem = Problem(
+            code=code, message=f"{message}; what the file declared before stays", file=shown(path), line=line
+        )
         old = self._old_versions(path, self._restored.get(path, {}))
         self._keep(path, self._ledger.objects(path))
         self._ledger.fail(path, problem, *old)
@@ -248,7 +271,10 @@ class FileSource:
         """Returns a problem for each object whose version from before the restart is in force."""
         found = (ref for row, ref in self._restored.get(path, {}).items() if row in refused)
         message = "the version from before the restart is in force"
-        return tuple(Problem(code="old-version", object=ref, message=message, severity=Severity.WARNING, file=shown(path)) for ref in found)
+        return tuple(
+            Problem(code="old-version", object=ref, message=message, severity=Severity.WARNING, file=shown(path))
+            for ref in found
+        )
 
     def _keep(self, path: str, objects: Mapping[Row, Object[Any]]) -> None:
         if objects:

@@ -1,4 +1,5 @@
 """The configuration files below a folder, and what tells a changed one without reading it."""
+
 from __future__ import annotations
 
 import os

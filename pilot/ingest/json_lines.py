@@ -1,4 +1,5 @@
 """The lines that the values of a JSON text are on: its reader says none. They are looked for when somebody asks."""
+
 from __future__ import annotations
 
 import operator

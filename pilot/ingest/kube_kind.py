@@ -1,4 +1,5 @@
 """One kind of one cluster: followed in the version that is preferred of those that the server has."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,11 +24,15 @@ class KubeKind:
     """`follower` follows its collection, in `namespace` where that is named. `settled` is set when the objects that there were have been received,
     or the kind is served in no version that we read."""
 
-    def __init__(self, client: ApiClient, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = "") -> None:
+    def __init__(
+        self, client: ApiClient, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = ""
+    ) -> None:
         self.settled = asyncio.Event()
         self._client, self._kind, self._pace, self._choose, self._namespace = client, kind, pace, choose, namespace
         self._version = kind.versions[0]
-        self.follower = Follower(client, collection_of(kind, self._version, namespace), receive, pace, choose, self.settled)
+        self.follower = Follower(
+            client, collection_of(kind, self._version, namespace), receive, pace, choose, self.settled
+        )
         self._look = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -93,7 +98,10 @@ class KubeKind:
             found = await self._client.call("GET", f"/apis/{self._kind.id.group}/{version}")
         except NotFound:
             return False
-        return any(resource.name == plural_of(self._kind.id) for resource in msgspec.json.decode(found, type=_ResourceList).resources)
+        return any(
+            resource.name == plural_of(self._kind.id)
+            for resource in msgspec.json.decode(found, type=_ResourceList).resources
+        )
 
 
 class _Resource(msgspec.Struct):

@@ -1,4 +1,5 @@
 """Which kinds are read from an API server, and which of their objects."""
+
 from __future__ import annotations
 
 from collections.abc import Collection as Names
@@ -13,7 +14,9 @@ _BUILT_IN = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
 _FIELDS = {
     GroupKind("", "Pod"): "status.phase!=Failed",
     GroupKind("", "Secret"): "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token",
-    GroupKind("", "ConfigMap"): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
+    GroupKind(
+        "", "ConfigMap"
+    ): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
 """What is left out: it is large or in every namespace, and no proxy can be given it."""
 DEFINITIONS = FollowedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)

@@ -3,6 +3,7 @@
 Where there are two, the shared one is the lower layer. Without any the defaults hold; what is wrong leaves what was there, and of two
 layers the wrong one is left out.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -54,9 +55,16 @@ class MeshConfigMaps:
     """Rows from ConfigMaps. `names`: those that are read, the lowest layer first."""
 
     def __init__(
-        self, client: ApiClient, namespace: str, names: Sequence[str], rows: Sequence[MeshRow], batch: Batch, problems: ProblemStore, pace: Pace,
+        self,
+        client: ApiClient,
+        namespace: str,
+        names: Sequence[str],
+        rows: Sequence[MeshRow],
+        batch: Batch,
+        problems: ProblemStore,
+        pace: Pace,
         choose: random.Random,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._namespace, self._names, self._rows, self._batch, self._problems = namespace, names, rows, batch, problems
         self._data: dict[str, dict[str, str]] = {}
         self._held: set[str] = set()
@@ -69,7 +77,10 @@ class MeshConfigMaps:
 
     async def start(self) -> None:
         """Begins to read, and follows from then on."""
-        self._tasks = [asyncio.create_task(follower.run(), name=f"follow ConfigMap {name}") for name, follower in self._followers.items()]
+        self._tasks = [
+            asyncio.create_task(follower.run(), name=f"follow ConfigMap {name}")
+            for name, follower in self._followers.items()
+        ]
 
     async def synced(self) -> None:
         """Returns when the rows are in the batch."""
@@ -120,7 +131,15 @@ class MeshConfigMaps:
         try:
             documents = read_documents(text.encode(), row.source)
         except SyntaxFault as fault:
-            return None, [Problem(code="syntax-error", object=row.subject, message=str(fault), severity=Severity.ERROR, line=fault.line)]
+            return None, [
+                Problem(
+                    code="syntax-error",
+                    object=row.subject,
+                    message=str(fault),
+                    severity=Severity.ERROR,
+                    line=fault.line,
+                )
+            ]
         plain = documents[0].plain if documents else None
         return plain, row.decode([plain])[1]
 

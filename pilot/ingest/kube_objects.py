@@ -1,4 +1,5 @@
 """The objects of one kind in one cluster: from an API server's JSON into the ledger."""
+
 from __future__ import annotations
 
 import asyncio
@@ -52,11 +53,15 @@ class KubeObjects:
             return None
         try:
             return decode_object(self._kind, _decode_json(change.raw), self._origin)
-        except Exception as fault:  # a bug of ours, or nonsense from the server: the other objects are read nevertheless
+        except (
+            Exception
+        ) as fault:  # a bug of ours, or nonsense from the server: the other objects are read nevertheless
             _log.error("cannot decode %s %s/%s", self._kind.id, *change.name, exc_info=True)
             problem = error("internal-error", "", f"{type(fault).__name__}: {fault}")
             subject = ObjectRef(self._kind.id, *change.name)
-            return Decoded(problems=(msgspec.structs.replace(problem, object=subject),), refused=(self._row(change.name),))
+            return Decoded(
+                problems=(msgspec.structs.replace(problem, object=subject),), refused=(self._row(change.name),)
+            )
 
     def _row(self, name: Name) -> Row:
         key = RegistryKey(self._origin.cluster, *name) if self._kind.per_cluster else ObjectKey(*name)

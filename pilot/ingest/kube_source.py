@@ -1,4 +1,5 @@
 """Configuration and what runs in a cluster, from its API server: every kind that there is, live."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,10 +31,17 @@ class KubeSource:
     """
 
     def __init__(
-        self, client: ApiClient, batch: EditSink, ledger: Ledger, rank: int, origin: DocumentOrigin,
-        kinds: Iterable[Kind], pace: Pace, choose: random.Random,
+        self,
+        client: ApiClient,
+        batch: EditSink,
+        ledger: Ledger,
+        rank: int,
+        origin: DocumentOrigin,
+        kinds: Iterable[Kind],
+        pace: Pace,
+        choose: random.Random,
         namespace: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster = origin.cluster
         self._client, self._batch, self._ledger, self._rank = client, batch, ledger, rank
         self._origin, self._pace, self._choose, self._namespace = origin, pace, choose, namespace
@@ -94,7 +102,9 @@ class KubeSource:
     def _follow(self, kind: Kind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
-        self.followed[kind.id] = KubeKind(self._client, kind, objects.receive, self._pace, self._choose, self._namespace)
+        self.followed[kind.id] = KubeKind(
+            self._client, kind, objects.receive, self._pace, self._choose, self._namespace
+        )
         self.followed[kind.id].start()
         for told in self.on_follow:
             told(kind.id)

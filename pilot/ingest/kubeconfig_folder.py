@@ -1,4 +1,5 @@
 """Other clusters, from kubeconfigs in a folder: as a volume has them, which changes all its files at once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,9 @@ def cluster_of(plain: Any) -> str:
     by name. ValueError where there is none."""
     if not isinstance(plain, dict):
         raise ValueError("it is no mapping")
-    contexts = {str(each.get("name")): (each.get("context") or {}).get("cluster") for each in plain.get("contexts") or ()}
+    contexts = {
+        str(each.get("name")): (each.get("context") or {}).get("cluster") for each in plain.get("contexts") or ()
+    }
     named = (contexts.get(str(plain.get("current-context"))), *(contexts[name] for name in sorted(contexts)))
     clusters = sorted(str(each["name"]) for each in plain.get("clusters") or () if each.get("name"))
     for cluster in (*named, *clusters):

@@ -3,6 +3,7 @@
 A file gets an entry while what it declares is not all in force as written, and loses it when the file is right again, so a mesh
 without mistakes writes nothing. Secrets are among the objects: the entries are readable by their owner alone.
 """
+
 from __future__ import annotations
 
 import contextlib

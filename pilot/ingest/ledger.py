@@ -3,6 +3,7 @@
 There is one ledger for all sources. Each source says what it has through its `SourceLedger`, document by document; a document is
 a file, or a single object of a source that gives those. A document keeps the last good version of each of its objects.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -191,4 +192,11 @@ class SourceLedger:
 def _duplicate(o: Object[Any], key: DocumentKey, winner: DocumentKey) -> Problem:
     message = "it is there twice: the first one counts" if key == winner else f"{winner} declares it too, and counts"
     file = shown(key.document) if isinstance(key.document, str) else ""
-    return Problem(code="duplicate-object", object=o.ref, path="metadata.name", message=message, severity=Severity.WARNING, file=file)
+    return Problem(
+        code="duplicate-object",
+        object=o.ref,
+        path="metadata.name",
+        message=message,
+        severity=Severity.WARNING,
+        file=file,
+    )

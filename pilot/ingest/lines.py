@@ -1,4 +1,5 @@
 """The lines that the values of a document are on, for messages."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Configuration from a server of objects over xDS: every answer has all objects of a kind, of which only those that changed are decoded."""
+
 from __future__ import annotations
 
 import asyncio
@@ -54,7 +55,14 @@ class McpSource:
     """
 
     def __init__(
-        self, name: str, kinds: Iterable[Kind], batch: EditSink, ledger: Ledger, rank: int, origin: DocumentOrigin, problems: ProblemStore
+        self,
+        name: str,
+        kinds: Iterable[Kind],
+        batch: EditSink,
+        ledger: Ledger,
+        rank: int,
+        origin: DocumentOrigin,
+        problems: ProblemStore,
     ) -> None:
         self.name, self._batch, self._origin, self._problems = name, batch, origin, problems
         self._followed: dict[str, _Followed] = {}
@@ -88,7 +96,12 @@ class McpSource:
 
     def told(self, reason: str) -> None:
         """Notes why there is no stream, "" where there is one."""
-        problem = Problem(code="unreachable-source", message=f"{reason}; what it declared before stays", severity=Severity.WARNING, file=self.name)
+        problem = Problem(
+            code="unreachable-source",
+            message=f"{reason}; what it declared before stays",
+            severity=Severity.WARNING,
+            file=self.name,
+        )
         self._problems.replace((self.name, ""), (problem,) if reason else ())
 
     def _take(self, followed: _Followed, type_url: str, data: bytes) -> _Taken:
@@ -109,7 +122,10 @@ class McpSource:
     def _refused(self, kind: Kind, namespace: str, name: str, problem: Problem, data: bytes) -> _Taken:
         """Returns a resource that could not be read, whose object stays as it was."""
         row = self._row(kind, namespace, name) if name else None
-        decoded = Decoded(problems=(replace(problem, object=ObjectRef(kind.id, namespace, name)),), refused=(row,) if row is not None else ())
+        decoded = Decoded(
+            problems=(replace(problem, object=ObjectRef(kind.id, namespace, name)),),
+            refused=(row,) if row is not None else (),
+        )
         return _Taken(row, self._placed(decoded), data)
 
     def _placed(self, decoded: Decoded) -> Decoded:

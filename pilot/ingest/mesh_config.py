@@ -1,4 +1,5 @@
 """Plain data of the mesh config's sources → one MeshConfig, one MeshNetworks."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

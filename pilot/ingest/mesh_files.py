@@ -1,4 +1,5 @@
 """Mesh config and mesh networks from a file each, live. Without the file the defaults hold; a wrong one leaves what was there."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,11 @@ class MeshFiles:
             (mesh_config, "mesh", MESH, MeshConfig(), lambda plain: decode_mesh_config([plain])),
             (networks, "networks", NETWORKS, MeshNetworks(), decode_mesh_networks),
         )
-        self._files = tuple(_MeshFile(path, key, subject, default, decode, batch, problems) for path, key, subject, default, decode in rows if path)
+        self._files = tuple(
+            _MeshFile(path, key, subject, default, decode, batch, problems)
+            for path, key, subject, default, decode in rows
+            if path
+        )
         self._retrying: asyncio.Task[None] | None = None
 
     def load_initial(self) -> None:
@@ -73,12 +78,23 @@ class MeshFiles:
 class _MeshFile:
     """One row, from one file."""
 
-    def __init__(self, path: str, key: str, subject: ObjectRef, default: Any, decode: Decode, batch: Batch, problems: ProblemStore) -> None:
+    def __init__(
+        self,
+        path: str,
+        key: str,
+        subject: ObjectRef,
+        default: Any,
+        decode: Decode,
+        batch: Batch,
+        problems: ProblemStore,
+    ) -> None:
         self._path, self._key, self._subject = os.path.abspath(path), key, subject
         self._default, self._decode, self._batch, self._problems = default, decode, batch, problems
         self._data: bytes | None = None
         self._failed = False
-        self._watch = Watch(os.path.dirname(self._path), lambda _: self.load(), self.load, recursive=False, optional=True)
+        self._watch = Watch(
+            os.path.dirname(self._path), lambda _: self.load(), self.load, recursive=False, optional=True
+        )
 
     async def start(self) -> None:
         await self._watch.start()
@@ -136,7 +152,9 @@ class _MeshFile:
             _log.error("cannot read %s", shown(self._path), exc_info=True)
             return None, [Problem(code="internal-error", message=f"{type(fault).__name__}: {fault}")]
         if len(documents) > 1:
-            return None, [Problem(code="too-many-documents", message="one document is expected", line=documents[1].line)]
+            return None, [
+                Problem(code="too-many-documents", message="one document is expected", line=documents[1].line)
+            ]
         document = (documents or [Document(None, 1)])[0]
         value, problems = self._decode(document.plain)
         return value, [msgspec.structs.replace(p, line=document.line_of(p.path)) for p in problems]
@@ -144,4 +162,3 @@ class _MeshFile:
     def _report(self, problems: Iterable[Problem]) -> None:
         placed = [msgspec.structs.replace(p, object=self._subject, file=shown(self._path)) for p in problems]
         self._problems.replace((self._path, ""), placed)
-

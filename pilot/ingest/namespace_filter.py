@@ -4,6 +4,7 @@ https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 Objects of any kind in a namespace that no selector selects never reach the tables. They are held back, so that a namespace that is
 selected later joins with all that it has; the selectors of the mesh config hold for the namespaces of every cluster.
 """
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -75,7 +76,9 @@ class NamespaceFilter:
         kind = self._mesh.catalogue.find_by_table(table)
         if kind is None or not kind.namespaced:
             return None
-        return ClusterNamespace(key.cluster if isinstance(key, RegistryKey) else self._mesh.settings.registry.cluster_id, key.namespace)
+        return ClusterNamespace(
+            key.cluster if isinstance(key, RegistryKey) else self._mesh.settings.registry.cluster_id, key.namespace
+        )
 
     def _labels(self, place: ClusterNamespace) -> Mapping[str, str]:
         """Returns the labels that a namespace had before the edits."""
@@ -107,4 +110,6 @@ def _labels_given(given: Mapping[tuple[str, Any], Any]) -> dict[ClusterNamespace
 
 def _selected(selectors: Selectors, place: ClusterNamespace, labels: Mapping[str, str]) -> bool:
     """Returns whether any selector selects a namespace; none at all select every one. Its name is a label of it, as in Kubernetes."""
-    return not selectors or any(selects(selector, {NAMESPACE_NAME_LABEL: place.namespace, **labels}) for selector in selectors)
+    return not selectors or any(
+        selects(selector, {NAMESPACE_NAME_LABEL: place.namespace, **labels}) for selector in selectors
+    )

@@ -1,4 +1,5 @@
 """Reads a file of a user, whatever may have taken its place."""
+
 from __future__ import annotations
 
 import os

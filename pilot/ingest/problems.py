@@ -1,4 +1,5 @@
 """The problems that there are now, by where they come from, for logs and pages."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -34,7 +35,9 @@ class ProblemStore:
     change.
     """
 
-    def __init__(self, on_new: Callable[[Problem], None] = log_problem, on_count: Callable[[str, Severity, int], None] = _ignore) -> None:
+    def __init__(
+        self, on_new: Callable[[Problem], None] = log_problem, on_count: Callable[[str, Severity, int], None] = _ignore
+    ) -> None:
         self._by_place: dict[Place, tuple[Problem, ...]] = {}
         self._holders: dict[Problem, int] = {}  # by how many places
         self._counts: Counter[tuple[str, Severity]] = Counter()
@@ -56,7 +59,11 @@ class ProblemStore:
         for problem in new[:TOLD]:
             self._on_new(problem)
         if len(new) > TOLD:
-            _log.warning("%d more problems are new in %s: /debug/problemz has them all", len(new) - TOLD, one_line(place[1] or place[0]))
+            _log.warning(
+                "%d more problems are new in %s: /debug/problemz has them all",
+                len(new) - TOLD,
+                one_line(place[1] or place[0]),
+            )
 
     def _hold(self, problem: Problem) -> bool:
         """One more place has the problem; returns whether none had it before."""
@@ -89,7 +96,9 @@ class ProblemStore:
 
     def __iter__(self) -> Iterator[Problem]:
         """Yields all problems, each once, by source and document."""
-        return iter(dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ())))
+        return iter(
+            dict.fromkeys(problem for place in sorted(self._by_place) for problem in self._by_place.get(place, ()))
+        )
 
     def __len__(self) -> int:
         return len(self._holders)

@@ -1,4 +1,5 @@
 """What files declare, decoded; of a file that is read again, the documents that did not change are not."""
+
 from __future__ import annotations
 
 import hashlib
@@ -73,7 +74,9 @@ def _moved(found: list[Decoded], lines: int) -> list[Decoded]:
     """Returns what the same text gives so many lines further down."""
     if not lines:
         return found
-    return [decoded._replace(problems=tuple(_lower(problem, lines) for problem in decoded.problems)) for decoded in found]
+    return [
+        decoded._replace(problems=tuple(_lower(problem, lines) for problem in decoded.problems)) for decoded in found
+    ]
 
 
 def _lower(problem: Problem, lines: int) -> Problem:
@@ -83,4 +86,6 @@ def _lower(problem: Problem, lines: int) -> Problem:
 def _repeated(document: Document, subject: ObjectRef, file: str) -> Iterable[Problem]:
     for key, line in document.repeated:
         message = f"{key!r} is there twice in one mapping: the last one counts"
-        yield Problem(code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line)
+        yield Problem(
+            code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line
+        )

@@ -1,4 +1,5 @@
 """One other cluster: read by its own credentials, in its own time."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,13 @@ class RemoteCluster:
     """A cluster that `source` reads by `client`; `kubeconfig` is what its credentials were made of. `beside` runs from its start to its end."""
 
     def __init__(
-        self, client: ApiClient, source: KubeSource, pace: Pace, choose: random.Random, told: Told, beside: Beside | None = None
+        self,
+        client: ApiClient,
+        source: KubeSource,
+        pace: Pace,
+        choose: random.Random,
+        told: Told,
+        beside: Beside | None = None,
     ) -> None:
         self.client, self.kubeconfig = client, b""
         self._beside = beside
@@ -48,14 +55,20 @@ class RemoteCluster:
             return
         await asyncio.wait((self._syncing,), timeout=seconds or None)
         if not self._syncing.done():
-            _log.warning("cluster %s has not been read within %g s: going on without what is missing", self._source.cluster, seconds)
+            _log.warning(
+                "cluster %s has not been read within %g s: going on without what is missing",
+                self._source.cluster,
+                seconds,
+            )
             self._told(self._source.cluster, "timeout")
 
     def change(self, credentials: Credentials) -> None:
         """Goes on by other credentials as soon as the server answers to them; until then by those before."""
         if self._changing is not None:
             self._changing.cancel()
-        self._changing = asyncio.create_task(self._change(credentials), name=f"other credentials of {self._source.cluster}")
+        self._changing = asyncio.create_task(
+            self._change(credentials), name=f"other credentials of {self._source.cluster}"
+        )
 
     async def stop(self) -> None:
         """Reads nothing any more; what was read stays."""
@@ -82,7 +95,9 @@ class RemoteCluster:
                     await probe.call("GET", "/api/v1/namespaces", {"limit": "1"})
                     break
                 except KubeError as error:
-                    _log.warning("cluster %s: its other credentials cannot be used yet: %s", self._source.cluster, error)
+                    _log.warning(
+                        "cluster %s: its other credentials cannot be used yet: %s", self._source.cluster, error
+                    )
                 await asyncio.sleep(attempts.wait())
         finally:
             await probe.close()

@@ -3,6 +3,7 @@
 A Secret with the label istio/multiCluster has a cluster for each of its keys. Of several Secrets with the same cluster the first has it,
 until it is gone. A kubeconfig that cannot be used leaves a cluster as it was, with a problem that says why.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -60,7 +61,14 @@ class RemoteClusters:
     """All other clusters. `clusters` has those that are followed, by their ids."""
 
     def __init__(
-        self, client: ApiClient, options: Options, join: Join, problems: ProblemStore, pace: Pace, choose: random.Random, counts: ClusterCounts
+        self,
+        client: ApiClient,
+        options: Options,
+        join: Join,
+        problems: ProblemStore,
+        pace: Pace,
+        choose: random.Random,
+        counts: ClusterCounts,
     ) -> None:
         self.clusters: dict[str, RemoteCluster] = {}
         self._options, self._join, self._problems, self._counts = options, join, problems, counts
@@ -100,7 +108,9 @@ class RemoteClusters:
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             secret = change.name.name
-            self._counts.cluster_secret("delete" if change.raw is None else "update" if secret in self._secrets else "add")
+            self._counts.cluster_secret(
+                "delete" if change.raw is None else "update" if secret in self._secrets else "add"
+            )
             if change.raw is None:
                 self._secrets.pop(secret, None)
             else:

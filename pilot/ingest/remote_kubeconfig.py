@@ -1,4 +1,5 @@
 """Kubeconfigs of other clusters, as Secrets bring them: who may write Secrets must not run programs or read files here."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -10,9 +11,14 @@ from pilot.kube.access import Kubeconfig
 from pilot.kube.errors import ConfigurationError
 
 _OPTIONS = {
-    "exec": "exec", "authProvider": "auth-provider", "clientCertificate": "client-certificate", "clientKey": "client-key",
-    "tokenFile": "tokenFile", "certificateAuthority": "certificate-authority", "insecureSkipTLSVerify": "insecure-skip-tls-verify",
-}  # fmt: skip
+    "exec": "exec",
+    "authProvider": "auth-provider",
+    "clientCertificate": "client-certificate",
+    "clientKey": "client-key",
+    "tokenFile": "tokenFile",
+    "certificateAuthority": "certificate-authority",
+    "insecureSkipTLSVerify": "insecure-skip-tls-verify",
+}
 VARIABLE = "PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS"
 
 
@@ -33,7 +39,9 @@ def read_kubeconfig(data: bytes, allowed: Collection[str] = ()) -> Kubeconfig:
 
 def _entries(plain: Mapping[str, Any], section: str, inner: str) -> list[Mapping[str, Any]]:
     found = plain.get(section) or []
-    if not isinstance(found, list) or not all(isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in found):
+    if not isinstance(found, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get(inner) or {}, dict) for entry in found
+    ):
         raise ConfigurationError(f"the kubeconfig's {section} are no list of {section}")
     return [entry.get(inner) or {} for entry in found]
 
@@ -41,4 +49,6 @@ def _entries(plain: Mapping[str, Any], section: str, inner: str) -> list[Mapping
 def _check(entry: Mapping[str, Any], allowed: Collection[str]) -> None:
     for option, field in _OPTIONS.items():
         if entry.get(field) and option not in allowed:
-            raise ConfigurationError(f"the kubeconfig uses {field}, which is not allowed unless {VARIABLE} names {option}")
+            raise ConfigurationError(
+                f"the kubeconfig uses {field}, which is not allowed unless {VARIABLE} names {option}"
+            )

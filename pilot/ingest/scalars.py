@@ -1,10 +1,13 @@
 """What a bare word of YAML means: YAML 1.1 as Kubernetes reads it, where timestamps and numbers with colons stay text."""
+
 from __future__ import annotations
 
 import re
 from typing import Any
 
-_WORDS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
+_WORDS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | dict.fromkeys(
+    (".nan", ".NaN", ".NAN"), float("nan")
+)
 for _value, _words in ((True, ("yes", "true", "on")), (False, ("no", "false", "off"))):
     _WORDS |= {form: _value for word in _words for form in (word, word.capitalize(), word.upper())}
 for _sign, _infinity in (("", float("inf")), ("+", float("inf")), ("-", float("-inf"))):

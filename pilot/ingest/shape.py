@@ -1,4 +1,5 @@
 """Why plain data is not of a type: every place, by a walk along the type. For the slow path, once the fast conversion has failed."""
+
 from __future__ import annotations
 
 import base64
@@ -18,7 +19,15 @@ from pilot.model.problem import Problem, below, error
 
 _ONE_AT_A_TIME = threading.RLock()
 """Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""
-_NAMES = {str: "text", bool: "true or false", int: "a whole number", float: "a number", dict: "a mapping", list: "a list", type(None): "nothing"}
+_NAMES = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict: "a mapping",
+    list: "a list",
+    type(None): "nothing",
+}
 _PYTHON = {mi.StrType: str, mi.BoolType: bool, mi.IntType: int, mi.FloatType: float}
 _Check = Callable[[Any], Sequence[Problem]]
 
@@ -140,7 +149,9 @@ def _checker(kind: mi.Type) -> _Checker:
             item = _checker(kind.item_type)
             return _Checker(functools.partial(_check_list, item.problems), item.costly)
         case mi.DictType():
-            value = functools.partial(_check_value, isinstance(kind.value_type, mi.StructType), _checker(kind.value_type).problems)
+            value = functools.partial(
+                _check_value, isinstance(kind.value_type, mi.StructType), _checker(kind.value_type).problems
+            )
             return _Checker(functools.partial(_check_dict, isinstance(kind.key_type, mi.IntType), value), costly=True)
         case mi.LiteralType():
             return _Checker(functools.partial(_check_word, kind.values))
@@ -155,7 +166,11 @@ def _checker(kind: mi.Type) -> _Checker:
         case mi.BytesType():
             return _Checker(_check_base64)
         case mi.IntType():
-            return _Checker(functools.partial(_check_integer, -math.inf if kind.ge is None else kind.ge, math.inf if kind.le is None else kind.le))
+            return _Checker(
+                functools.partial(
+                    _check_integer, -math.inf if kind.ge is None else kind.ge, math.inf if kind.le is None else kind.le
+                )
+            )
     return _Checker(functools.partial(_check_scalar, _PYTHON[type(kind)]))
 
 
@@ -194,7 +209,9 @@ def _check_struct(struct: type, value: Any) -> Sequence[Problem]:
 def _check_list(check: _Check, value: Any) -> Sequence[Problem]:
     if not isinstance(value, list):
         return _wrong("a list", value)
-    return [problem for index, item in enumerate(value) if (found := check(item)) for problem in below(f"[{index}]", found)]
+    return [
+        problem for index, item in enumerate(value) if (found := check(item)) for problem in below(f"[{index}]", found)
+    ]
 
 
 def _check_dict(numeric: bool, check: _Check, value: Any) -> Sequence[Problem]:

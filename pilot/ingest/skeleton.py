@@ -2,6 +2,7 @@
 
 The documents of a large file are mostly of a few layouts. To fill a known skeleton costs a third of what reading the lines anew does.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,9 @@ class Skeleton:
     """A mapping or list without its values. `sample` has the number of a value where one is to stand, from 0 to below `count`, or nothing (None)."""
 
     def __init__(self, sample: Any, count: int) -> None:
-        self._steps: list[tuple[tuple[str, ...] | None, _Pick]] = []  # the keys of a mapping, and what it holds; the innermost first
+        self._steps: list[
+            tuple[tuple[str, ...] | None, _Pick]
+        ] = []  # the keys of a mapping, and what it holds; the innermost first
         self._nothing = count
         self._used: list[int] = []
         self._add(sample)

@@ -1,4 +1,5 @@
 """Tells what changes below a folder, by the kernel's notifications."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,9 +29,20 @@ class Watch:
     """
 
     def __init__(
-        self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool = True, optional: bool = False
+        self,
+        folder: str,
+        changed: Callable[[Iterable[str]], None],
+        missed: Callable[[], None],
+        recursive: bool = True,
+        optional: bool = False,
     ) -> None:
-        self._folder, self._changed, self._missed, self._recursive, self._optional = folder, changed, missed, recursive, optional
+        self._folder, self._changed, self._missed, self._recursive, self._optional = (
+            folder,
+            changed,
+            missed,
+            recursive,
+            optional,
+        )
         self._task: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._fault = ""
@@ -51,7 +63,9 @@ class Watch:
         while not self._end.is_set():
             try:
                 await self._follow(watching)
-            except Exception as fault:  # the folder is gone, or the kernel has no watches left: never the end of the process
+            except (
+                Exception
+            ) as fault:  # the folder is gone, or the kernel has no watches left: never the end of the process
                 self._tell(fault)
                 watching.set()
                 with contextlib.suppress(TimeoutError):
@@ -66,7 +80,12 @@ class Watch:
         text = f"{type(fault).__name__}: {fault}"
         if text != self._fault:
             self._fault = text
-            _log.error("cannot follow %s, trying again: %s", self._folder, text, exc_info=not isinstance(fault, OSError | RuntimeError))
+            _log.error(
+                "cannot follow %s, trying again: %s",
+                self._folder,
+                text,
+                exc_info=not isinstance(fault, OSError | RuntimeError),
+            )
 
     async def _follow(self, watching: asyncio.Event) -> None:
         """Follows until stopped, or the folder is another one."""

@@ -1,4 +1,5 @@
 """Writes a file of our own as a whole."""
+
 from __future__ import annotations
 
 import os

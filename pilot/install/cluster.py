@@ -1,4 +1,5 @@
 """What a cluster is seen to be and to have, as far as an installation depends on it."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

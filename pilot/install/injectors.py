@@ -1,4 +1,5 @@
 """Webhooks of injection: which of them would inject the same pods, and how one is put out of action."""
+
 from __future__ import annotations
 
 import itertools
@@ -35,7 +36,10 @@ def tag_of(plain: Plain) -> str:
 
 def disarmed(plain: Plain) -> Plain:
     """Returns a configuration whose webhooks are called for nothing."""
-    return {**plain, "webhooks": [{**w, "namespaceSelector": NEVER, "objectSelector": NEVER} for w in plain.get("webhooks") or ()]}
+    return {
+        **plain,
+        "webhooks": [{**w, "namespaceSelector": NEVER, "objectSelector": NEVER} for w in plain.get("webhooks") or ()],
+    }
 
 
 def conflicts(ours: Iterable[Plain], others: Iterable[Plain]) -> list[str]:
@@ -46,14 +50,18 @@ def conflicts(ours: Iterable[Plain], others: Iterable[Plain]) -> list[str]:
         for other in there:
             where = next((said for said in _cases(one, other)), None)
             if where:
-                found.append(f"{one['metadata']['name']} and {other['metadata']['name']} (revision {revision_of(other)}) would both inject {where}")
+                found.append(
+                    f"{one['metadata']['name']} and {other['metadata']['name']} (revision {revision_of(other)}) would both inject {where}"
+                )
     return found
 
 
 def _cases(one: Plain, other: Plain) -> Iterator[str]:
     """Yields the pods that two configurations both inject."""
     revisions: list[str | None] = [None, *sorted(_revisions(one) | _revisions(other))]
-    for switch, of_namespace, asked, of_pod in itertools.product((None, "enabled", "disabled"), revisions, (None, "true", "false"), revisions):
+    for switch, of_namespace, asked, of_pod in itertools.product(
+        (None, "enabled", "disabled"), revisions, (None, "true", "false"), revisions
+    ):
         namespace = _labels({_ENABLED: switch, REVISION: of_namespace, "kubernetes.io/metadata.name": "any"})
         pod = _labels({_ASKED: asked, REVISION: of_pod})
         if _injects(one, namespace, pod) and _injects(other, namespace, pod):
@@ -71,14 +79,24 @@ def _said(labels: Labels) -> str:
 
 def _revisions(plain: Plain) -> set[str]:
     """Returns the revisions that the selectors of a configuration name."""
-    selectors = [w.get(name) or {} for w in plain.get("webhooks") or () for name in ("namespaceSelector", "objectSelector")]
-    named = {value for s in selectors for e in s.get("matchExpressions") or () if e.get("key") == REVISION for value in e.get("values") or ()}
+    selectors = [
+        w.get(name) or {} for w in plain.get("webhooks") or () for name in ("namespaceSelector", "objectSelector")
+    ]
+    named = {
+        value
+        for s in selectors
+        for e in s.get("matchExpressions") or ()
+        if e.get("key") == REVISION
+        for value in e.get("values") or ()
+    }
     return named | {s["matchLabels"][REVISION] for s in selectors if REVISION in (s.get("matchLabels") or {})}
 
 
 def _injects(plain: Plain, namespace: Labels, pod: Labels) -> bool:
     return any(
-        w["name"].endswith(_SUFFIX) and selects(w.get("namespaceSelector") or {}, namespace) and selects(w.get("objectSelector") or {}, pod)
+        w["name"].endswith(_SUFFIX)
+        and selects(w.get("namespaceSelector") or {}, namespace)
+        and selects(w.get("objectSelector") or {}, pod)
         for w in plain["webhooks"]
     )
 
@@ -89,7 +107,12 @@ def selects(selector: Plain, labels: Labels) -> bool:
         return False
     for expression in selector.get("matchExpressions") or ():
         value, values = labels.get(expression["key"]), expression.get("values") or ()
-        fits = {"In": value in values, "NotIn": value not in values, "Exists": value is not None, "DoesNotExist": value is None}
+        fits = {
+            "In": value in values,
+            "NotIn": value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
         if not fits.get(expression["operator"], False):
             return False
     return True

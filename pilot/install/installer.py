@@ -1,4 +1,5 @@
 """An installation put into a cluster: components in their order, each applied and waited for; then what is left over is taken away."""
+
 from __future__ import annotations
 
 import asyncio
@@ -64,10 +65,20 @@ class Installer:
     """Puts plans into one cluster. `report` is told of progress. `namespaces`: objects are looked for in these alone, None for everywhere."""
 
     def __init__(
-        self, objects: Objects, waits: Waits = Waits(), report: Callable[[StepProgress], None] = _ignore, package: Traversable | None = None,  # noqa: B008
+        self,
+        objects: Objects,
+        waits: Waits = Waits(),
+        report: Callable[[StepProgress], None] = _ignore,
+        package: Traversable | None = None,
         namespaces: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
-        self._objects, self._waits, self._report, self._package, self._namespaces = objects, waits, report, package, namespaces
+    ) -> None:
+        self._objects, self._waits, self._report, self._package, self._namespaces = (
+            objects,
+            waits,
+            report,
+            package,
+            namespaces,
+        )
 
     async def conflicts_of(self, plan: InstallPlan) -> list[str]:
         """Returns which injection webhooks that are there would inject what those of the plan do."""
@@ -75,7 +86,11 @@ class Installer:
         there = await injectors(self._objects)
         own = {plain["metadata"]["name"] for plain in ours}
         if await self._takes_default(plan):
-            own |= {plain["metadata"]["name"] for plain in there if tag_of(plain) == DEFAULT or revision_of(plain) == DEFAULT}
+            own |= {
+                plain["metadata"]["name"]
+                for plain in there
+                if tag_of(plain) == DEFAULT or revision_of(plain) == DEFAULT
+            }
         return conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
 
     async def install(self, plan: InstallPlan, keep: frozenset[Key] = frozenset()) -> InstallOutcome:
@@ -147,7 +162,9 @@ class Installer:
         async def run(step: Step) -> Failure | None:
             before = [await ended[other.title] for other in plan.waits_for(step)]
             broken = [failure.step for failure in before if failure is not None]
-            failure = Failure(step.title, f"it waits for {', '.join(broken)}") if broken else await self.install_step(step)
+            failure = (
+                Failure(step.title, f"it waits for {', '.join(broken)}") if broken else await self.install_step(step)
+            )
             ended[step.title].set_result(failure)
             return failure
 
@@ -167,7 +184,9 @@ class Installer:
         done = 0
 
         def tell(now: str, finished: bool = False, failed: bool = False) -> None:
-            self._report(StepProgress(step.title, done, total, now, asyncio.get_running_loop().time() - begun, finished, failed))
+            self._report(
+                StepProgress(step.title, done, total, now, asyncio.get_running_loop().time() - begun, finished, failed)
+            )
 
         for plain in step.objects:
             key = key_of(plain)
@@ -175,7 +194,9 @@ class Installer:
             try:
                 applied = await self._objects.apply(plain)
             except KubeError as error:
-                if self._objects.dry_run and isinstance(error, NotFound | UnknownKind):  # its namespace or definition is not made in a dry run
+                if self._objects.dry_run and isinstance(
+                    error, NotFound | UnknownKind
+                ):  # its namespace or definition is not made in a dry run
                     done += 1
                     continue
                 tell(str(error), failed=True)
@@ -197,7 +218,11 @@ class Installer:
             said = ", ".join(f"{key}: {missing_of(plain)}" for key, plain in waiting.items())
             if asyncio.get_running_loop().time() - begun > self._waits.ready:
                 tell(said, failed=True)
-                return Failure(step.title, f"not ready after {self._waits.ready:g} s: {said}", tuple(await self._causes(waiting.values())))
+                return Failure(
+                    step.title,
+                    f"not ready after {self._waits.ready:g} s: {said}",
+                    tuple(await self._causes(waiting.values())),
+                )
             tell(said)
             await asyncio.sleep(self._waits.look)
         tell("", finished=True)

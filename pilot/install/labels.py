@@ -1,4 +1,5 @@
 """The labels by which the objects of an installation are found again: there is no other record of it."""
+
 from __future__ import annotations
 
 import re
@@ -30,7 +31,11 @@ class OperatorOwner(NamedTuple):
 
     def labels(self) -> dict[str, str]:
         """Returns the labels that all of its objects have."""
-        return {OWNER: self.name, **({OWNER_NAMESPACE: self.namespace} if self.namespace else {}), REVISION: self.revision}
+        return {
+            OWNER: self.name,
+            **({OWNER_NAMESPACE: self.namespace} if self.namespace else {}),
+            REVISION: self.revision,
+        }
 
     def selector(self) -> str:
         """Returns what selects its objects."""
@@ -43,7 +48,9 @@ def owner_of(operator: Plain) -> OperatorOwner:
     metadata = operator.get("metadata") or {}
     name = str(metadata.get("name") or UNKNOWN)
     if not _VALUE.fullmatch(name):
-        raise SettingsError(f"metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and .")
+        raise SettingsError(
+            f"metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and ."
+        )
     revision = ((operator.get("spec") or {}).get("values") or {}).get("revision")
     return OperatorOwner(name, str(metadata.get("namespace") or ""), str(revision or DEFAULT))
 
@@ -51,5 +58,11 @@ def owner_of(operator: Plain) -> OperatorOwner:
 def labelled(plain: Plain, owner: OperatorOwner, component: str) -> Plain:
     """Returns an object as it is put into a cluster."""
     metadata = plain["metadata"]
-    labels = {**(metadata.get("labels") or {}), COMPONENT: component, MANAGED: "Reconcile", VERSION: build_info().version, **owner.labels()}
+    labels = {
+        **(metadata.get("labels") or {}),
+        COMPONENT: component,
+        MANAGED: "Reconcile",
+        VERSION: build_info().version,
+        **owner.labels(),
+    }
     return {**plain, "metadata": {**metadata, "labels": labels}}

@@ -1,4 +1,5 @@
 """The steps of an installation: the objects of each component, and which component comes after which."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,29 @@ from deploy.operator.tree import Plain, at
 from pilot.install.labels import OperatorOwner, labelled, owner_of
 from pilot.kube.objects import Key, key_of
 
-AFTER: Mapping[str, str] = {"Pilot": "Base", "Cni": "Base", "Ztunnel": "Cni", "IngressGateways": "Pilot", "EgressGateways": "Pilot"}
+AFTER: Mapping[str, str] = {
+    "Pilot": "Base",
+    "Cni": "Base",
+    "Ztunnel": "Cni",
+    "IngressGateways": "Pilot",
+    "EgressGateways": "Pilot",
+}
 """The component that each waits for; one that is not installed is not waited for, but what it would wait for is."""
-_OF_CLUSTER = frozenset({
-    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GatewayClass", "IngressClass", "MutatingWebhookConfiguration", "Namespace",
-    "PriorityClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
-})  # fmt: skip
+_OF_CLUSTER = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "GatewayClass",
+        "IngressClass",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "PriorityClass",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    }
+)
 
 
 class Step(NamedTuple):
@@ -72,7 +90,9 @@ def plan_of(installation: Installation) -> InstallPlan:
         made = tuple(labelled(_placed(plain, chosen.namespace), owner, component) for plain in in_order(objects))
         steps.append(Step(component, chosen.name, chosen.namespace, made))
     steps.sort(key=lambda step: [c.name for c in COMPONENTS].index(step.component))
-    return InstallPlan(operator, owner, system_namespace(operator), str(at(operator, "spec.values.global.network", "")), tuple(steps))
+    return InstallPlan(
+        operator, owner, system_namespace(operator), str(at(operator, "spec.values.global.network", "")), tuple(steps)
+    )
 
 
 def _placed(plain: Plain, namespace: str) -> Plain:

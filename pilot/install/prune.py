@@ -1,4 +1,5 @@
 """What an installation has left in a cluster that it does not consist of any more, by its labels."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -37,7 +38,9 @@ NAMESPACED_KINDS = (
 DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-async def installed(objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()) -> list[Plain]:
+async def installed(
+    objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()
+) -> list[Plain]:
     """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
     none is always looked at. `kinds` are looked at too, after the others.
 
@@ -53,7 +56,9 @@ async def installed(objects: Objects, selector: str, namespaces: Sequence[str] |
     return [plain for plain in found if not plain["metadata"].get("ownerReferences")]
 
 
-async def prune(objects: Objects, selector: str, keep: Collection[Key], namespaces: Sequence[str] | None = None) -> list[Key]:
+async def prune(
+    objects: Objects, selector: str, keep: Collection[Key], namespaces: Sequence[str] | None = None
+) -> list[Key]:
     """Deletes the objects that labels select and that are not to be kept; returns which they were. Definitions are never deleted, nor what says
     that it is not to be."""
     gone = []

@@ -1,4 +1,5 @@
 """Whether what was applied has come up: what is still missing of an object, in words."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,13 +17,19 @@ def missing_of(plain: Plain) -> str:
     if kind == "CustomResourceDefinition":
         return "" if _condition(status, "Established") == "True" else "not established"
     if kind == "Namespace":
-        return "" if status.get("phase", "Active") == "Active" and not plain["metadata"].get("deletionTimestamp") else "being deleted"
+        return (
+            ""
+            if status.get("phase", "Active") == "Active" and not plain["metadata"].get("deletionTimestamp")
+            else "being deleted"
+        )
     if kind not in WORKLOADS:
         return ""
     if (status.get("observedGeneration") or 0) < (plain["metadata"].get("generation") or 0):
         return "not noticed yet"
     if kind == "DaemonSet":
-        wanted, updated, ready = (status.get(name) or 0 for name in ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady"))
+        wanted, updated, ready = (
+            status.get(name) or 0 for name in ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady")
+        )
     else:
         replicas: Any = (plain.get("spec") or {}).get("replicas")
         wanted = 1 if replicas is None else replicas

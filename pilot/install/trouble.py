@@ -1,4 +1,5 @@
 """Why a workload does not come up: which pod, what its containers and the events about it say, and what one can do."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -55,7 +56,10 @@ async def _causes(objects: Objects, workload: Plain) -> Any:
 
 
 def _is_ready(pod: Plain) -> bool:
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in (pod.get("status") or {}).get("conditions") or ())
+    return any(
+        c.get("type") == "Ready" and c.get("status") == "True"
+        for c in (pod.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _states(pod: Plain) -> Iterator[tuple[str, str, str]]:
@@ -64,7 +68,9 @@ def _states(pod: Plain) -> Iterator[tuple[str, str, str]]:
     told = False
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         state = container.get("state") or {}
-        held = state.get("waiting") or (state.get("terminated") if (state.get("terminated") or {}).get("exitCode") else None)
+        held = state.get("waiting") or (
+            state.get("terminated") if (state.get("terminated") or {}).get("exitCode") else None
+        )
         if held and held.get("reason") not in ("PodInitializing", "ContainerCreating"):
             told = True
             yield f", container {container['name']}", str(held.get("reason") or ""), str(held.get("message") or "")

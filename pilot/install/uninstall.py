@@ -1,4 +1,5 @@
 """What goes with an installation: its objects by their labels, and what would be left without it."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -37,7 +38,11 @@ async def leaving_of_revision(objects: Objects, revision: str) -> Leaving:
 async def leaving_of_owner(objects: Objects, owner: OperatorOwner, namespaces: Sequence[str] | None = None) -> Leaving:
     """Returns what goes with an IstioOperator; what all revisions share stays."""
     found = await installed(objects, owner.selector(), namespaces)
-    tags = await installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces) if any(map(is_injector, found)) else []
+    tags = (
+        await installed(objects, f"{TAG},{REVISION}={owner.revision}", namespaces)
+        if any(map(is_injector, found))
+        else []
+    )
     there = {key_of(plain) for plain in found}
     found = [plain for plain in found if not is_shared(plain)] + [plain for plain in tags if key_of(plain) not in there]
     proxies = await proxies_of(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
@@ -50,7 +55,9 @@ async def leaving_at_all(objects: Objects) -> Leaving:
     definitions = [plain for plain in found if plain["kind"] == DEFINITION.name]
     warnings = ["everything of every revision goes"]
     if definitions:
-        warnings.append(f"{len(definitions)} CustomResourceDefinitions go, and all configuration of these kinds with them")
+        warnings.append(
+            f"{len(definitions)} CustomResourceDefinitions go, and all configuration of these kinds with them"
+        )
     return Leaving(tuple(found), (*warnings, *_gateways(found)))
 
 
@@ -74,13 +81,21 @@ def _tags(found: Sequence[Plain]) -> list[str]:
 
 
 def _gateways(found: Sequence[Plain]) -> list[str]:
-    names = [str(key_of(plain)) for plain in found if plain["kind"] == "Deployment" and _component(plain).endswith("Gateways")]
+    names = [
+        str(key_of(plain))
+        for plain in found
+        if plain["kind"] == "Deployment" and _component(plain).endswith("Gateways")
+    ]
     return [f"gateways go: {', '.join(names)}"] if names else []
 
 
 async def proxies_of(objects: Objects, revision: str) -> list[str]:
     """Returns a warning where pods have proxies of a revision; gateways of the installation itself do not count."""
-    pods = [pod for pod in await objects.list(POD) if _injected_by(pod) == revision and COMPONENT not in (pod["metadata"].get("labels") or {})]
+    pods = [
+        pod
+        for pod in await objects.list(POD)
+        if _injected_by(pod) == revision and COMPONENT not in (pod["metadata"].get("labels") or {})
+    ]
     if not pods:
         return []
     named = ", ".join(sorted({f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}" for pod in pods})[:5])

@@ -1,4 +1,5 @@
 """Whether what is in a cluster is what a plan says, and has come up."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -56,7 +57,10 @@ async def verify_revision(objects: Objects, revision: str) -> list[Checked]:
 
 def _comparable(plain: Plain) -> Plain:
     metadata = {key: value for key, value in plain["metadata"].items() if key not in _OF_SERVER}
-    return {**{key: value for key, value in plain.items() if key not in ("status", "apiVersion", "kind")}, "metadata": metadata}
+    return {
+        **{key: value for key, value in plain.items() if key not in ("status", "apiVersion", "kind")},
+        "metadata": metadata,
+    }
 
 
 def _differing(one: Any, other: Any, path: str) -> Iterator[str]:

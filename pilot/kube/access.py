@@ -2,6 +2,7 @@
 
 What files of configuration say, plugins that are run for a token and tokens of OpenID among it, is left to the `kubernetes` package.
 """
+
 from __future__ import annotations
 
 import os
@@ -127,7 +128,13 @@ def _access(found: Any) -> Access:
         raise ConfigurationError(f"kubeconfig: {server!r} is not the address of a server")
     tls = None
     if server.startswith("https://"):
-        tls = Tls(found.ssl_ca_cert, found.cert_file, found.key_file, getattr(found, "tls_server_name", None), found.verify_ssl)
+        tls = Tls(
+            found.ssl_ca_cert,
+            found.cert_file,
+            found.key_file,
+            getattr(found, "tls_server_name", None),
+            found.verify_ssl,
+        )
     kind, _, token = (found.api_key.get("BearerToken") or "").partition(" ")
     header = f"{kind.capitalize()} {token.strip()}" if token else ""
     return Access(server, header, tls, found.proxy or "")

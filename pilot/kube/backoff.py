@@ -1,4 +1,5 @@
 """How long to wait before the next attempt: twice as long each time, and somewhat random, so that many do not come back together."""
+
 from __future__ import annotations
 
 import random

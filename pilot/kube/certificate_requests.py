@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,12 @@ SECONDS = 60.0
 """Time in which a signer must have issued a certificate."""
 AGAIN = 0.1
 """Seconds after which a watch that has ended is begun again."""
-_APPROVED = {"type": "Approved", "status": "True", "reason": "IstioRegistrationAuthority", "message": "whoever asks has proved that identity"}
+_APPROVED = {
+    "type": "Approved",
+    "status": "True",
+    "reason": "IstioRegistrationAuthority",
+    "message": "whoever asks has proved that identity",
+}
 
 
 class CertificateRefused(KubeError):
@@ -52,12 +58,19 @@ class _SigningRequest(msgspec.Struct):
     status: _Decision = msgspec.field(default_factory=_Decision)
 
 
-async def request_certificate(client: ApiClient, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]) -> bytes:
+async def request_certificate(
+    client: ApiClient, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]
+) -> bytes:
     """Returns the chain in PEM that a signer issues for a request in PEM, which is approved here; `seconds` of life, 0 for as many as the signer
     likes. NotIssued or another KubeError where there is none. The object, whose name begins with `prefix`, is taken away in the end."""
     life = {"expirationSeconds": seconds} if seconds > 0 else {}
     spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": usages, **life}
-    made = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": prefix}, "spec": spec}
+    made = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"generateName": prefix},
+        "spec": spec,
+    }
     answer = await client.call("POST", PATH, body=msgspec.json.encode(made))
     name = msgspec.json.decode(answer, type=_SigningRequest).metadata.name
     try:
@@ -76,7 +89,10 @@ async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
     while True:
         plain: Any = msgspec.json.decode(raw)
         status = plain.setdefault("status", {})
-        status["conditions"] = [*(one for one in status.get("conditions") or () if one["type"] != "Approved"), _APPROVED]
+        status["conditions"] = [
+            *(one for one in status.get("conditions") or () if one["type"] != "Approved"),
+            _APPROVED,
+        ]
         try:
             await client.call("PUT", f"{PATH}/{name}/approval", body=msgspec.json.encode(plain))
             return
@@ -90,7 +106,11 @@ async def _issued(client: ApiClient, name: str) -> bytes:
         found = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
         if certificate := _certificate(found):
             return certificate
-        query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "resourceVersion": found.metadata.resource_version}
+        query = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": found.metadata.resource_version,
+        }
         async with contextlib.aclosing(client.lines(PATH, query)) as batches:
             async for lines in batches:
                 for line in filter(None, lines):
@@ -113,5 +133,7 @@ def _certificate(found: _SigningRequest) -> bytes:
     """Returns the certificate of a request, none where there is none yet. NotIssued where the request is refused."""
     for condition in found.status.conditions:
         if condition.type in ("Denied", "Failed") and condition.status == "True":
-            raise CertificateRefused(f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}")
+            raise CertificateRefused(
+                f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}"
+            )
     return found.status.certificate

@@ -1,4 +1,5 @@
 """Requests to one API server, as bytes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +32,12 @@ class RequestPatience(NamedTuple):
 class ApiClient:
     """One API server. `close` ends it; `patience` is how long it waits for what."""
 
-    def __init__(self, credentials: Credentials, throttle: Throttle | None = None, patience: RequestPatience = RequestPatience()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        credentials: Credentials,
+        throttle: Throttle | None = None,
+        patience: RequestPatience = RequestPatience(),
+    ) -> None:
         self._credentials, self._throttle, self.patience = credentials, throttle or Throttle(0, 1), patience
         self._access: Access | None = None
         self._loaded_at = 0.0
@@ -39,7 +45,13 @@ class ApiClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def call(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, content_type: str = JSON, accept: str = JSON
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
         """Returns the body of the answer. ApiError where the server refuses, Unreachable where there is no whole answer."""
         await self._throttle.turn()
@@ -47,7 +59,9 @@ class ApiClient:
             async with self._answer(method, path, query, body, content_type, accept, self.patience.answer) as response:
                 return await response.read()
 
-    async def lines(self, path: str, query: Mapping[str, str], accept: str = JSON, patient: bool = True) -> AsyncGenerator[list[bytes], None]:
+    async def lines(
+        self, path: str, query: Mapping[str, str], accept: str = JSON, patient: bool = True
+    ) -> AsyncGenerator[list[bytes], None]:
         """Yields the lines of an answer that goes on, those together that come together, until the server ends it.
 
         `patient`: long times without a line are expected. ApiError where the server refuses, Unreachable where the connection is lost or
@@ -78,7 +92,14 @@ class ApiClient:
 
     @contextlib.asynccontextmanager
     async def _answer(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None, content_type: str, accept: str, seconds: float
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        seconds: float,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enters an answer of 2xx. Where the server does not know us any more, our credentials are read again once."""
         for attempt in (1, 2):
@@ -91,9 +112,15 @@ class ApiClient:
                 headers["Content-Type"] = content_type
             async with asyncio.timeout(self.patience.connect + self.patience.answer):  # until the answer begins
                 response = await self._open_session().request(
-                    method, access.server + path, params=query, data=body, headers=headers, timeout=timeout, proxy=access.proxy or None,
+                    method,
+                    access.server + path,
+                    params=query,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    proxy=access.proxy or None,
                     **self._tls(access),
-                )  # fmt: skip
+                )
             async with response:
                 if response.status == 401 and attempt == 1:
                     self._access = None
@@ -122,7 +149,9 @@ class ApiClient:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
-            self._session = aiohttp.ClientSession(connector=connector, skip_auto_headers=("Accept-Encoding",), read_bufsize=1 << 18)
+            self._session = aiohttp.ClientSession(
+                connector=connector, skip_auto_headers=("Accept-Encoding",), read_bufsize=1 << 18
+            )
         return self._session
 
 

@@ -1,13 +1,14 @@
 """Everything that can go wrong with an API server.
 
-    KubeError
-    ├─ ConfigurationError    a kubeconfig or what it names cannot be used
-    ├─ Unreachable           no answer, or one that ends too early
-    └─ ApiError              the server refuses
-       ├─ NotFound           404
-       ├─ Conflict           409: someone else was faster, or it exists already
-       └─ Expired            410: the server has forgotten what happened since
+KubeError
+├─ ConfigurationError    a kubeconfig or what it names cannot be used
+├─ Unreachable           no answer, or one that ends too early
+└─ ApiError              the server refuses
+   ├─ NotFound           404
+   ├─ Conflict           409: someone else was faster, or it exists already
+   └─ Expired            410: the server has forgotten what happened since
 """
+
 from __future__ import annotations
 
 import msgspec

@@ -3,6 +3,7 @@
 Who receives it is told of changes alone. What has not changed since the last list is not told again, and what a list leaves out is told
 as gone only when the list is complete; so losing a watch, or the server, for any time changes nothing by itself.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,11 @@ class FollowedCollection(NamedTuple):
 
     def query(self, **more: str) -> dict[str, str]:
         """Returns the query of a request, with these fields in it."""
-        return {**({"labelSelector": self.labels} if self.labels else {}), **({"fieldSelector": self.fields} if self.fields else {}), **more}
+        return {
+            **({"labelSelector": self.labels} if self.labels else {}),
+            **({"fieldSelector": self.fields} if self.fields else {}),
+            **more,
+        }
 
     def accept(self, what: str = "") -> str:
         """Returns what is accepted as the answer; `what` is "List" for a list."""
@@ -66,8 +71,13 @@ class Follower:
     """
 
     def __init__(
-        self, client: ApiClient, collection: FollowedCollection, receive: Receive, pace: Pace,
-        choose: random.Random, synced: asyncio.Event | None = None
+        self,
+        client: ApiClient,
+        collection: FollowedCollection,
+        receive: Receive,
+        pace: Pace,
+        choose: random.Random,
+        synced: asyncio.Event | None = None,
     ) -> None:
         self.synced = synced or asyncio.Event()
         self.trouble = ""
@@ -91,7 +101,9 @@ class Follower:
                 if not await self._watch():
                     wait = self._attempts.wait()
             except Expired:
-                _log.info("%s: what happened meanwhile is not to be had any more, reading all of it", self.collection.path)
+                _log.info(
+                    "%s: what happened meanwhile is not to be had any more, reading all of it", self.collection.path
+                )
                 self._revision = ""
                 again = self._attempts.wait()
                 wait = again if self._attempts.failed > 1 else 0.0
@@ -138,7 +150,9 @@ class Follower:
         more = ""
         while True:
             query = self.collection.query(limit=str(PAGE), **({"continue": more} if more else {}))
-            page = read_page(await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List")))
+            page = read_page(
+                await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List"))
+            )
             await self._hand_on(self._changed(page.items or (), seen))
             more = page.metadata.continue_
             if not more:
@@ -170,7 +184,9 @@ class Follower:
         """Reads all objects from a watch that begins with them."""
         seen: set[Name] = set()
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with contextlib.aclosing(self._client.lines(self.collection.path, query, self.collection.accept(), patient=False)) as batches:
+        async with contextlib.aclosing(
+            self._client.lines(self.collection.path, query, self.collection.accept(), patient=False)
+        ) as batches:
             async for lines in batches:
                 items: list[msgspec.Raw] = []
                 for line in filter(None, lines):
@@ -189,14 +205,18 @@ class Follower:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def _watch_query(self) -> dict[str, str]:
-        seconds = self._choose.randint(self._pace.watch, 2 * self._pace.watch)  # those of many replicas do not end together
+        seconds = self._choose.randint(
+            self._pace.watch, 2 * self._pace.watch
+        )  # those of many replicas do not end together
         return self.collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
 
     async def _watch(self) -> bool:
         """Receives changes until the watch ends; returns whether there were any lines."""
         query = self._watch_query() | {"resourceVersion": self._revision}
         told = False
-        async with contextlib.aclosing(self._client.lines(self.collection.path, query, self.collection.accept())) as batches:
+        async with contextlib.aclosing(
+            self._client.lines(self.collection.path, query, self.collection.accept())
+        ) as batches:
             async for lines in batches:
                 changes, error = self._events(lines)
                 await self._hand_on(changes)
@@ -265,4 +285,3 @@ class Follower:
             else:
                 _log.info("%s: followed again", self.collection.path)
             self.trouble = trouble
-

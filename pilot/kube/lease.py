@@ -4,6 +4,7 @@ A replica takes over a lock that it has seen unchanged for as long as the lock s
 it saw the last change, so clocks need not agree. Who leads stops before others can begin: it gives up when it could not renew in time.
 Replicas with more right to lead than the holder take the lock from it, who notices when it renews.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -42,7 +43,12 @@ class Election:
     """
 
     def __init__(
-        self, lock: Lock, identity: str, terms: LeaseTerms = LeaseTerms(), key: str = "", outranks: Callable[[str], bool] = nobody  # noqa: B008
+        self,
+        lock: Lock,
+        identity: str,
+        terms: LeaseTerms = LeaseTerms(),
+        key: str = "",
+        outranks: Callable[[str], bool] = nobody,
     ) -> None:
         self.name, self.leads = lock.name, False
         self._lock, self._identity, self._terms, self._key, self._outranks = lock, identity, terms, key, outranks
@@ -107,7 +113,11 @@ class Election:
         if found is None:
             return await self._write(LeaderRecord(), None)
         holder = found.record.holder_identity
-        if holder not in ("", self._identity) and not self._has_ended(found.record) and not self._outranks(found.record.holder_key):
+        if (
+            holder not in ("", self._identity)
+            and not self._has_ended(found.record)
+            and not self._outranks(found.record.holder_key)
+        ):
             return None
         return await self._write(found.record, found)
 
@@ -124,11 +134,15 @@ class Election:
         taken = record.holder_identity != self._identity
         return await self._lock.write(
             LeaderRecord(
-                self._identity, self._key, max(1, round(self._terms.lease)), now if taken else record.acquire_time, now,
+                self._identity,
+                self._key,
+                max(1, round(self._terms.lease)),
+                now if taken else record.acquire_time,
+                now,
                 record.leader_transitions + (taken and over is not None),
             ),
             over,
-        )  # fmt: skip
+        )
 
     async def _give_back(self) -> None:
         """Names nobody in the lock any more, so that another replica need not wait until it ends."""
@@ -136,7 +150,9 @@ class Election:
         if held is None:
             return
         now = _micro_time()
-        record = msgspec.structs.replace(held.record, holder_identity="", holder_key="", lease_duration_seconds=1, renew_time=now)
+        record = msgspec.structs.replace(
+            held.record, holder_identity="", holder_key="", lease_duration_seconds=1, renew_time=now
+        )
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(self._terms.attempt):
                 await self._lock.write(record, held)

@@ -1,5 +1,6 @@
 """Where it stands who leads: in a Lease, or in an annotation of a ConfigMap. Both are written as istiod writes them, so that replicas of both
 can be candidates of one election."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -65,7 +66,11 @@ class Lock:
     async def write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
         """Writes a record over what was read; returns what stands there then, None where somebody else was faster."""
         if over is None:
-            plain: Plain = {"apiVersion": self._form.api, "kind": self._form.kind, "metadata": {"name": self.name, "namespace": self._namespace}}
+            plain: Plain = {
+                "apiVersion": self._form.api,
+                "kind": self._form.kind,
+                "metadata": {"name": self.name, "namespace": self._namespace},
+            }
         else:
             plain = {**over.plain, "metadata": {**over.plain["metadata"]}}
         self._form.write(plain, record)
@@ -83,16 +88,24 @@ class Lock:
 def _read_lease(plain: Plain) -> LeaderRecord:
     spec = plain.get("spec") or {}
     return LeaderRecord(
-        spec.get("holderIdentity") or "", (plain["metadata"].get("annotations") or {}).get(KEY_ANNOTATION, ""),
-        spec.get("leaseDurationSeconds") or 0, spec.get("acquireTime"), spec.get("renewTime"), spec.get("leaseTransitions") or 0,
-    )  # fmt: skip
+        spec.get("holderIdentity") or "",
+        (plain["metadata"].get("annotations") or {}).get(KEY_ANNOTATION, ""),
+        spec.get("leaseDurationSeconds") or 0,
+        spec.get("acquireTime"),
+        spec.get("renewTime"),
+        spec.get("leaseTransitions") or 0,
+    )
 
 
 def _write_lease(plain: Plain, record: LeaderRecord) -> None:
     plain["spec"] = {
-        **(plain.get("spec") or {}), "holderIdentity": record.holder_identity, "leaseDurationSeconds": record.lease_duration_seconds,
-        "acquireTime": record.acquire_time, "renewTime": record.renew_time, "leaseTransitions": record.leader_transitions,
-    }  # fmt: skip
+        **(plain.get("spec") or {}),
+        "holderIdentity": record.holder_identity,
+        "leaseDurationSeconds": record.lease_duration_seconds,
+        "acquireTime": record.acquire_time,
+        "renewTime": record.renew_time,
+        "leaseTransitions": record.leader_transitions,
+    }
     annotations = {k: v for k, v in (plain["metadata"].get("annotations") or {}).items() if k != KEY_ANNOTATION}
     plain["metadata"]["annotations"] = annotations | ({KEY_ANNOTATION: record.holder_key} if record.holder_key else {})
 

@@ -1,4 +1,5 @@
 """Single objects of any kind at an API server: applied, read, listed and deleted, found by the apiVersion and the kind that they say."""
+
 from __future__ import annotations
 
 import asyncio
@@ -66,7 +67,14 @@ class Retry(NamedTuple):
 class Objects:
     """The objects of one API server, written in the name of `manager`. `dry_run`: the server says what it would do, and nothing changes."""
 
-    def __init__(self, client: ApiClient, manager: str, choose: random.Random, dry_run: bool = False, retry: Retry = Retry()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        client: ApiClient,
+        manager: str,
+        choose: random.Random,
+        dry_run: bool = False,
+        retry: Retry = Retry(),
+    ) -> None:
         self._client, self.manager, self._choose, self.dry_run, self._retry = client, manager, choose, dry_run, retry
         self._served: dict[str, dict[str, ServedKind]] = {}
 
@@ -91,12 +99,19 @@ class Objects:
             path = await self._path(Key(kind, namespace, ""))
         except UnknownKind:
             return []
-        query = {"limit": str(PAGE), **({"labelSelector": labels} if labels else {}), **({"fieldSelector": fields} if fields else {})}
+        query = {
+            "limit": str(PAGE),
+            **({"labelSelector": labels} if labels else {}),
+            **({"fieldSelector": fields} if fields else {}),
+        }
         found: list[Plain] = []
         more = ""
         while True:
             page = read_page(await self._call("GET", path, {**query, **({"continue": more} if more else {})}))
-            found += [{"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)} for item in page.items or ()]
+            found += [
+                {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)}
+                for item in page.items or ()
+            ]
             more = page.metadata.continue_
             if not more:
                 return found
@@ -114,7 +129,9 @@ class Objects:
         """Returns the object after a merge patch of it, or of a subresource. KubeError where the server refuses."""
         path = await self._path(key) + (f"/{subresource}" if subresource else "")
         query = {"fieldManager": self.manager, **self._dry()}
-        found: Plain = msgspec.json.decode(await self._call("PATCH", path, query, msgspec.json.encode(change), MERGE_PATCH))
+        found: Plain = msgspec.json.decode(
+            await self._call("PATCH", path, query, msgspec.json.encode(change), MERGE_PATCH)
+        )
         return found
 
     async def collection(self, kind: VersionedKind, namespace: str = "") -> str:
@@ -151,7 +168,14 @@ class Objects:
         self._served[api_version] = {r["kind"]: ServedKind(r["name"], r["namespaced"]) for r in named}
         return self._served[api_version]
 
-    async def _call(self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, sent: str = JSON) -> bytes:
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        sent: str = JSON,
+    ) -> bytes:
         """Returns the answer of a request, which is made again where it fails in passing: all of ours may be made twice."""
         attempts = Attempts(self._retry.backoff, self._choose)
         while True:

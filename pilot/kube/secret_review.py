@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/subject-access-review-v1/
 """
+
 from __future__ import annotations
 
 import msgspec

@@ -1,4 +1,5 @@
 """The end of tasks."""
+
 from __future__ import annotations
 
 import asyncio

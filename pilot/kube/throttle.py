@@ -1,4 +1,5 @@
 """A limit of the requests a second, so that a control plane does not crowd out others at an API server."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Asks an API server whose a token is."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,10 @@ async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) 
     status = msgspec.json.decode(answer, type=_TokenReview).status
     if not status.authenticated:
         raise TokenRefused(status.error or "the token is not accepted")
-    if audiences and not set(audiences) & set(status.audiences):  # a server that does not know audiences accepts its own
-        raise TokenRefused(f"the token is for {', '.join(status.audiences) or 'nobody'}, not for {', '.join(audiences)}")
+    if audiences and not set(audiences) & set(
+        status.audiences
+    ):  # a server that does not know audiences accepts its own
+        raise TokenRefused(
+            f"the token is for {', '.join(status.audiences) or 'nobody'}, not for {', '.join(audiences)}"
+        )
     return status.user

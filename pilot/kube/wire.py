@@ -1,4 +1,5 @@
 """What lists and watches send, as far as following a collection needs it; objects themselves stay bytes."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

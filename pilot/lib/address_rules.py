@@ -3,6 +3,7 @@
 Whoever may write configuration must not be able to have the control plane, or the companion of a proxy, ask what only it can reach: other
 services' private ports, the metadata of the cloud, itself.
 """
+
 from __future__ import annotations
 
 import ipaddress
@@ -22,8 +23,12 @@ class AddressRules:
     block of addresses."""
 
     def __init__(self, allowed: Iterable[str] = (), blocked: Iterable[str] = ()) -> None:
-        self._allowed: list[Block] = [ipaddress.ip_network(text.strip(), strict=False) for text in allowed if text.strip()]
-        self._blocked: list[Block] = [ipaddress.ip_network(text.strip(), strict=False) for text in blocked if text.strip()]
+        self._allowed: list[Block] = [
+            ipaddress.ip_network(text.strip(), strict=False) for text in allowed if text.strip()
+        ]
+        self._blocked: list[Block] = [
+            ipaddress.ip_network(text.strip(), strict=False) for text in blocked if text.strip()
+        ]
 
     def check(self, text: str) -> None:
         """Raises BlockedAddress if an address may not be asked."""

@@ -1,4 +1,5 @@
 """IP addresses as text."""
+
 from __future__ import annotations
 
 import ipaddress

@@ -1,4 +1,5 @@
 """Which build of the control plane runs."""
+
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,5 @@
 """What is counted of calls of gRPC that have one answer, by the names of Go's gRPC middleware."""
+
 from __future__ import annotations
 
 import contextlib
@@ -10,10 +11,24 @@ from pilot.lib.series import Series
 UNARY = "unary"
 # https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
 _CODES = (
-    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
-    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
     "Unauthenticated",
-)  # fmt: skip
+)
 
 
 def go_name(code: int) -> str:

@@ -2,6 +2,7 @@
 
 Envoy refuses the whole listener that has an expression which it cannot parse, which calls a function that it does not know, or which loops.
 """
+
 from __future__ import annotations
 
 import ast
@@ -27,7 +28,10 @@ _TOKEN = re.compile(
     |(?P<sign>\|\||&&|<=|>=|==|!=|[-+*/%!<>?:.,()\[\]{{}}])""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(?:[abfnrtv\\?\"'`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})|(?P<wrong>\\.?)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:[abfnrtv\\?\"'`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})|(?P<wrong>\\.?)",
+    re.DOTALL,
+)
 _LITERALS = frozenset(("raw", "text", "real", "whole"))
 _CONSTANTS = frozenset(("true", "false", "null"))
 _WORDS = "as break const continue else for function if import in let loop package namespace return var void while"
@@ -39,8 +43,17 @@ _LOOPS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 _CONVERSIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "size", "timestamp", "type", "uint")
 _TESTS = ("contains", "endsWith", "matches", "startsWith")
 _CLOCK = (
-    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds",
-)  # fmt: skip
+    "getDate",
+    "getDayOfMonth",
+    "getDayOfWeek",
+    "getDayOfYear",
+    "getFullYear",
+    "getHours",
+    "getMilliseconds",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
+)
 _GLOBAL: Mapping[str, tuple[int, ...]] = {**dict.fromkeys(_CONVERSIONS, (1,)), **dict.fromkeys(_TESTS, (2,))}
 _METHODS: Mapping[str, tuple[int, ...]] = {"size": (0,), **dict.fromkeys(_TESTS, (1,)), **dict.fromkeys(_CLOCK, (0, 1))}
 _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "captureN": (2,)}

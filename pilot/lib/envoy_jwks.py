@@ -1,4 +1,5 @@
 """Reads JSON web key sets as Envoy does. One without a key that it understands makes it refuse the whole listener."""
+
 from __future__ import annotations
 
 import base64
@@ -6,7 +7,12 @@ from typing import Any
 
 import msgspec
 
-_NUMBERS = {"RSA": ("n", "e"), "EC": ("x", "y"), "OKP": ("x",), "oct": ("k",)}  # https://www.rfc-editor.org/rfc/rfc7518#section-6
+_NUMBERS = {
+    "RSA": ("n", "e"),
+    "EC": ("x", "y"),
+    "OKP": ("x",),
+    "oct": ("k",),
+}  # https://www.rfc-editor.org/rfc/rfc7518#section-6
 
 
 def has_keys(text: str) -> bool:
@@ -26,6 +32,8 @@ def _is_whole(key: Any) -> bool:
 
 def _is_number(text: Any) -> bool:
     try:
-        return isinstance(text, str) and bool(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+        return isinstance(text, str) and bool(
+            base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        )
     except ValueError:
         return False

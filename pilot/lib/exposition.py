@@ -3,6 +3,7 @@
 prometheus-client would add `_total` and `_created` to our names and write `1.0` where Go writes `1`; dashboards and alerts
 made for istiod rely on the names, and scripts on the numbers. Format: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
+
 from __future__ import annotations
 
 import functools
@@ -72,7 +73,9 @@ def _series(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[_Place, str
     shown = ",".join(f'{key}="{_label(key, value)}"' for key, value in ordered)
     part = 2 if name.endswith("_count") else 1 if name.endswith("_sum") else 0
     bound = float(dict(labels).get("le", 0.0))
-    return _Place(tuple(label for label in ordered if label[0] != "le"), part, bound), f"{name}{'{' + shown + '}' if shown else ''} "
+    return _Place(
+        tuple(label for label in ordered if label[0] != "le"), part, bound
+    ), f"{name}{'{' + shown + '}' if shown else ''} "
 
 
 def _label(key: str, value: str) -> str:

@@ -3,6 +3,7 @@
 `--name=value`, `--name value`, `-n value`; a boolean flag stands alone or has `=value`. Unknown flags are skipped with the
 value that seems to belong to them, as https://pkg.go.dev/github.com/spf13/pflag does with its UnknownFlags option.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,5 @@
 """Writes JSON as Go's standard library does, byte for byte: programs that read our proxies' configuration may compare it as text."""
+
 from __future__ import annotations
 
 import json

@@ -2,6 +2,7 @@
 
 A wildcard stands for any non-empty or empty text in place of the `*`, dots included; `*` alone is every host.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -44,7 +45,11 @@ def most_specific(host: str, candidates: Iterable[str]) -> str | None:
     for candidate in candidates:
         if candidate == host:
             return candidate
-        if is_wildcard(candidate) and subset_of(host, candidate) and (found is None or specificity(candidate) < specificity(found)):
+        if (
+            is_wildcard(candidate)
+            and subset_of(host, candidate)
+            and (found is None or specificity(candidate) < specificity(found))
+        ):
             found = candidate
     return found
 

@@ -1,4 +1,5 @@
 """Sets of public keys (JWKS, RFC 7517) that tokens are verified with."""
+
 from __future__ import annotations
 
 import base64
@@ -79,7 +80,9 @@ def _public(plain: Mapping[str, Any]) -> PublicKey | None:
                 raise ValueError(f"{made.key_size} bits")
             return made
         case "EC" if plain.get("crv") in _CURVES:
-            return ec.EllipticCurvePublicNumbers(_number(plain["x"]), _number(plain["y"]), _CURVES[plain["crv"]]).public_key()
+            return ec.EllipticCurvePublicNumbers(
+                _number(plain["x"]), _number(plain["y"]), _CURVES[plain["crv"]]
+            ).public_key()
         case "OKP" if plain.get("crv") == "Ed25519":
             return ed25519.Ed25519PublicKey.from_public_bytes(decode_base64url(plain["x"]))
     return None

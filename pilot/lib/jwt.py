@@ -3,6 +3,7 @@
 The algorithms are those of public keys alone. A token is never verified with a key that its own header brings, and `kid`, where a token has one,
 must name a key of the set.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +98,7 @@ def _may_verify(key: Jwk, header: Mapping[str, Any], algorithm: _Algorithm) -> b
         return False
     if key.algorithm and key.algorithm != header["alg"]:
         return False
-    return isinstance(key.public, algorithm.kind) and (not algorithm.curve or algorithm.curve == getattr(key.public, "curve").name)  # noqa: B009
+    return isinstance(key.public, algorithm.kind) and (not algorithm.curve or algorithm.curve == key.public.curve.name)
 
 
 def _is_signed(algorithm: _Algorithm, key: Jwk, signature: bytes, signed: bytes) -> bool:

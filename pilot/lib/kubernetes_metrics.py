@@ -1,4 +1,5 @@
 """What is counted of reading and writing API servers."""
+
 from __future__ import annotations
 
 from typing import Literal

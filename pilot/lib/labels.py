@@ -1,4 +1,5 @@
 """Labels of workloads, and what Istio reads from them."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping

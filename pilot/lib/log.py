@@ -3,6 +3,7 @@
 Scopes are loggers below "pilot"; the scope "default" is "pilot" itself and is not printed.
 https://istio.io/latest/docs/ops/diagnostic-tools/component-logging/
 """
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,14 @@ from pilot.lib.outlet import Outlet, open_target
 from pilot.lib.text import cut, one_line
 
 ROOT = "pilot"
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR, "fatal": logging.CRITICAL, "none": 100}
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.CRITICAL,
+    "none": 100,
+}
 _NAMES = {number: name for name, number in LEVELS.items()}
 ARGUMENT_LENGTH = 1000
 MESSAGE_LENGTH = 8000
@@ -29,7 +37,9 @@ def scope(name: str) -> logging.Logger:
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
     """Sends all logs to stdout, stderr or files, at levels as "scope:level,…". ValueError where one of them makes no sense."""
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # what no line shows costs half of making it
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
+        False  # what no line shows costs half of making it
+    )
     logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
     parsed = parse_levels(levels)
     formatter = JsonLine() if as_json else TabbedLine()
@@ -74,20 +84,37 @@ class TabbedLine(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [rfc3339(record.created), level_name(record), scope_name(record), caller(record), one_line(message(record))]
+        parts = [
+            rfc3339(record.created),
+            level_name(record),
+            scope_name(record),
+            caller(record),
+            one_line(message(record)),
+        ]
         parts += [f"{name}={one_line(str(value))}" for name, value in fields_of(record).items()]
         line = "\t".join(part for part in parts if part)
-        return "\n".join((line, *(f"  {one_line(below)}" for text in traces(self, record) for below in text.split("\n"))))
+        return "\n".join(
+            (line, *(f"  {one_line(below)}" for text in traces(self, record) for below in text.split("\n")))
+        )
 
 
 class JsonLine(logging.Formatter):
     """{"level":"info","time":"…","scope":"ads","msg":"…"}, then the fields of the line, each of its own type."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = {"level": level_name(record), "time": rfc3339(record.created), "scope": scope_name(record), "msg": message(record)}
+        fields = {
+            "level": level_name(record),
+            "time": rfc3339(record.created),
+            "scope": scope_name(record),
+            "msg": message(record),
+        }
         fields["caller"], fields["stack"] = caller(record), "\n".join(traces(self, record))
         said = {name: value for name, value in fields.items() if value}
-        return json.dumps(said | {name: value for name, value in fields_of(record).items() if name not in said}, separators=(",", ":"), default=str)
+        return json.dumps(
+            said | {name: value for name, value in fields_of(record).items() if name not in said},
+            separators=(",", ":"),
+            default=str,
+        )
 
 
 def fields(**values: object) -> dict[str, object]:
@@ -105,7 +132,9 @@ def message(record: logging.LogRecord) -> str:
     """Returns the text of a record, with every text in it cut, and cut as a whole."""
     text = str(record.msg)
     if isinstance(record.args, tuple) and record.args:
-        text %= tuple(cut(argument, ARGUMENT_LENGTH) if isinstance(argument, str) else argument for argument in record.args)
+        text %= tuple(
+            cut(argument, ARGUMENT_LENGTH) if isinstance(argument, str) else argument for argument in record.args
+        )
     elif record.args:
         text %= record.args
     return cut(text, MESSAGE_LENGTH)

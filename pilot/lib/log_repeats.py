@@ -1,4 +1,5 @@
 """Lines of the log that say the same again and again are written a few times in a while, and then counted."""
+
 from __future__ import annotations
 
 import logging

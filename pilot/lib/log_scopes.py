@@ -1,4 +1,5 @@
 """Scopes of the log as they are while the process runs: which there are, and how much each of them says."""
+
 from __future__ import annotations
 
 import logging
@@ -65,7 +66,9 @@ class _Details(logging.Filter):
 
 def scopes() -> list[ScopeState]:
     """Returns every scope that the process has, by name."""
-    below = [name for name, logger in list(logging.root.manager.loggerDict.items()) if isinstance(logger, logging.Logger)]
+    below = [
+        name for name, logger in list(logging.root.manager.loggerDict.items()) if isinstance(logger, logging.Logger)
+    ]
     names = {"default", *(name.removeprefix(f"{ROOT}.") for name in below if name.startswith(f"{ROOT}."))}
     return [_state(name) for name in sorted(names)]
 

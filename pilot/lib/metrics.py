@@ -1,4 +1,5 @@
 """What the process counts: one observer whose methods say what happened. An observation costs about a microsecond."""
+
 from __future__ import annotations
 
 import time
@@ -17,6 +18,7 @@ CHANGES, PUSHES = "changes", "pushes"
 """The queues: changes of configuration that wait to be committed, and proxies that wait for their push."""
 Update = Literal["config", "eds", "svc", "svcdelete"]
 Event = Literal["add", "update", "updatesame", "delete"]
+
 
 class Metrics:
     """All metrics of one control plane. Times are seconds, sizes bytes, types full type URLs. `responses` and `response_bytes` are of all that was
@@ -46,7 +48,9 @@ class Metrics:
         for queue, depth in depths.items():
             self._at("pilot_worker_queue_depth", queue).set_function(depth)
 
-    def count_cache(self, resources: Callable[[], int], rows: Callable[[], int], reads: Callable[[], tuple[int, int]]) -> None:
+    def count_cache(
+        self, resources: Callable[[], int], rows: Callable[[], int], reads: Callable[[], tuple[int, int]]
+    ) -> None:
         """Counts what is kept of serialized resources too: how many there are, how many rows they depend on, how often they were there when they
         were to be sent and how often not; which is asked whenever the metrics are read."""
         self._at("xds_cache_size").set_function(resources)

@@ -1,4 +1,5 @@
 """Where lines of logs go, so that a reader who stops reading stops nobody who logs."""
+
 from __future__ import annotations
 
 import contextlib
@@ -40,7 +41,9 @@ def make_notice(dropped: int) -> logging.LogRecord:
 class Outlet(logging.Handler):
     """Writes lines to a file descriptor in a thread of its own. `on_drop` is told how many lines were dropped, from any thread."""
 
-    def __init__(self, descriptor: int, capacity: int = CAPACITY, on_drop: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(
+        self, descriptor: int, capacity: int = CAPACITY, on_drop: Callable[[int], None] = lambda count: None
+    ) -> None:
         super().__init__()
         self._descriptor, self._capacity, self.on_drop = descriptor, capacity, on_drop
         self._lines: deque[bytes] = deque()

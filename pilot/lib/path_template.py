@@ -1,4 +1,5 @@
 """Path templates of AuthorizationPolicies: `{*}` stands for one segment of a path, `{**}` for all that follow."""
+
 from __future__ import annotations
 
 import re

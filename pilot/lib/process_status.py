@@ -1,4 +1,5 @@
 """Numbers of this process as Linux tells them."""
+
 from __future__ import annotations
 
 import pathlib

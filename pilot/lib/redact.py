@@ -1,10 +1,14 @@
 """Text without secrets: private keys, tokens and passwords in addresses are replaced by what they were."""
+
 from __future__ import annotations
 
 import re
 
 _PATTERNS = (
-    (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), "[private key left out]"),
+    (
+        re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL),
+        "[private key left out]",
+    ),
     # base64 of what begins with "-----BEGIN": PEM in a Secret. Keys and certificates look alike there, so both are left out.
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{8,}={0,2}"), "[PEM left out]"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), "[token left out]"),

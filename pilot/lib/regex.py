@@ -1,4 +1,5 @@
 """Regular expressions by the rules of RE2, the engine that Envoy runs them on (https://github.com/google/re2/wiki/Syntax)."""
+
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,5 @@
 """Memory and tasks of the process under the names that Go's runtime has for them, which dashboards of istiod show."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,11 +1,20 @@
 """The series of all metrics: each appears with its first observation, under exactly the name and labels of the catalogue."""
+
 from __future__ import annotations
 
 from collections import Counter as Counters
 from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 
 from pilot.lib.exposition import render
 from pilot.lib.metric_catalogue import CATALOGUE, DeclaredMetric
@@ -64,9 +73,13 @@ class Series:
         if family is None:
             declared = CATALOGUE[name]
             if declared.kind == "histogram":
-                family = Histogram(name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets)
+                family = Histogram(
+                    name, declared.help, declared.labels, registry=self._registry, buckets=declared.buckets
+                )
             else:
-                family = _FACTORIES[declared.kind](_inner(declared), declared.help, declared.labels, registry=self._registry)
+                family = _FACTORIES[declared.kind](
+                    _inner(declared), declared.help, declared.labels, registry=self._registry
+                )
             self._families[name] = family
             self._exact[_inner(declared)] = name
         return family.labels(*labels) if labels else family
@@ -75,9 +88,21 @@ class Series:
 def _inner(declared: DeclaredMetric) -> str:
     """Returns the name of a family in prometheus-client, where counters end in no _total, and where a gauge of the same name is in its way."""
     base = declared.name.removesuffix("_total")
-    return declared.name if declared.kind != "counter" else f"{base}_counted" if base != declared.name and base in CATALOGUE else base
+    return (
+        declared.name
+        if declared.kind != "counter"
+        else f"{base}_counted"
+        if base != declared.name and base in CATALOGUE
+        else base
+    )
 
 
 def _folded(declared: DeclaredMetric, series: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the series that counts for all others with the same values of our own."""
-    return (series[0], *(OTHER if label in declared.foreign else value for label, value in zip(declared.labels, series[1:], strict=True)))
+    return (
+        series[0],
+        *(
+            OTHER if label in declared.foreign else value
+            for label, value in zip(declared.labels, series[1:], strict=True)
+        ),
+    )

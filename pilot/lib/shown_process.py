@@ -1,4 +1,5 @@
 """Environment and arguments of the process, without the secrets in them."""
+
 from __future__ import annotations
 
 import re
@@ -6,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 HIDDEN = "(hidden)"
 _SECRET_NAME = re.compile(
-    r"token|secret|passw|pwd|passphrase|credential|private|auth|cookie|apikey|headers|(^|[_.\-])key($|[_.\-])", re.IGNORECASE
+    r"token|secret|passw|pwd|passphrase|credential|private|auth|cookie|apikey|headers|(^|[_.\-])key($|[_.\-])",
+    re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(r"PRIVATE KEY-----|\beyJ[\w-]+\.[\w-]+\.|\bBearer\s", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")

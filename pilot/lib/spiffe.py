@@ -1,4 +1,5 @@
 """SPIFFE identities: `spiffe://<trust domain>/ns/<namespace>/sa/<service account>`."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -18,7 +19,12 @@ class Identity(NamedTuple):
 def parse_identity(text: str) -> Identity | None:
     """Returns the parts of an identity; None if the text is none."""
     trust_domain, *path = text.removeprefix(PREFIX).split("/")
-    if not text.startswith(PREFIX) or len(path) != 4 or not (trust_domain and path[1] and path[3]) or (path[0], path[2]) != ("ns", "sa"):
+    if (
+        not text.startswith(PREFIX)
+        or len(path) != 4
+        or not (trust_domain and path[1] and path[3])
+        or (path[0], path[2]) != ("ns", "sa")
+    ):
         return None
     return Identity(trust_domain, path[1], path[3])
 
@@ -34,6 +40,6 @@ def in_trust_domains(identities: Iterable[str], trust_domains: Iterable[str]) ->
     out = set(identities)
     for one in tuple(out):
         if one.startswith(PREFIX):
-            path = one[len(PREFIX):].partition("/")[2]
+            path = one[len(PREFIX) :].partition("/")[2]
             out.update(f"{PREFIX}{domain}/{path}" for domain in domains)
     return out

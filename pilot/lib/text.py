@@ -1,4 +1,5 @@
 """Text that others wrote, made safe to show: on one line, without characters that command a terminal, no longer than is of use."""
+
 from __future__ import annotations
 
 import re
@@ -11,6 +12,7 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 def one_line(text: str) -> str:
     r"""Returns the text with whatever could begin another line, or change how this one looks, as escapes such as \n or \x1b."""
     return _UNSAFE.sub(_escape, text)
+
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 

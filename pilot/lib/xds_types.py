@@ -1,4 +1,5 @@
 """The types of xDS: what the protocol, a push, metrics and people's tools need to know of each. A new type is one entry of `TYPES`."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

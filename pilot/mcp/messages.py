@@ -3,6 +3,7 @@
 Unlike protobuf's JSON, whole numbers stay numbers, of whatever size, since that is what files have.
 https://protobuf.dev/programming-guides/json/
 """
+
 from __future__ import annotations
 
 import base64
@@ -12,7 +13,10 @@ from typing import Any
 from google.protobuf import descriptor
 
 _Field = descriptor.FieldDescriptor
-_WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"))
+_WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
 
 
 def plain_message(message: Any) -> Any:

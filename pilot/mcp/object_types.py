@@ -1,4 +1,5 @@
 """The type URLs of configuration objects over xDS, and the messages that their specs are."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -63,7 +64,14 @@ class McpStream:
     """Follows some types of one server, between `start` and `stop`."""
 
     def __init__(
-        self, target: McpSourceServer, client: McpClient, types: Sequence[str], receive: Receive, tell: Tell, backoff: Backoff, choose: random.Random
+        self,
+        target: McpSourceServer,
+        client: McpClient,
+        types: Sequence[str],
+        receive: Receive,
+        tell: Tell,
+        backoff: Backoff,
+        choose: random.Random,
     ) -> None:
         self._target, self._client, self._types, self._receive, self._tell = target, client, types, receive, tell
         self._attempts = Attempts(backoff, choose)
@@ -93,11 +101,15 @@ class McpStream:
     async def _follow(self) -> str:
         """Follows until the stream ends; returns why it has."""
         async with self._channel(await self._target.credentials()) as channel:
-            method: Any = channel.stream_stream(METHOD, discovery_pb2.DiscoveryRequest.SerializeToString, discovery_pb2.DiscoveryResponse.FromString)
+            method: Any = channel.stream_stream(
+                METHOD, discovery_pb2.DiscoveryRequest.SerializeToString, discovery_pb2.DiscoveryResponse.FromString
+            )
             call = method()
             self._versions.clear()
             for number, type_url in enumerate(self._types):
-                await call.write(discovery_pb2.DiscoveryRequest(type_url=type_url, node=None if number else self._node()))
+                await call.write(
+                    discovery_pb2.DiscoveryRequest(type_url=type_url, node=None if number else self._node())
+                )
             while (response := await call.read()) is not aio.EOF:  # type: ignore[attr-defined]
                 await call.write(await self._take(response))
                 self._attempts.succeeded()

@@ -2,6 +2,7 @@
 
 https://github.com/istio/api/tree/master/mcp/v1alpha1
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -41,7 +42,9 @@ def encode_object(of: ObjectType, metadata: Mapping[str, Any], spec: Mapping[str
     Fields of the spec that the message has not, as users may not write them, are left out. The version is a digest of everything else.
     """
     message = json_format.ParseDict(dict(spec), spec_message(of)(), ignore_unknown_fields=True)
-    body = any_pb2.Any(type_url=_GOOGLE + message.DESCRIPTOR.full_name, value=message.SerializeToString(deterministic=True))
+    body = any_pb2.Any(
+        type_url=_GOOGLE + message.DESCRIPTOR.full_name, value=message.SerializeToString(deterministic=True)
+    )
     resource = resource_pb2.Resource(body=body)
     head = resource.metadata
     head.name = f"{metadata.get('namespace', '')}/{metadata['name']}"
@@ -65,14 +68,25 @@ def decode_object(of: ObjectType, type_url: str, data: bytes) -> ReceivedObject:
     namespace, slash, name = resource.metadata.name.partition("/")
     if not slash or not name or "/" in name:
         raise WireFault(f"metadata.name: {resource.metadata.name!r} is not namespace/name")
-    return ReceivedObject(namespace, name, {
-        "apiVersion": of.api_version, "kind": of.kind, "metadata": _metadata(resource.metadata, namespace, name),
-        "spec": _spec(of, resource.body, namespace, name),
-    })  # fmt: skip
+    return ReceivedObject(
+        namespace,
+        name,
+        {
+            "apiVersion": of.api_version,
+            "kind": of.kind,
+            "metadata": _metadata(resource.metadata, namespace, name),
+            "spec": _spec(of, resource.body, namespace, name),
+        },
+    )
 
 
 def _metadata(head: Any, namespace: str, name: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"namespace": namespace, "name": name, "labels": dict(head.labels), "annotations": dict(head.annotations)}
+    made: dict[str, Any] = {
+        "namespace": namespace,
+        "name": name,
+        "labels": dict(head.labels),
+        "annotations": dict(head.annotations),
+    }
     if head.HasField("create_time") and head.create_time != timestamp_pb2.Timestamp():
         try:
             made["creationTimestamp"] = head.create_time.ToJsonString()

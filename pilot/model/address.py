@@ -1,4 +1,5 @@
 """What ztunnels are told of: workloads and services, each under one name."""
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
@@ -10,8 +11,15 @@ from pilot.model.endpoint import Locality
 from pilot.model.service import Protocol
 from pilot.model.waypoint import ApplicationTunnel, WaypointAddress
 
-Kind = Literal["Pod", "WorkloadEntry", "ServiceEntry", "EndpointSlice", "Service", "NetworkGateway", "SplitHorizonWorkload"]
-_GROUPS = {"Pod": "", "WorkloadEntry": "networking.istio.io", "ServiceEntry": "networking.istio.io", "EndpointSlice": "discovery.k8s.io"}
+Kind = Literal[
+    "Pod", "WorkloadEntry", "ServiceEntry", "EndpointSlice", "Service", "NetworkGateway", "SplitHorizonWorkload"
+]
+_GROUPS = {
+    "Pod": "",
+    "WorkloadEntry": "networking.istio.io",
+    "ServiceEntry": "networking.istio.io",
+    "EndpointSlice": "discovery.k8s.io",
+}
 
 
 class AddressKey(NamedTuple):
@@ -46,7 +54,9 @@ class AddressKey(NamedTuple):
             return f"NetworkGateway/{self.namespace}/{self.name}/{self.part}"
         if self.kind == "SplitHorizonWorkload":
             return f"{self.cluster}/SplitHorizonWorkload/{self.part}/{self.namespace}/{self.name}"
-        return "/".join((self.cluster, _GROUPS[self.kind], self.kind, self.namespace, self.name, *filter(None, (self.part,))))
+        return "/".join(
+            (self.cluster, _GROUPS[self.kind], self.kind, self.namespace, self.name, *filter(None, (self.part,)))
+        )
 
 
 def parse_uid(text: str) -> AddressKey | None:

@@ -1,4 +1,5 @@
 """Says what counts of the settings of an ambient mesh: nothing while it is off."""
+
 from __future__ import annotations
 
 from pilot.settings.ambient import AmbientSettings

@@ -1,4 +1,5 @@
 """Conditions: what is told of an object in its status."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

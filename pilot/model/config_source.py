@@ -1,4 +1,5 @@
 """The addresses of the mesh config's `configSources`."""
+
 from __future__ import annotations
 
 import re
@@ -38,7 +39,9 @@ def parse_source_address(address: str) -> SourceAddress:
         return SourceAddress("xds", _server(address, rest.partition("/")[0]))
     if scheme == "k8s":
         if rest.strip("/"):
-            raise AddressFault(f"{address!r}: only k8s://, the API server of the own cluster, is a source", unknown=True)
+            raise AddressFault(
+                f"{address!r}: only k8s://, the API server of the own cluster, is a source", unknown=True
+            )
         return SourceAddress("k8s", "")
     raise AddressFault(f"{address!r}: there are no sources of the scheme {scheme!r}", unknown=True)
 

@@ -1,4 +1,5 @@
 """The parts of an AuthorizationPolicy's rules that only requests show, so that who sees connections alone cannot hold them against these."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,7 +9,14 @@ from pilot.model.config.authorization_policy import Operation, Rule, Source
 from pilot.model.config.base import json_name
 
 _OPERATION = ("hosts", "not_hosts", "methods", "not_methods", "paths", "not_paths")
-_SOURCE = ("request_principals", "not_request_principals", "remote_ip_blocks", "not_remote_ip_blocks", "trust_domains", "not_trust_domains")
+_SOURCE = (
+    "request_principals",
+    "not_request_principals",
+    "remote_ip_blocks",
+    "not_remote_ip_blocks",
+    "trust_domains",
+    "not_trust_domains",
+)
 CONDITIONS = frozenset(("source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"))
 """Keys of conditions that connections show."""
 

@@ -1,4 +1,5 @@
 """The hash settings of a DestinationRule that count for a destination."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """The names of credentials: what a Gateway or DestinationRule calls one, and what a proxy asks for it by."""
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
@@ -7,7 +8,11 @@ CredentialSource = Literal["Secret", "gateway Secret", "ConfigMap"]
 
 CA_SUFFIX = "-cacert"
 KUBERNETES, GATEWAY_SECRET, CONFIG_MAP = "kubernetes://", "kubernetes-gateway://", "configmap://"
-_SOURCES: dict[str, CredentialSource] = {KUBERNETES: "Secret", GATEWAY_SECRET: "gateway Secret", CONFIG_MAP: "ConfigMap"}
+_SOURCES: dict[str, CredentialSource] = {
+    KUBERNETES: "Secret",
+    GATEWAY_SECRET: "gateway Secret",
+    CONFIG_MAP: "ConfigMap",
+}
 
 
 class CredentialKey(NamedTuple):

@@ -1,4 +1,5 @@
 """An address that serves a port of a service."""
+
 from __future__ import annotations
 
 import enum

@@ -1,4 +1,5 @@
 """Reads the `value` of a patch as the message of Envoy's that it is a part of."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

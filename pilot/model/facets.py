@@ -25,6 +25,7 @@ reading by them, is a key where it is made:
 - routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
   `RouteSourceKey`, `OfferKey`
 """
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
@@ -117,7 +118,9 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     lua: bool = True  # HTTP filter envoy.filters.http.lua
     mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
     hashable_string: bool = True  # filter state istio.hashable_string, which stock builds call envoy.hashable_string
-    internal_listeners: bool = True  # listeners that only the proxy itself connects to, which its bootstrap must ask for
+    internal_listeners: bool = (
+        True  # listeners that only the proxy itself connects to, which its bootstrap must ask for
+    )
 
 
 class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
@@ -127,7 +130,9 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
     sidecar: ObjectKey | None = None
     gateway: bool = False  # a router: no Sidecar, no egress listeners
     routed: tuple[ObjectKey, ...] | None = None  # only the services that these Gateways' routes lead to get clusters
-    waypoint: ObjectKey | None = None  # only the services that routes at this waypoint lead to get clusters, without those behind it
+    waypoint: ObjectKey | None = (
+        None  # only the services that routes at this waypoint lead to get clusters, without those behind it
+    )
 
 
 class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):

@@ -1,4 +1,5 @@
 """Buckets of the tables' indexes: functions of a key and a row. A row that is in no bucket is not found through that index."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
@@ -161,12 +162,14 @@ def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 # -- RequestAuthentication ---------------------------------------------------------------------------------------------------
 
+
 def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns the key sets that are fetched for the rules."""
     return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
 
 
 # -- Gateway API -------------------------------------------------------------------------------------------------------------
+
 
 def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns the ObjectKey of the Gateway that a ListenerSet names."""
@@ -177,7 +180,9 @@ def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
 def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Returns (kind, namespace) of who may refer and the kind of what it may refer to, with the grant's namespace."""
     return {
-        (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace) for f in o.spec.from_ for t in o.spec.to
+        (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
+        for f in o.spec.from_
+        for t in o.spec.to
     }
 
 

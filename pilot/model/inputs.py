@@ -1,4 +1,5 @@
 """Every input table. Derived functions take a `Mesh` and read these, nothing else."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -112,7 +113,10 @@ class Mesh(Database):
     service_imports: RegistryRows[ServiceImport]
 
     def __init__(
-        self, settings: MeshSettings | None = None, catalogue: Catalogue = CATALOGUE, environment: Mapping[str, str] | None = None
+        self,
+        settings: MeshSettings | None = None,
+        catalogue: Catalogue = CATALOGUE,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.settings, self.catalogue, self.environment = settings or MeshSettings(), catalogue, dict(environment or {})
@@ -123,7 +127,9 @@ class Mesh(Database):
         # Key sets of issuers that are known
         self.jwks: Table[JwksKey, str] = Table(self, "JsonWebKeySet")
         # Proxies that are or were connected, by node id
-        self.proxies: Table[str, Proxy] = Table(self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace, lacks=indexes.proxy_lacks)
+        self.proxies: Table[str, Proxy] = Table(
+            self, "Proxy", type=indexes.proxy_type, namespace=indexes.proxy_namespace, lacks=indexes.proxy_lacks
+        )
         # Whether a service account may list the Secrets of its namespace, as far as that was asked; EVERY_ACCOUNT where nobody is to be asked
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # What connected proxies refuse, until they take a response of the type

@@ -1,4 +1,5 @@
 """Key sets of issuers of tokens, which are fetched from where RequestAuthentications say."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#key-formats
 """
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Kinds are named by API group and name together, because groups use the same names (two kinds are called Gateway)."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

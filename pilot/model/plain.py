@@ -1,4 +1,5 @@
 """Configuration structs as the JSON that their users wrote."""
+
 from __future__ import annotations
 
 import enum
@@ -20,7 +21,11 @@ def plain(value: Any, whole: bool = False) -> Any:
     only what is empty: what protobuf's JSON leaves out of a message."""
     if isinstance(value, msgspec.Struct):
         fields = _fields(type(value))
-        return {field.encode_name: plain(getattr(value, field.name), whole) for field in fields if _said(value, field, whole)}
+        return {
+            field.encode_name: plain(getattr(value, field.name), whole)
+            for field in fields
+            if _said(value, field, whole)
+        }
     if isinstance(value, Duration):
         return str(value)
     if isinstance(value, enum.Enum):

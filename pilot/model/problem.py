@@ -1,4 +1,5 @@
 """Mistakes in what users wrote. A mistake is a value and is never raised."""
+
 from __future__ import annotations
 
 import enum
@@ -26,7 +27,9 @@ class ObjectRef(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        return " ".join(part for part in (str(self.kind), f"{self.namespace}/{self.name}" if self.namespace else self.name) if part)
+        return " ".join(
+            part for part in (str(self.kind), f"{self.namespace}/{self.name}" if self.namespace else self.name) if part
+        )
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -59,7 +62,15 @@ def plain_problem(p: Problem) -> dict[str, Any]:
     """Returns what is known of a problem, for pages and programs."""
     group, kind = p.object.kind
     subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
-    fields = {"severity": str(p.severity), "code": p.code, **subject, "path": p.path, "file": p.file, "line": p.line, "message": p.message}
+    fields = {
+        "severity": str(p.severity),
+        "code": p.code,
+        **subject,
+        "path": p.path,
+        "file": p.file,
+        "line": p.line,
+        "message": p.message,
+    }
     return {name: value for name, value in fields.items() if value}
 
 

@@ -1,11 +1,18 @@
 """The protocol that a port speaks, by what its declaration says about it."""
+
 from __future__ import annotations
 
 from pilot.model.service import Protocol
 
 _BY_NAME = {p.value.lower(): p for p in Protocol if p not in (Protocol.HBONE, Protocol.UNSUPPORTED)}
-_APP_PROTOCOLS = {"kubernetes.io/h2c": Protocol.HTTP2, "kubernetes.io/ws": Protocol.HTTP, "kubernetes.io/wss": Protocol.HTTPS}
-_SERVER_FIRST = frozenset({25, 53, 3306, 27017})  # SMTP, DNS, MySQL, MongoDB: a client that waits to detect them waits forever
+_APP_PROTOCOLS = {
+    "kubernetes.io/h2c": Protocol.HTTP2,
+    "kubernetes.io/ws": Protocol.HTTP,
+    "kubernetes.io/wss": Protocol.HTTPS,
+}
+_SERVER_FIRST = frozenset(
+    {25, 53, 3306, 27017}
+)  # SMTP, DNS, MySQL, MongoDB: a client that waits to detect them waits forever
 
 
 def parse_protocol(name: str) -> Protocol:

@@ -1,4 +1,5 @@
 """A connected proxy is what its xDS node describes."""
+
 from __future__ import annotations
 
 import enum

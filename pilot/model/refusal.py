@@ -1,4 +1,5 @@
 """What a proxy refused: one response, and the objects that it follows from."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

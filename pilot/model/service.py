@@ -1,4 +1,5 @@
 """A service of the mesh, whichever registry it comes from."""
+
 from __future__ import annotations
 
 import enum

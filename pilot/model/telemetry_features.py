@@ -3,6 +3,7 @@
 An Envoy lists the extensions that it is built with, and its version, in its node; Istio's pilot-agent leaves the list out, for Istio's build has all
 of them. ISTIO_VERSION of the node's metadata says which configuration a proxy takes. What is not said counts as the newest.
 """
+
 from __future__ import annotations
 
 import functools
@@ -57,8 +58,12 @@ NEEDS: Mapping[str, Need] = {
     DATADOG: _extension(f"{_TRACE}.DatadogConfig", DATADOG),
     SKYWALKING: _extension(f"{_TRACE}.SkyWalkingConfig", SKYWALKING),
     OPEN_TELEMETRY: _extension(f"{_TRACE}.OpenTelemetryConfig", OPEN_TELEMETRY),
-    f"{DETECTOR}environment": _extension(f"{_OTEL}.resource_detectors.v3.EnvironmentResourceDetectorConfig", f"{DETECTOR}environment"),
-    f"{DETECTOR}dynatrace": _extension(f"{_OTEL}.resource_detectors.v3.DynatraceResourceDetectorConfig", f"{DETECTOR}dynatrace"),
+    f"{DETECTOR}environment": _extension(
+        f"{_OTEL}.resource_detectors.v3.EnvironmentResourceDetectorConfig", f"{DETECTOR}environment"
+    ),
+    f"{DETECTOR}dynatrace": _extension(
+        f"{_OTEL}.resource_detectors.v3.DynatraceResourceDetectorConfig", f"{DETECTOR}dynatrace"
+    ),
     DYNATRACE_SAMPLER: _extension(f"{_OTEL}.samplers.v3.DynatraceSamplerConfig", DYNATRACE_SAMPLER),
     ZIPKIN_ENDPOINT: Need(istio=(1, 29), envoy=(1, 36)),
     ZIPKIN_CONTEXT: Need(istio=(1, 28), envoy=(1, 36)),

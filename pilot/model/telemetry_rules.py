@@ -1,4 +1,5 @@
 """What Telemetries come to for one side of a workload: rules by the names of providers."""
+
 from __future__ import annotations
 
 import msgspec

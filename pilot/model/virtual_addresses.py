@@ -1,4 +1,5 @@
 """The addresses that clients of a proxy use for a service."""
+
 from __future__ import annotations
 
 import msgspec
@@ -33,7 +34,12 @@ def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: boo
         return ()
     if not one:
         return _of_families(service.auto_addresses, families)
-    usable = [a for v6 in (False, True) for a in service.auto_addresses if (":" in a) is v6 and (families.ipv6 if v6 else families.ipv4)]
+    usable = [
+        a
+        for v6 in (False, True)
+        for a in service.auto_addresses
+        if (":" in a) is v6 and (families.ipv6 if v6 else families.ipv4)
+    ]
     return tuple(usable[:1])
 
 
@@ -60,4 +66,8 @@ def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> 
     if families.dual:
         return addresses
     usable = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]
-    return tuple(a for a in usable if (":" in a) is (":" in addresses[0])) if families.ipv4 and families.ipv6 else tuple(usable)
+    return (
+        tuple(a for a in usable if (":" in a) is (":" in addresses[0]))
+        if families.ipv4 and families.ipv6
+        else tuple(usable)
+    )

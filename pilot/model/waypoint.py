@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ambient/usage/waypoint/
 """
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple

@@ -1,4 +1,5 @@
 """Something that runs and can serve ports: a Pod, a WorkloadEntry, or an endpoint written into a ServiceEntry."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """All IstioOperators that are watched: a worker for each, and the objects that they installed followed."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,13 +31,22 @@ class Controller:
     """Looks after the IstioOperators of namespaces, None for all, and of a revision, "" for all. `ready` is set once it has seen all of them."""
 
     def __init__(
-        self, client: ApiClient, namespaces: Sequence[str] | None, revision: str, waits: Waits, pace: Pace, choose: random.Random,
-        metrics: OperatorMetrics, retry: Retry = Retry(),  # noqa: B008
-    ) -> None:  # fmt: skip
+        self,
+        client: ApiClient,
+        namespaces: Sequence[str] | None,
+        revision: str,
+        waits: Waits,
+        pace: Pace,
+        choose: random.Random,
+        metrics: OperatorMetrics,
+        retry: Retry = Retry(),
+    ) -> None:
         self.ready = False
         self._client, self._pace = client, pace
         self._objects = NotedObjects(client, MANAGER, choose, retry, self._changed)
-        self._parts = OperatorParts(self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over)
+        self._parts = OperatorParts(
+            self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over
+        )
         self._workers: dict[Name, Worker] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
 
@@ -69,14 +79,20 @@ class Controller:
     def _custom_follower(self, namespace: str) -> Follower:
         place = f"/namespaces/{namespace}" if namespace else ""
         return Follower(
-            self._client, FollowedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"), self._receive, self._pace, self._parts.choose
+            self._client,
+            FollowedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"),
+            self._receive,
+            self._pace,
+            self._parts.choose,
         )
 
     async def _object_followers(self) -> list[Follower]:
         wait = 0.0
         while True:
             try:
-                return await followers(self._objects, self._client, self._parts.namespaces, self._changed, self._pace, self._parts.choose)
+                return await followers(
+                    self._objects, self._client, self._parts.namespaces, self._changed, self._pace, self._parts.choose
+                )
             except KubeError as error:
                 _log.warning("what kinds there are cannot be asked: %s", error)
                 wait = min(max(2 * wait, self._pace.backoff.first), self._pace.backoff.longest)
@@ -106,7 +122,13 @@ class Controller:
 
     def _kept(self, of: Key) -> frozenset[Key]:
         """Returns the objects that other IstioOperators want."""
-        return frozenset().union(*(worker.wanted for name, worker in self._workers.items() if (name.namespace, name.name) != (of.namespace, of.name)))
+        return frozenset().union(
+            *(
+                worker.wanted
+                for name, worker in self._workers.items()
+                if (name.namespace, name.name) != (of.namespace, of.name)
+            )
+        )
 
     def _hand_over(self, keys: Iterable[Key], of: Key) -> None:
         """Has other IstioOperators than one apply objects that they want too, which makes them the owners."""

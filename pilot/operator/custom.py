@@ -1,4 +1,5 @@
 """One IstioOperator as an API server has it."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -47,20 +48,34 @@ class Custom(NamedTuple):
 
     def is_for(self, revision: str) -> bool:
         """Returns whether an operator of a revision, "" for any, looks after it."""
-        return (not revision or revision == self.revision) and (self.plain["metadata"].get("annotations") or {}).get(IGNORE) != "true"
+        return (not revision or revision == self.revision) and (self.plain["metadata"].get("annotations") or {}).get(
+            IGNORE
+        ) != "true"
 
     def settings(self) -> Plain:
         """Returns what it says, as a file would."""
         spec: Any = self.plain.get("spec")
         metadata = {"name": self.name, "namespace": self.namespace}
-        return {"apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata, "spec": {} if spec is None else spec}
+        return {
+            "apiVersion": KIND.api_version,
+            "kind": KIND.name,
+            "metadata": metadata,
+            "spec": {} if spec is None else spec,
+        }
 
 
 def custom_of(plain: Plain) -> Custom:
     """Returns the IstioOperator of an object."""
     metadata = plain["metadata"]
     leaving = bool(metadata.get("deletionTimestamp"))
-    return Custom(metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""), metadata.get("generation") or 0, leaving, plain)
+    return Custom(
+        metadata.get("namespace", ""),
+        metadata["name"],
+        metadata.get("uid", ""),
+        metadata.get("generation") or 0,
+        leaving,
+        plain,
+    )
 
 
 def read_custom(raw: bytes) -> Custom:

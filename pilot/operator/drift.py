@@ -1,4 +1,5 @@
 """Objects that were installed, followed: whoever changes or deletes one is noticed."""
+
 from __future__ import annotations
 
 import random
@@ -20,7 +21,12 @@ _OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
 
 
 async def followers(
-    objects: Objects, client: ApiClient, namespaces: Sequence[str] | None, changed: Changed, pace: Pace, choose: random.Random
+    objects: Objects,
+    client: ApiClient,
+    namespaces: Sequence[str] | None,
+    changed: Changed,
+    pace: Pace,
+    choose: random.Random,
 ) -> list[Follower]:
     """Returns what follows the installed objects, in these namespaces or in all, and those of the cluster. KubeError where the server cannot be
     asked which kinds it has."""
@@ -47,6 +53,11 @@ def _receiver(kind: VersionedKind, changed: Changed) -> Receive:
     async def receive(changes: Sequence[ObjectChange]) -> None:
         for change in changes:
             key = Key(kind, change.name.namespace, change.name.name)
-            changed(key, None if change.raw is None else {**msgspec.json.decode(change.raw), "apiVersion": kind.api_version, "kind": kind.name})
+            changed(
+                key,
+                None
+                if change.raw is None
+                else {**msgspec.json.decode(change.raw), "apiVersion": kind.api_version, "kind": kind.name},
+            )
 
     return receive

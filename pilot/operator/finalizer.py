@@ -1,4 +1,5 @@
 """The finalizer of IstioOperators: they stay until what they installed is gone, and only as long as there is an operator that takes it away."""
+
 from __future__ import annotations
 
 import contextlib
@@ -38,7 +39,9 @@ async def _change(objects: Objects, key: Key, change: Any) -> None:
         if plain["metadata"].get("deletionTimestamp") and FINALIZER in wanted:  # nothing may be added any more
             return
         try:
-            await objects.patch(key, {"metadata": {"finalizers": wanted, "resourceVersion": plain["metadata"]["resourceVersion"]}})
+            await objects.patch(
+                key, {"metadata": {"finalizers": wanted, "resourceVersion": plain["metadata"]["resourceVersion"]}}
+            )
             return
         except Conflict:
             if attempt == _TRIES - 1:
@@ -50,7 +53,11 @@ async def release_all(objects: Objects, namespaces: Sequence[str] | None, revisi
     found = []
     for namespace in [""] if namespaces is None else namespaces:
         found += [custom_of(plain) for plain in await objects.list(KIND, namespace=namespace)]
-    held = [custom.key for custom in found if FINALIZER in custom.finalizers and (not revision or custom.revision == revision)]
+    held = [
+        custom.key
+        for custom in found
+        if FINALIZER in custom.finalizers and (not revision or custom.revision == revision)
+    ]
     for key in held:
         await release(objects, key)
     return held
@@ -63,4 +70,8 @@ async def is_ending(objects: Objects, namespace: str, deployment: str) -> bool:
     if there is None or there["metadata"].get("deletionTimestamp"):
         return True
     found = await objects.get(Key(_DEPLOYMENT, namespace, deployment))
-    return found is None or bool(found["metadata"].get("deletionTimestamp")) or (found.get("spec") or {}).get("replicas") == 0
+    return (
+        found is None
+        or bool(found["metadata"].get("deletionTimestamp"))
+        or (found.get("spec") or {}).get("replicas") == 0
+    )

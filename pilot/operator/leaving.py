@@ -1,4 +1,5 @@
 """What goes with an IstioOperator that is deleted."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -23,7 +24,9 @@ async def leave(parts: OperatorParts, custom: Custom, pending: Collection[Key]) 
         if attached:
             return attached[0]
     keep = parts.kept(custom.key)
-    revisions = {plain["metadata"]["labels"].get(REVISION) for plain in found if plain["kind"] == "MutatingWebhookConfiguration"}
+    revisions = {
+        plain["metadata"]["labels"].get(REVISION) for plain in found if plain["kind"] == "MutatingWebhookConfiguration"
+    }
     for revision in sorted(filter(None, revisions)):
         found += await installed(parts.objects, f"{TAG},{REVISION}={revision}", ())
     for plain in found:

@@ -1,4 +1,5 @@
 """Objects at the API server, remembered as they were applied last, so that changes that others make are told from own ones."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,9 @@ def fingerprint(plain: Plain) -> Any:
     generation = metadata.get("generation")
     if generation is None or plain["kind"] in ("Service", "ServiceAccount"):
         return metadata.get("resourceVersion")
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(_OF_CONTROLLER)}
+    annotations = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if not key.startswith(_OF_CONTROLLER)
+    }
     return generation, metadata.get("labels"), annotations
 
 
@@ -32,8 +35,14 @@ class NotedObjects(Objects):
     """
 
     def __init__(
-        self, client: ApiClient, manager: str, choose: random.Random, retry: Retry, changed: Changed, answered_within: float = 5.0
-    ) -> None:  # fmt: skip
+        self,
+        client: ApiClient,
+        manager: str,
+        choose: random.Random,
+        retry: Retry,
+        changed: Changed,
+        answered_within: float = 5.0,
+    ) -> None:
         super().__init__(client, manager, choose, retry=retry)
         self._changed, self._answered_within = changed, answered_within
         self._applying: Counter[Key] = Counter()

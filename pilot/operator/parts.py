@@ -1,4 +1,5 @@
 """What all IstioOperators of one operator share."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """The operator as a process: its client, its election, its pages, and its end."""
+
 from __future__ import annotations
 
 import asyncio
@@ -58,14 +59,20 @@ class Operator:
     """One replica of the operator. `end` has `run` return; `port` is that of its pages while it runs."""
 
     def __init__(
-        self, settings: OperatorSettings, credentials: Credentials, pace: Pace = Pace(), look: float = 2.0,  # noqa: B008
-        patience: RequestPatience = RequestPatience(),  # noqa: B008
-    ) -> None:  # fmt: skip
+        self,
+        settings: OperatorSettings,
+        credentials: Credentials,
+        pace: Pace = Pace(),
+        look: float = 2.0,
+        patience: RequestPatience = RequestPatience(),
+    ) -> None:
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
         self._client = ApiClient(credentials, patience=patience)
         waits = Waits(settings.watch.timeout.seconds, look)
-        self.controller = Controller(self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics)
+        self.controller = Controller(
+            self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics
+        )
         self._ended = asyncio.Event()
         self.port = 0
 
@@ -99,7 +106,9 @@ class Operator:
         name = f"{LOCK}-{self._revision}" if self._revision else LOCK
         identity = replica.pod_name or f"istio-operator-{secrets.token_hex(4)}"
         terms = LeaseTerms(2 * seconds, seconds, seconds / 5)
-        await Election(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(self.controller.run)
+        await Election(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(
+            self.controller.run
+        )
 
     async def _release(self) -> None:
         """Takes the finalizers away where there will be no operator any more that could: nothing else would ever do so."""
@@ -134,7 +143,9 @@ class Operator:
         return runner
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(
+            body=self._metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
 
 
 async def _show_health(_: web.Request) -> web.Response:

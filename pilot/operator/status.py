@@ -1,4 +1,5 @@
 """What the status of an IstioOperator says: how each component is, why, and all of them together."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,13 @@ from pilot.install.plan import InstallPlan
 from pilot.lib.build_info import build_info
 
 Plain = dict[str, Any]
-HEALTHY, ERROR, UPDATING, RECONCILING, ACTION_REQUIRED = "HEALTHY", "ERROR", "UPDATING", "RECONCILING", "ACTION_REQUIRED"
+HEALTHY, ERROR, UPDATING, RECONCILING, ACTION_REQUIRED = (
+    "HEALTHY",
+    "ERROR",
+    "UPDATING",
+    "RECONCILING",
+    "ACTION_REQUIRED",
+)
 _WORST = (ERROR, ACTION_REQUIRED, UPDATING, RECONCILING, HEALTHY)
 
 
@@ -43,7 +50,8 @@ def of_outcome(plan: InstallPlan, outcome: InstallOutcome) -> dict[str, Componen
 def of_late(plan: InstallPlan, late: Mapping[str, str]) -> dict[str, ComponentStatus]:
     """Returns how components that were healthy are; `late` has by component what it lacks."""
     return {
-        name: ComponentStatus(RECONCILING, late[name]) if name in late else one for name, one in of_all(plan, ComponentStatus(HEALTHY)).items()
+        name: ComponentStatus(RECONCILING, late[name]) if name in late else one
+        for name, one in of_all(plan, ComponentStatus(HEALTHY)).items()
     }
 
 
@@ -51,9 +59,14 @@ def status_of(components: Components, message: str = "", whole: str = "") -> Pla
     """Returns the field `status`. `whole` is what all of it is, where that does not follow from its components."""
     version = build_info().version
     listed = {
-        name: {"status": one.status, "version": version, **({"error": one.error} if one.error else {})} for name, one in sorted(components.items())
+        name: {"status": one.status, "version": version, **({"error": one.error} if one.error else {})}
+        for name, one in sorted(components.items())
     }
-    return {"status": whole or worst(one.status for one in components.values()), "message": message, "componentStatus": listed}
+    return {
+        "status": whole or worst(one.status for one in components.values()),
+        "message": message,
+        "componentStatus": listed,
+    }
 
 
 def worst(found: Iterable[str]) -> str:

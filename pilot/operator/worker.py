@@ -2,6 +2,7 @@
 
 Each has a worker of its own, so that one that waits or fails keeps no other from being looked after.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -65,7 +66,11 @@ class Worker:
     def saw(self, custom: Custom) -> None:
         """Takes the IstioOperator as it is now. What is being done for an older one ends."""
         before, self._custom = self._custom, custom
-        if (before.specification, before.leaving, self._is_ours(before)) == (custom.specification, custom.leaving, self._is_ours(custom)):
+        if (before.specification, before.leaving, self._is_ours(before)) == (
+            custom.specification,
+            custom.leaving,
+            self._is_ours(custom),
+        ):
             return
         self._attempts.succeeded()
         self._news.set()
@@ -231,7 +236,11 @@ class Worker:
 
     async def _tell_installed(self) -> None:
         """Writes how what was installed last is; where the settings are wrong since, that."""
-        await self._tell(self._components(), self._mistake or "; ".join((*self._unfinished, *self._warnings)), whole=ERROR if self._mistake else "")
+        await self._tell(
+            self._components(),
+            self._mistake or "; ".join((*self._unfinished, *self._warnings)),
+            whole=ERROR if self._mistake else "",
+        )
 
     def _components(self) -> Components:
         """Returns how the components are that were installed last."""

@@ -1,4 +1,5 @@
 """What a process can do once at a time: the interpreter has one hook for profiles, and one for the tracing of memory."""
+
 from __future__ import annotations
 
 import contextlib

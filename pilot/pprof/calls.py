@@ -1,4 +1,5 @@
 """Frames of Python as the calls of a stack."""
+
 from __future__ import annotations
 
 import functools
@@ -21,7 +22,9 @@ def module_of(file: str) -> str:
             break
     else:
         parts = file.split("/")
-        ours = next((n for n, part in enumerate(parts) if part in ("pilot", "webhook", "ca", "protos")), max(0, len(parts) - 1))
+        ours = next(
+            (n for n, part in enumerate(parts) if part in ("pilot", "webhook", "ca", "protos")), max(0, len(parts) - 1)
+        )
         file = "/".join(parts[ours:])
     if file[:1].isdigit():  # the rest of /lib/python3.11/
         file = file.partition("/")[2]
@@ -32,7 +35,9 @@ def call_of(frame: FrameType) -> StackFrame:
     """Returns the call that a frame is."""
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
-    return StackFrame(f"{module_of(code.co_filename)}.{name}", code.co_filename, frame.f_lineno or 0, code.co_firstlineno)
+    return StackFrame(
+        f"{module_of(code.co_filename)}.{name}", code.co_filename, frame.f_lineno or 0, code.co_firstlineno
+    )
 
 
 def stack_from(frame: FrameType | None) -> Stack:

@@ -1,4 +1,5 @@
 """Where the event loop spends its time, as pyinstrument samples it (docs/adr/019-profiles.md)."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,9 @@ async def sample(seconds: float, interval: float = INTERVAL) -> Sampled:
         finally:
             session = profiler.stop()
         records = list(session.frame_records)
-        return await asyncio.to_thread(lambda: Sampled([(stack_of(frames), took) for frames, took in records], session.duration))
+        return await asyncio.to_thread(
+            lambda: Sampled([(stack_of(frames), took) for frames, took in records], session.duration)
+        )
 
 
 def stack_of(frames: Iterable[str]) -> Stack:

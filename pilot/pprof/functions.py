@@ -1,4 +1,5 @@
 """Which function a line of a file is in: tracemalloc knows lines alone."""
+
 from __future__ import annotations
 
 import functools

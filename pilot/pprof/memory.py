@@ -1,4 +1,5 @@
 """What holds memory, as Python's tracemalloc follows it: from the start where PYTHONTRACEMALLOC says so, else for as long as somebody asks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +13,12 @@ from pilot.pprof.calls import module_of
 from pilot.pprof.functions import function_at
 from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
 
-KINDS = ValueType("alloc_objects", "count"), ValueType("alloc_space", "bytes"), ValueType("inuse_objects", "count"), ValueType("inuse_space", "bytes")
+KINDS = (
+    ValueType("alloc_objects", "count"),
+    ValueType("alloc_space", "bytes"),
+    ValueType("inuse_objects", "count"),
+    ValueType("inuse_space", "bytes"),
+)
 ALLOC_SPACE, INUSE_SPACE = 1, 3
 PERIOD = ValueType("space", "bytes")
 FRAMES = 10
@@ -70,11 +76,16 @@ def _by_stack(snapshot: tracemalloc.Snapshot) -> dict[Stack, list[int]]:
 
 
 def _call(frame: tracemalloc.Frame) -> StackFrame:
-    return StackFrame(f"{module_of(frame.filename)}.{function_at(frame.filename, frame.lineno)}", frame.filename, frame.lineno)
+    return StackFrame(
+        f"{module_of(frame.filename)}.{function_at(frame.filename, frame.lineno)}", frame.filename, frame.lineno
+    )
 
 
 def _grown(before: dict[Stack, list[int]], after: dict[Stack, list[int]]) -> dict[Stack, list[int]]:
-    grown = {stack: [count - before.get(stack, _NONE)[0], size - before.get(stack, _NONE)[1]] for stack, (count, size) in after.items()}
+    grown = {
+        stack: [count - before.get(stack, _NONE)[0], size - before.get(stack, _NONE)[1]]
+        for stack, (count, size) in after.items()
+    }
     return {stack: values for stack, values in grown.items() if values[1] > 0}
 
 
@@ -99,4 +110,3 @@ def resident() -> int:
         return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-

@@ -1,4 +1,5 @@
 """Stacks with values, as the profile.proto that `go tool pprof` opens and as text."""
+
 from __future__ import annotations
 
 import gzip
@@ -50,14 +51,19 @@ class _Builder:
     """A message in the making: each text, function and location has one number."""
 
     def __init__(self, profile: Profile) -> None:
-        self.made = profile_pb2.Profile(period=profile.period, time_nanos=time.time_ns(), duration_nanos=round(profile.seconds * 1e9))
+        self.made = profile_pb2.Profile(
+            period=profile.period, time_nanos=time.time_ns(), duration_nanos=round(profile.seconds * 1e9)
+        )
         self._texts: dict[str, int] = {}
         self._functions: dict[tuple[str, str, int], int] = {}
         self._locations: dict[StackFrame, int] = {}
         self._text("")
         for kind in profile.kinds:
             self.made.sample_type.add(type=self._text(kind.type), unit=self._text(kind.unit))
-        self.made.period_type.type, self.made.period_type.unit = self._text(profile.period_kind.type), self._text(profile.period_kind.unit)
+        self.made.period_type.type, self.made.period_type.unit = (
+            self._text(profile.period_kind.type),
+            self._text(profile.period_kind.unit),
+        )
         self.made.default_sample_type = self._text(profile.kinds[profile.shown].type)
         for stack, values in profile.samples.items():
             self.made.sample.add(location_id=[self._location(call) for call in stack], value=values)
@@ -75,7 +81,9 @@ class _Builder:
         if number is None:
             number = self._functions[key] = len(self._functions) + 1
             name = self._text(call.function)
-            self.made.function.add(id=number, name=name, system_name=name, filename=self._text(call.file), start_line=call.begins)
+            self.made.function.add(
+                id=number, name=name, system_name=name, filename=self._text(call.file), start_line=call.begins
+            )
         return number
 
     def _location(self, call: StackFrame) -> int:

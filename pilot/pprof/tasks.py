@@ -1,4 +1,5 @@
 """What runs at one moment: the tasks of the event loop and the threads, with their stacks. Both are what Go calls goroutines."""
+
 from __future__ import annotations
 
 import asyncio

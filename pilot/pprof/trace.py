@@ -2,6 +2,7 @@
 
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
 """
+
 from __future__ import annotations
 
 import json
@@ -33,10 +34,16 @@ def _events(sampled: Sampled) -> Iterator[dict[str, Any]]:
 
 def _changes(before: Stack, after: Stack, now: float) -> Iterator[dict[str, Any]]:
     """Yields the ends and the beginnings between two stacks, the outermost call of which comes first here."""
-    alike = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if not _is_same(a, b)), min(len(before), len(after)))
+    alike = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if not _is_same(a, b)),
+        min(len(before), len(after)),
+    )
     micros = round(now * 1e6)
     yield from ({"name": call.function, "ph": "E", "ts": micros} for call in reversed(before[alike:]))
-    yield from ({"name": call.function, "ph": "B", "ts": micros, "args": {"file": f"{call.file}:{call.line}"}} for call in after[alike:])
+    yield from (
+        {"name": call.function, "ph": "B", "ts": micros, "args": {"file": f"{call.file}:{call.line}"}}
+        for call in after[alike:]
+    )
 
 
 def _is_same(one: StackFrame, other: StackFrame) -> bool:

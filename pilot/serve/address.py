@@ -1,4 +1,5 @@
 """Flags give listening addresses as text, which is parsed here."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

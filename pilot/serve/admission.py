@@ -1,4 +1,5 @@
 """New streams are let in at a bounded rate: a thundering herd waits a moment, and what would wait for long is sent away to come again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +13,10 @@ class Admission:
     """Lets in `rate` streams a second, evenly; 0 is no limit."""
 
     def __init__(
-        self, rate: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        rate: float,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._interval = 1 / rate if rate > 0 else 0.0
         self._now, self._sleep = now, sleep

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#aggregated-discovery-service
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,16 @@ from pilot.serve.admission import Admission
 from pilot.serve.connection import Connection, nothing, of_events
 from pilot.serve.delta import DeltaSession
 from pilot.serve.discovery import Discovery
-from pilot.serve.identity import Authenticate, Authorize, Caller, IdentityError, Meet, nobody, plain_caller, verified_identity
+from pilot.serve.identity import (
+    Authenticate,
+    Authorize,
+    Caller,
+    IdentityError,
+    Meet,
+    nobody,
+    plain_caller,
+    verified_identity,
+)
 from pilot.serve.lifecycle import RegistrationError
 from pilot.serve.messages import random_uuid
 from pilot.serve.node import parse_node
@@ -76,7 +86,13 @@ class Ads:
         self._ask, self._check_object_access = ask, check_object_access
         self._limits, self._authenticate, self._meet, self._authorize = limits, authenticate, meet, authorize
         self.connections: dict[Connection, None] = {}
-        self._discovery, self._pusher, self._metrics, self._admission, self._aliases = discovery, pusher, metrics, admission, aliases
+        self._discovery, self._pusher, self._metrics, self._admission, self._aliases = (
+            discovery,
+            pusher,
+            metrics,
+            admission,
+            aliases,
+        )
 
     def handlers(self) -> Any:
         """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes. There are no serializers: bytes come and go."""
@@ -90,7 +106,9 @@ class Ads:
         await self._stream(context, discovery_pb2.DiscoveryRequest.FromString, SotwSession(self._discovery.name_sets))
 
     async def _delta(self, _: Any, context: Any) -> None:
-        await self._stream(context, discovery_pb2.DeltaDiscoveryRequest.FromString, DeltaSession(self._discovery.name_sets))
+        await self._stream(
+            context, discovery_pb2.DeltaDiscoveryRequest.FromString, DeltaSession(self._discovery.name_sets)
+        )
 
     async def _stream(self, context: Any, parse: Callable[[bytes], Any], session: Session) -> None:
         caller = await self._met(context)
@@ -118,7 +136,9 @@ class Ads:
             connection = self._discovery.connect(request.node.id, proxy, address, session)
             self.connections[connection] = None
             is_delta = isinstance(request, discovery_pb2.DeltaDiscoveryRequest)
-            (_delta if is_delta else _log).info("ADS: new %sconnection for node:%s", "delta " if is_delta else "", connection.id)
+            (_delta if is_delta else _log).info(
+                "ADS: new %sconnection for node:%s", "delta " if is_delta else "", connection.id
+            )
             try:
                 await self._serve(context, parse, connection, request)
             finally:
@@ -144,7 +164,9 @@ class Ads:
         except RegistrationError as error:
             text = cut(one_line(str(error)), STATUS_LENGTH)
             _log.warning("ADS: %s is refused: %s", address, text)
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION if error.misplaced else grpc.StatusCode.UNKNOWN, text)
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION if error.misplaced else grpc.StatusCode.UNKNOWN, text
+            )
 
     async def _met(self, context: Any) -> Caller:
         try:
@@ -208,7 +230,9 @@ class Ads:
                 self._pusher.sockets.reset_soon(connection.address)
                 raise asyncio.CancelledError
             error = ending.writer.exception()
-            if error is not None and not (context.cancelled() or isinstance(error, aio.InternalError)):  # else the peer has gone
+            if error is not None and not (
+                context.cancelled() or isinstance(error, aio.InternalError)
+            ):  # else the peer has gone
                 status = self._failed(connection, error)
             if status:
                 await context.abort(*status)
@@ -265,7 +289,9 @@ class Ads:
     def _receive(self, connection: Connection, request: Any) -> None:
         if not find_type(request.type_url).is_answered:
             if request.type_url == HEALTH:
-                self._discovery.lifecycle.reported(connection.proxy, not request.HasField("error_detail"), request.error_detail.message)
+                self._discovery.lifecycle.reported(
+                    connection.proxy, not request.HasField("error_detail"), request.error_detail.message
+                )
             return
         received = connection.session.receive(request)
         connection.activity += 1

@@ -1,4 +1,5 @@
 """A connection is one ADS stream: who it is, its session, and the feeds that it follows."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,9 +41,17 @@ class Connection:
     `events` are the numbers of those that concern it and have not been looked at yet. `activity` counts what was sent and received.
     """
 
-    def __init__(self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session) -> None:
+    def __init__(
+        self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session
+    ) -> None:
         self.id = f"{proxy.id}-{number}"
-        self.proxy_key, self.proxy, self.address, self.connected_at, self.session = proxy_key, proxy, address, connected_at, session
+        self.proxy_key, self.proxy, self.address, self.connected_at, self.session = (
+            proxy_key,
+            proxy,
+            address,
+            connected_at,
+            session,
+        )
         self.changed = asyncio.Event()
         self.dirty_since: float | None = None
         self.busy = self.finished = False
@@ -123,7 +132,11 @@ class Connection:
 
     def take_answered(self) -> tuple[int, ...]:
         """Returns the events all of whose consequences the proxy has answered by now, each once; () while something is on its way."""
-        if not self._under_way or self.busy or any(watch.nonce_sent != watch.nonce_acked and not watch.last_error for watch in self.watches.values()):
+        if (
+            not self._under_way
+            or self.busy
+            or any(watch.nonce_sent != watch.nonce_acked and not watch.last_error for watch in self.watches.values())
+        ):
             return ()
         found, self._under_way = self._under_way, ()
         return found

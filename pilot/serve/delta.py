@@ -3,6 +3,7 @@
 Where the reference and the protocol's text differ, the text wins, because Envoy follows it: a name that is subscribed to again is
 answered again, and a stale nonce does not make the changes of subscription in the same request void (Envoy sends each once).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,7 +34,9 @@ class DeltaSession(Session):
         acknowledged = bool(nonce) and nonce == subscription.nonce_sent
         if acknowledged:
             subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", nonce, False
-        if self._resubscribe(subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)):
+        if self._resubscribe(
+            subscription, tuple(request.resource_names_subscribe), tuple(request.resource_names_unsubscribe)
+        ):
             self._warm(request.type_url)
         return Acknowledgement(acknowledged, stale=bool(nonce) and not acknowledged)
 
@@ -81,4 +84,10 @@ class DeltaSession(Session):
                 matched = state.pick(owed)
                 payloads.append(matched.payload)
                 gone.update(matched.missing)
-        return Response(subscription.type_url, state, tuple(payloads), self._removed(subscription.type, tuple(gone)), warms_of(changes))
+        return Response(
+            subscription.type_url,
+            state,
+            tuple(payloads),
+            self._removed(subscription.type, tuple(gone)),
+            warms_of(changes),
+        )

@@ -1,4 +1,5 @@
 """Proxies are registered here while they are connected, and a change wakes those that it concerns."""
+
 from __future__ import annotations
 
 import itertools
@@ -246,7 +247,9 @@ class Discovery:
         for connection in self._connections.values():
             for type_url, feed in connection.kept():
                 feeds.setdefault(type_url, {})[feed] = None
-        groups = {type_url: dict.fromkeys(s for feed in found for s in feed.snapshots) for type_url, found in feeds.items()}
+        groups = {
+            type_url: dict.fromkeys(s for feed in found for s in feed.snapshots) for type_url, found in feeds.items()
+        }
         return {type_url: [snapshot.by_name for snapshot in snapshots] for type_url, snapshots in groups.items()}
 
     def forget(self) -> None:

@@ -1,4 +1,5 @@
 """A server that others still talk to is ended here."""
+
 from __future__ import annotations
 
 import asyncio

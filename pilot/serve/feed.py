@@ -1,4 +1,5 @@
 """Connections follow derived groups: each is watched and compared once, whoever shares it."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
@@ -78,7 +79,9 @@ class Feeds(Generic[R]):
         """Returns the feed of a type that has some groups, with one more reader. Types of which there is nothing have no groups, each for itself."""
         feed = self._feeds.get((type_url, groups))
         if feed is None:
-            feed = self._feeds[type_url, groups] = Feed(self._db, type_url, groups, tuple(self._watch(group) for group in groups))
+            feed = self._feeds[type_url, groups] = Feed(
+                self._db, type_url, groups, tuple(self._watch(group) for group in groups)
+            )
             for watched in feed.watched:
                 watched.feeds[feed] = None
         feed.readers[reader] = None

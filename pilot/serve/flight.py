@@ -2,6 +2,7 @@
 
 This is bookkeeping without a clock: `look` is told how much time has passed. docs/adr/010-slow-readers.md has the reasons.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -79,7 +80,9 @@ class Flight:
         self._of_takers: Line[Write] = Line()
         self._new: Line[Write] = Line()
         self._known_next = self._of_takers_next = True
-        self._takers: OrderedDict[str, None] = OrderedDict()  # the peers that have taken something, the last of them last
+        self._takers: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # the peers that have taken something, the last of them last
         self._typical = 0.0
 
     def __len__(self) -> int:
@@ -226,7 +229,10 @@ class Flight:
 
     def _is_stuck(self, write: Write) -> bool:
         """Returns whether it goes on so slowly that it would not be taken in time. Where that cannot be seen, a long time decides."""
-        age, grace = self.time - write.began, max(self.limits.grace, 2 * self.patience, write.size / self.limits.slowest)
+        age, grace = (
+            self.time - write.began,
+            max(self.limits.grace, 2 * self.patience, write.size / self.limits.slowest),
+        )
         if age < grace:
             return False
         taken = write.taken()

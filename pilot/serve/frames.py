@@ -5,6 +5,7 @@ resources and its tail. DiscoveryResponse and DeltaDiscoveryResponse number the 
 version 1, resources 2, type URL 4, nonce 5; names of removed resources are field 6 of the latter.
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/discovery/v3/discovery.proto
 """
+
 from __future__ import annotations
 
 import functools

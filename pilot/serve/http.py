@@ -1,4 +1,5 @@
 """The plain HTTP ports serve readiness, and have a place for other pages."""
+
 from __future__ import annotations
 
 import logging

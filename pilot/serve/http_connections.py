@@ -2,6 +2,7 @@
 
 aiohttp waits for both without an end. Whatever is being computed for a connection, and an answer that goes on and on, is left alone.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +38,11 @@ class _Seen(NamedTuple):
 class Connections:
     """The connections of one port, between `start` and `stop`. `watch` is the middleware of its application."""
 
-    def __init__(self, patience: ConnectionPatience = ConnectionPatience(), now: Callable[[], float] = time.monotonic) -> None:  # noqa: B008
+    def __init__(
+        self,
+        patience: ConnectionPatience = ConnectionPatience(),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._patience, self._now = patience, now
         self._server: Any = None
         self._answering: set[Any] = set()
@@ -81,7 +86,9 @@ class Connections:
             if (waiting := _waiting(connection)) != self._seen[connection].waiting:
                 self._seen[connection] = self._seen[connection]._replace(waiting=waiting, at=now)
         closed = [connection for connection in connections if self._is_done(connection, now)]
-        silent = [connection for connection in connections if connection not in self._answering and connection not in closed]
+        silent = [
+            connection for connection in connections if connection not in self._answering and connection not in closed
+        ]
         silent.sort(key=lambda connection: self._seen[connection].at)
         closed += silent[: max(0, len(connections) - len(closed) - self._patience.most)]
         for connection in closed:

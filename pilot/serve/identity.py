@@ -1,4 +1,5 @@
 """A port verifies the identities of its callers; whether these may be the proxies that they say they are is decided here."""
+
 from __future__ import annotations
 
 import urllib.parse

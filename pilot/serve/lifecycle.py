@@ -1,4 +1,5 @@
 """What follows from the streams of proxies outside of the mesh's tables: somebody may register the workload of each, and keep its health."""
+
 from __future__ import annotations
 
 from typing import Protocol

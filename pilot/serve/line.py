@@ -1,4 +1,5 @@
 """A line knows who waits for something, and whose turn is next."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,4 +1,5 @@
 """Responses are encoded once for all connections that are sent the same within a moment."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """A set of resource names is held once, however many proxies ask for the same."""
+
 from __future__ import annotations
 
 import weakref
@@ -11,7 +12,9 @@ class Names:
 
     def __init__(self, names: frozenset[str]) -> None:
         self.all = names
-        self._changes: weakref.WeakValueDictionary[tuple[tuple[str, ...], tuple[str, ...]], Names] = weakref.WeakValueDictionary()
+        self._changes: weakref.WeakValueDictionary[tuple[tuple[str, ...], tuple[str, ...]], Names] = (
+            weakref.WeakValueDictionary()
+        )
 
 
 class NameSets:

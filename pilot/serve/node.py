@@ -1,4 +1,5 @@
 """The node of a first request is parsed into a Proxy."""
+
 from __future__ import annotations
 
 import functools
@@ -13,11 +14,32 @@ _KINDS = tuple(str(kind) for kind in NodeType)
 _MAPS = ("LABELS", "STATIC_LABELS", "ANNOTATIONS", "PLATFORM_METADATA")
 # Everything is text there, booleans and lists too: https://istio.io/latest/docs/reference/commands/pilot-agent/#envvars
 _TEXTS = (
-    "NAMESPACE", "SERVICE_ACCOUNT", "CLUSTER_ID", "NETWORK", "REQUESTED_NETWORK_VIEW", "ISTIO_VERSION", "GENERATOR", "INTERCEPTION_MODE",
-    "INSTANCE_IPS", "IDLE_TIMEOUT", "HTTP10", "HTTP_PROXY_PORT", "NODE_NAME", "WORKLOAD_NAME", "MESH_ID", "DNS_PROXY_ADDR",
-    "TLS_SERVER_CERT_CHAIN", "TLS_SERVER_KEY", "TLS_SERVER_ROOT_CERT", "TLS_CLIENT_CERT_CHAIN", "TLS_CLIENT_KEY", "TLS_CLIENT_ROOT_CERT",
-    "AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY", "UNPRIVILEGED_POD",
-)  # fmt: skip
+    "NAMESPACE",
+    "SERVICE_ACCOUNT",
+    "CLUSTER_ID",
+    "NETWORK",
+    "REQUESTED_NETWORK_VIEW",
+    "ISTIO_VERSION",
+    "GENERATOR",
+    "INTERCEPTION_MODE",
+    "INSTANCE_IPS",
+    "IDLE_TIMEOUT",
+    "HTTP10",
+    "HTTP_PROXY_PORT",
+    "NODE_NAME",
+    "WORKLOAD_NAME",
+    "MESH_ID",
+    "DNS_PROXY_ADDR",
+    "TLS_SERVER_CERT_CHAIN",
+    "TLS_SERVER_KEY",
+    "TLS_SERVER_ROOT_CERT",
+    "TLS_CLIENT_CERT_CHAIN",
+    "TLS_CLIENT_KEY",
+    "TLS_CLIENT_ROOT_CERT",
+    "AUTO_REGISTER_GROUP",
+    "WORKLOAD_ENTRY",
+    "UNPRIVILEGED_POD",
+)
 
 
 def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
@@ -41,7 +63,9 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
         namespace=metadata.get("NAMESPACE") or _first_label(dns_domain),
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
-        extensions=_shared(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls))) if node.extensions else None,
+        extensions=_shared(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)))
+        if node.extensions
+        else None,
         envoy=_envoy_version(node),
         node_cluster=node.cluster,
         version=metadata.get("ISTIO_VERSION") or "",

@@ -1,4 +1,5 @@
 """Who may ask for configuration objects: they are the whole mesh's, and so for the control plane's own namespace alone."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,6 +30,8 @@ def only(namespace: Callable[[], str]) -> CheckObjectAccess:
         if parsed is None:
             nobody_may(identity)
         elif parsed.namespace != namespace():
-            raise QuestionError(grpc.StatusCode.PERMISSION_DENIED, "objects are for the control plane's namespace alone")
+            raise QuestionError(
+                grpc.StatusCode.PERMISSION_DENIED, "objects are for the control plane's namespace alone"
+            )
 
     return check

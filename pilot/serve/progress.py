@@ -1,4 +1,5 @@
 """Follows events from their commit to the proxies that acknowledged them: an event is a commit that concerns somebody, and has a number."""
+
 from __future__ import annotations
 
 import time

@@ -1,4 +1,5 @@
 """The pusher writes what connections lack: one response at a time a connection, bounded over all of them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -98,11 +99,15 @@ class Pusher:
         answer = self._discovery.next_response(connection)
         if answer is None:
             return False
-        writing = Write(answer.size, connection.peer, connection.give_up, lambda: self.sockets.delivered(connection.address))
+        writing = Write(
+            answer.size, connection.peer, connection.give_up, lambda: self.sockets.delivered(connection.address)
+        )
         taken = False
         if not self.flight.begin(writing):
             await self.flight.wait(writing, connection.is_known)
-            answer = None if connection.finished else self._discovery.next_response(connection)  # of now, not of before the wait
+            answer = (
+                None if connection.finished else self._discovery.next_response(connection)
+            )  # of now, not of before the wait
         self._look_soon()
         try:
             if answer is not None:
@@ -126,8 +131,18 @@ class Pusher:
         if self.on_push is not None and connection.under_way:
             self.on_push(Pushed(connection.under_way, answer.type_url, len(message), started, writing, now))
         if _log.isEnabledFor(logging.DEBUG):
-            why, nonce = "" if "proxyrequest" not in connection.reasons else " request", connection.watches[answer.type_url].nonce_sent
-            told = short_name(answer.type_url).upper(), why, connection.proxy.id, answer.resources, human_size(len(message)), nonce
+            why, nonce = (
+                "" if "proxyrequest" not in connection.reasons else " request",
+                connection.watches[answer.type_url].nonce_sent,
+            )
+            told = (
+                short_name(answer.type_url).upper(),
+                why,
+                connection.proxy.id,
+                answer.resources,
+                human_size(len(message)),
+                nonce,
+            )
             _log.debug("%s: PUSH%s for node:%s resources:%d size:%s nonce:%s", *told, extra=of_events(connection))
 
     async def _message(self, connection: Connection, answer: Response) -> bytes:

@@ -1,4 +1,5 @@
 """Requests that are answered once and watch nothing: debug pages over xDS."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,7 +44,9 @@ def names_asked(request: Any) -> Sequence[str]:
 def encode_answer(answer: AnsweredResources, request: Any, version: str, nonce: str) -> bytes:
     """Returns the bytes of the response to a request, in the request's variant."""
     if isinstance(request, discovery_pb2.DeltaDiscoveryRequest):
-        delta = discovery_pb2.DeltaDiscoveryResponse(system_version_info=version, type_url=request.type_url, nonce=nonce)
+        delta = discovery_pb2.DeltaDiscoveryResponse(
+            system_version_info=version, type_url=request.type_url, nonce=nonce
+        )
         for name, resource in answer.resources:
             delta.resources.add(name=name, resource=resource)
         return _encode(delta, answer.identifier)

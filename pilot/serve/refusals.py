@@ -3,6 +3,7 @@
 A refusal names resources, or none. Of the objects that a resource follows from those are meant that have changed since the proxy last took a
 response of the type; where none has, all that it follows from are, unless they are too many to say anything.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

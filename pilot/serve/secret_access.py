@@ -1,4 +1,5 @@
 """Whether service accounts may read Secrets is asked for those whose proxies ask for secrets, and put where derivations read it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -72,6 +73,11 @@ class SecretAccess:
                 allowed = await self._review(account)
         except Exception as error:  # of any client and its network: none may let somebody in
             allowed = bool(table.peek(account))
-            _log.warning("whether %s/%s may read secrets is not known: %s", account.namespace, account.name, str(error) or type(error).__name__)
+            _log.warning(
+                "whether %s/%s may read secrets is not known: %s",
+                account.namespace,
+                account.name,
+                str(error) or type(error).__name__,
+            )
         self._until[account] = self._now() + (ALLOWED_SECONDS if allowed else DENIED_SECONDS)
         self._discovery.commit([(table, account, allowed)], {"secret": 1})

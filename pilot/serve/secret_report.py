@@ -1,4 +1,5 @@
 """What a proxy asks for in vain among secrets, and what it gets though it has expired, goes to the log and the metrics, for it is told nothing."""
+
 from __future__ import annotations
 
 import datetime
@@ -67,7 +68,11 @@ class SecretReport:
 def certificates_of(secret: bytes) -> bytes:
     """Returns the certificates of a serialized secret, PEM."""
     found = secret_pb2.Secret.FromString(secret)
-    pem: bytes = (found.tls_certificate.certificate_chain if found.HasField("tls_certificate") else found.validation_context.trusted_ca).inline_bytes
+    pem: bytes = (
+        found.tls_certificate.certificate_chain
+        if found.HasField("tls_certificate")
+        else found.validation_context.trusted_ca
+    ).inline_bytes
     return pem
 
 

@@ -1,4 +1,5 @@
 """A gRPC server is made here with the limits of the settings."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,12 +25,18 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),
         ("grpc.keepalive_timeout_ms", _milliseconds(settings.keepalive_timeout)),
-        ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout)),  # it decides; a minute where it is not set
+        (
+            "grpc.http2.ping_timeout_ms",
+            _milliseconds(settings.keepalive_timeout),
+        ),  # it decides; a minute where it is not set
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(settings.keepalive_interval) // 2),
     ]
     if settings.max_connection_age < FOREVER:
-        options += [("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age)), ("grpc.max_connection_age_grace_ms", 10_000)]
+        options += [
+            ("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age)),
+            ("grpc.max_connection_age_grace_ms", 10_000),
+        ]
     made = aio.server(options=options)
     made.add_generic_rpc_handlers(tuple(services))
     return made

@@ -4,6 +4,7 @@ A session remembers what it was asked and what it has sent, never what it is goi
 states of now, so that however many changes come while a proxy is slow, it gets the last one, once.
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
+
 from __future__ import annotations
 
 import abc
@@ -147,7 +148,10 @@ class Session(abc.ABC):
         self.subscriptions = dict(sorted(known.items(), key=lambda item: item[1].type.rank))
 
     def _reject(self, request: Any) -> Acknowledgement:
-        subscription, message = self.subscriptions.get(request.type_url), cut(request.error_detail.message, ERROR_LENGTH)
+        subscription, message = (
+            self.subscriptions.get(request.type_url),
+            cut(request.error_detail.message, ERROR_LENGTH),
+        )
         if subscription is not None:
             subscription.last_error, subscription.in_flight = message, False
         return Acknowledgement(rejected=(request.error_detail.code, message))
@@ -165,14 +169,19 @@ class Session(abc.ABC):
             return self._named(subscription, state, [matched.payload], matched.missing, changes)
         return self._changed(subscription, state, changes, state_of)
 
-    def _reached(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response | None:
+    def _reached(
+        self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]
+    ) -> Response | None:
         """Returns what names lead to, where they lead to resources of other names: all of the state is for this subscription. None if it has all
         of it."""
         if subscription.owes_all:
             payloads = lacking([snapshot.payload for snapshot in state.snapshots], subscription)
             gone = [*state.lead(subscription.wanted.all).missing]
         else:
-            payloads, gone = [change.payload for change in changes], [name for change in changes for name in change.removed]
+            payloads, gone = (
+                [change.payload for change in changes],
+                [name for change in changes for name in change.removed],
+            )
             if owed := subscription.owed.difference(*(change.names for change in changes)):
                 matched = state.lead(owed)
                 changed = {r.name for payload in payloads for r in payload.resources}
@@ -182,13 +191,23 @@ class Session(abc.ABC):
                 return None
         return Response(subscription.type_url, state, tuple(payloads), self._removed(subscription.type, gone))
 
-    def _changed(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange], state_of: StateOf) -> Response | None:
+    def _changed(
+        self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange], state_of: StateOf
+    ) -> Response | None:
         """Returns the changed resources that were asked for with those that are owed, None if there are none."""
         matches = [change.wanted_by(subscription.wanted) for change in changes]
         gone = [name for matched in matches for name in matched.missing]
-        if subscription.type.has_stand_in and subscription.sent is not None and subscription.sent.groups != state.groups:
+        if (
+            subscription.type.has_stand_in
+            and subscription.sent is not None
+            and subscription.sent.groups != state.groups
+        ):
             clusters = state_of(CLUSTER)  # of another plan, in which most of their clusters are gone too
-            gone = [name for name in gone if name in subscription.owed or (clusters is not None and clusters.get(name) is not None)]
+            gone = [
+                name
+                for name in gone
+                if name in subscription.owed or (clusters is not None and clusters.get(name) is not None)
+            ]
         if owed := subscription.owed.difference(*(change.names for change in changes)):
             matches.append(state.pick(owed))
             gone += matches[-1].missing
@@ -199,7 +218,12 @@ class Session(abc.ABC):
         return answer if answer.payloads or answer.removed or subscription.owed else None
 
     def _named(
-        self, subscription: Subscription, state: TypeState, payloads: list[Payload], gone: Sequence[str], changes: Sequence[SnapshotChange]
+        self,
+        subscription: Subscription,
+        state: TypeState,
+        payloads: list[Payload],
+        gone: Sequence[str],
+        changes: Sequence[SnapshotChange],
     ) -> Response:
         """Returns the answer to a subscription by name: the resources that there are, and the names that there is none for (any more)."""
         of = subscription.type
@@ -218,7 +242,11 @@ def lacking(payloads: list[Payload], subscription: Subscription) -> list[Payload
     versions = subscription.retained
     if not versions or not subscription.type.has_versions:
         return payloads
-    return [Payload(r for payload in payloads for r in payload.resources if not r.version or versions.get(r.name) != r.version)]
+    return [
+        Payload(
+            r for payload in payloads for r in payload.resources if not r.version or versions.get(r.name) != r.version
+        )
+    ]
 
 
 def warms_of(changes: Sequence[SnapshotChange]) -> frozenset[str]:

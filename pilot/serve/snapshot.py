@@ -1,4 +1,5 @@
 """A snapshot is a group of resources at one moment; what changed since is computed once for all proxies that share it."""
+
 from __future__ import annotations
 
 import weakref
@@ -26,7 +27,9 @@ class SnapshotChange:
         self.payload, self.removed = Payload(resources), tuple(removed)
         self.warms = frozenset(r.warms for r in self.payload.resources if r.warms)
         self._names: frozenset[str] | None = None
-        self._wanted: weakref.WeakKeyDictionary[Names, Matches] | None = None  # there are thousands, few of which are asked
+        self._wanted: weakref.WeakKeyDictionary[Names, Matches] | None = (
+            None  # there are thousands, few of which are asked
+        )
 
     @property
     def names(self) -> frozenset[str]:
@@ -93,7 +96,9 @@ class TypeState:
 
     def __init__(self, groups: Hashable, snapshots: tuple[Snapshot, ...]) -> None:
         self.groups = groups
-        self.snapshots = snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
+        self.snapshots = (
+            snapshots if _are_disjoint(snapshots) else (Snapshot(r for s in snapshots for r in s.by_name.values()),)
+        )
         self._matches: weakref.WeakKeyDictionary[Names, Matches] | None = None
         self._last: tuple[weakref.ref[TypeState], tuple[SnapshotChange, ...]] | None = None
 
@@ -114,7 +119,12 @@ class TypeState:
 
     def lead(self, wanted: frozenset[str]) -> Matches:
         """Returns the resources that have some names, or have them as aliases; missing are the names of none."""
-        found = [r for s in self.snapshots for r in s.by_name.values() if r.name in wanted or not wanted.isdisjoint(r.aliases)]
+        found = [
+            r
+            for s in self.snapshots
+            for r in s.by_name.values()
+            if r.name in wanted or not wanted.isdisjoint(r.aliases)
+        ]
         return Matches(Payload(found), tuple(wanted.difference(*((r.name, *r.aliases) for r in found))))
 
     def pick(self, wanted: frozenset[str]) -> Matches:

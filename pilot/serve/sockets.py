@@ -3,6 +3,7 @@
 gRPC's asyncio server does not tell how far a write is. It can end a call only behind what is being written on it, and without a status not
 at all: to a peer that does not read, the message and the call would stay for as long as the peer likes.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +33,9 @@ class Sockets:
     def delivered(self, address: str) -> int | None:
         """Returns the bytes that a peer has acknowledged since it connected; None if there is no such connection, or the system does not tell."""
         with contextlib.suppress(OSError, AttributeError, struct.error), self._open(address) as found:
-            count: int = _BYTES_ACKED.unpack_from(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size))[0]
+            count: int = _BYTES_ACKED.unpack_from(
+                found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.size)
+            )[0]
             return count
         return None
 

@@ -1,4 +1,5 @@
 """Sessions of the state-of-the-world variant of xDS: a request names all that is wanted, a response to a wildcard carries all there is."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -28,7 +29,9 @@ class SotwSession(Session):
             self._warm(of.url)
             return Acknowledgement()
         if request.response_nonce != subscription.nonce_sent:
-            subscription.dropped |= subscription.wanted.all - names  # the client lost what it had of these, even if it names them again
+            subscription.dropped |= (
+                subscription.wanted.all - names
+            )  # the client lost what it had of these, even if it names them again
             return Acknowledgement(stale=True)
         subscription.last_error, subscription.nonce_acked, subscription.in_flight = "", request.response_nonce, False
         self._rename(subscription, names)
@@ -37,7 +40,11 @@ class SotwSession(Session):
     def _rename(self, subscription: Subscription, names: frozenset[str]) -> None:
         """Takes the names of an acknowledgement: those that were added are answered."""
         known = subscription.wanted.all - subscription.dropped
-        subscription.owes_all, subscription.respond, subscription.dropped = subscription.owes_all or subscription.respond, False, NONE
+        subscription.owes_all, subscription.respond, subscription.dropped = (
+            subscription.owes_all or subscription.respond,
+            False,
+            NONE,
+        )
         if names == subscription.wanted.all == known:
             return
         subscription.wanted = self._name_sets.of(names)
@@ -62,4 +69,9 @@ class SotwSession(Session):
         return ()
 
     def _everything(self, subscription: Subscription, state: TypeState, changes: Sequence[SnapshotChange]) -> Response:
-        return Response(subscription.type_url, state, tuple(snapshot.payload for snapshot in state.snapshots), warms=warms_of(changes))
+        return Response(
+            subscription.type_url,
+            state,
+            tuple(snapshot.payload for snapshot in state.snapshots),
+            warms=warms_of(changes),
+        )

@@ -1,4 +1,5 @@
 """Stand-ins are sent for names that there is no resource for, where a type has an answer for those."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

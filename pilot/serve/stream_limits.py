@@ -1,4 +1,5 @@
 """What one stream asks for and says of itself is limited."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -24,7 +25,9 @@ class StreamLimits(NamedTuple):
         """Returns a sentence for the peer that says what is too much about the subscriptions of a stream, "" if nothing is."""
         if len(session.subscriptions) > self.types:
             return f"more than {self.types} types on one stream"
-        names = sum(len(subscription.wanted.all) + len(subscription.retained) for subscription in session.subscriptions.values())
+        names = sum(
+            len(subscription.wanted.all) + len(subscription.retained) for subscription in session.subscriptions.values()
+        )
         return f"{names} resources are named on one stream, more than {self.names}" if names > self.names else ""
 
 

@@ -1,4 +1,5 @@
 """A subscription is what one connection watches of one type, and how far it is."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,9 +25,22 @@ class Subscription:
     """
 
     __slots__ = (
-        "dropped", "held", "in_flight", "last_error", "nonce_acked", "nonce_sent", "owed", "owes_all", "respond", "retained", "sent", "sent_at",
-        "type", "wanted", "wildcard",
-    )  # fmt: skip
+        "dropped",
+        "held",
+        "in_flight",
+        "last_error",
+        "nonce_acked",
+        "nonce_sent",
+        "owed",
+        "owes_all",
+        "respond",
+        "retained",
+        "sent",
+        "sent_at",
+        "type",
+        "wanted",
+        "wildcard",
+    )
 
     def __init__(self, of: XdsType, wanted: Names, wildcard: bool, retained: Mapping[str, str] = NOTHING) -> None:
         self.type, self.wanted, self.wildcard, self.retained = of, wanted, wildcard, retained
@@ -75,4 +89,8 @@ class DeltaSubscription(Subscription):
     @property
     def known(self) -> Collection[str]:
         """Returns the names of all resources that the proxy has, where it asked for everything."""
-        return [name for snapshot in self.sent.snapshots for name in snapshot.by_name] if self.wildcard and self.sent is not None else ()
+        return (
+            [name for snapshot in self.sent.snapshots for name in snapshot.by_name]
+            if self.wildcard and self.sent is not None
+            else ()
+        )

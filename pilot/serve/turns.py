@@ -1,4 +1,5 @@
 """Responses are computed for a bounded time before other work of the event loop gets its turn."""
+
 from __future__ import annotations
 
 import asyncio

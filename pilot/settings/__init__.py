@@ -3,6 +3,7 @@
 `Settings` holds a section for each part of the process, and each part is given its section, never the whole. `parse` reads flags and
 environment, `document` writes docs/settings.md.
 """
+
 # ruff: noqa: RUF009 (the values of section() are immutable)
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ import dataclasses
 from pilot.settings.declaration import section
 from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.mesh import MeshSettings
-from pilot.settings.process import DebugSettings, IngestSettings, JwksSettings, LogSettings, ProcessSettings, ServeSettings, TraceSettings
+from pilot.settings.process import (
+    DebugSettings,
+    IngestSettings,
+    JwksSettings,
+    LogSettings,
+    ProcessSettings,
+    ServeSettings,
+    TraceSettings,
+)
 from pilot.settings.security import AuthenticationSettings, AuthoritySettings, SecurePortSettings
 from pilot.settings.webhook import WebhookSettings
 

@@ -1,8 +1,9 @@
 """The document of all settings.
 
-    python -m pilot.settings                            prints docs/settings.md
-    python -m pilot.settings --check docs/settings.md   exit 1 where that file is not what would be printed
+python -m pilot.settings                            prints docs/settings.md
+python -m pilot.settings --check docs/settings.md   exit 1 where that file is not what would be printed
 """
+
 import sys
 
 from pilot.settings.document import main

@@ -1,4 +1,5 @@
 """How a setting is declared, and how all declared settings are found."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -11,14 +12,28 @@ FOREVER = Duration(2**63 - 1)
 
 
 def setting(
-    default: Any, about: str, *, flag: str = "", short: str = "", env: str = "", repeated: bool = False, may_be_empty: bool = False
+    default: Any,
+    about: str,
+    *,
+    flag: str = "",
+    short: str = "",
+    env: str = "",
+    repeated: bool = False,
+    may_be_empty: bool = False,
 ) -> Any:
     """Returns a field of a section: its default, one sentence, the flag (and its letter) and the environment variable that set it.
 
     `repeated`: every use of the flag gives one value of a tuple, in which a comma is nothing special. `may_be_empty`: a variable that is set to
     an empty text says that, and not the default.
     """
-    said = {"about": about, "flag": flag, "short": short, "env": env, "repeated": repeated, "may_be_empty": may_be_empty}
+    said = {
+        "about": about,
+        "flag": flag,
+        "short": short,
+        "env": env,
+        "repeated": repeated,
+        "may_be_empty": may_be_empty,
+    }
     return dataclasses.field(default=default, metadata=said)
 
 

@@ -1,4 +1,5 @@
 """docs/settings.md: every setting, by section."""
+
 from __future__ import annotations
 
 import sys
@@ -30,7 +31,9 @@ def sections(defaults: Any) -> str:
 
 def _section(title: str, settings: Iterable[DeclaredSetting]) -> str:
     """Returns the settings of one section as a table."""
-    return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(_row(s) for s in settings)
+    return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(
+        _row(s) for s in settings
+    )
 
 
 def _row(s: DeclaredSetting) -> str:

@@ -3,6 +3,7 @@
 A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
 booleans, integers and durations; tuples are the parts between commas, or the uses of a flag that is repeated.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -77,7 +78,9 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section:
     """Returns a copy of a section with the values at their paths, in the sections in it too."""
     changes = {
-        f.name: _fill(f.default, values, (*path, f.name)) if dataclasses.is_dataclass(f.default) else values[*path, f.name]
+        f.name: _fill(f.default, values, (*path, f.name))
+        if dataclasses.is_dataclass(f.default)
+        else values[*path, f.name]
         for f in dataclasses.fields(empty)  # type: ignore[arg-type]
     }
     return dataclasses.replace(empty, **changes)  # type: ignore[type-var]

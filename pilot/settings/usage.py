@@ -1,4 +1,5 @@
 """What `pilot-discovery discovery --help` prints: the flags, by section."""
+
 from __future__ import annotations
 
 from itertools import groupby
@@ -27,13 +28,24 @@ def usage() -> str:
 def flag_sections(defaults: Any) -> str:
     """Returns what --help says of the flags that a dataclass of settings declares, by section."""
     with_flags = (s for s in declared(defaults) if s.flag)
-    return "".join(f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title))
+    return "".join(
+        f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title)
+    )
 
 
 def _describe(s: DeclaredSetting) -> str:
     names = f"--{s.flag}" + (f", -{s.short}" if s.short else "")
-    more = "; ".join(text for text in (f"default {show(s.default)}" if show(s.default) else "", f"variable {s.env}" if s.env else "") if text)
-    return f"  {names} {'TEXT' if s.repeated else _placeholder(s.default)}".rstrip() + f"\n        {s.about}" + (f" ({more})" if more else "") + "\n"
+    more = "; ".join(
+        text
+        for text in (f"default {show(s.default)}" if show(s.default) else "", f"variable {s.env}" if s.env else "")
+        if text
+    )
+    return (
+        f"  {names} {'TEXT' if s.repeated else _placeholder(s.default)}".rstrip()
+        + f"\n        {s.about}"
+        + (f" ({more})" if more else "")
+        + "\n"
+    )
 
 
 def _placeholder(default: Any) -> str:

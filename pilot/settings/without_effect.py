@@ -1,4 +1,5 @@
 """Variables of istiod that have no effect here, and why: who sets one is told so in the log."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """Builds ranges of IP addresses."""
+
 from __future__ import annotations
 
 import ipaddress

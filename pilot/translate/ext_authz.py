@@ -1,4 +1,5 @@
 """Builds what the filters of external authorization have in common, for requests and for connections."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import grpc_service_pb2
@@ -24,7 +25,9 @@ def build_condition(rbac_filter: str, provider: str) -> metadata_pb2.MetadataMat
     )
 
 
-def build_grpc_service(said: EnvoyExternalAuthorizationGrpcProvider, cluster: str, hostname: str) -> grpc_service_pb2.GrpcService:
+def build_grpc_service(
+    said: EnvoyExternalAuthorizationGrpcProvider, cluster: str, hostname: str
+) -> grpc_service_pb2.GrpcService:
     """Returns the authorizer as a service of gRPC."""
     return grpc_service_pb2.GrpcService(
         envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster, authority=hostname),

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/overview/extension
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, http_uri_pb2
@@ -35,7 +36,9 @@ def wait_for(*types: str) -> config_source_pb2.ExtensionConfigSource:
     return config_source_pb2.ExtensionConfigSource(config_source=_ADS, type_urls=[TYPE_PREFIX + name for name in types])
 
 
-def build_extension_config(name: str, plugin: str, module: WasmConfig, version: str, pull_secret: str | None) -> extension_pb2.TypedExtensionConfig:
+def build_extension_config(
+    name: str, plugin: str, module: WasmConfig, version: str, pull_secret: str | None
+) -> extension_pb2.TypedExtensionConfig:
     """Returns the configuration of a module.
 
     `plugin`: what the module is called in logs and statistics; `version`: another one where the object has changed, so that an image is
@@ -44,9 +47,13 @@ def build_extension_config(name: str, plugin: str, module: WasmConfig, version: 
     config = wasm_pb2.PluginConfig(
         name=plugin,
         root_id=module.plugin_name,
-        configuration=pack(wrappers_pb2.StringValue(value=encode(module.plugin_config))) if module.plugin_config else any_pb2.Any(),
+        configuration=pack(wrappers_pb2.StringValue(value=encode(module.plugin_config)))
+        if module.plugin_config
+        else any_pb2.Any(),
         failure_policy=_FAILURES[module.fail_strategy],
-        vm_config=wasm_pb2.VmConfig(runtime=RUNTIME, code=_code(module), environment_variables=_environment(module, version, pull_secret)),
+        vm_config=wasm_pb2.VmConfig(
+            runtime=RUNTIME, code=_code(module), environment_variables=_environment(module, version, pull_secret)
+        ),
     )
     built = network_wasm_pb2.Wasm(config=config) if module.type == "NETWORK" else http_wasm_pb2.Wasm(config=config)
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(built))
@@ -85,6 +92,6 @@ def _environment(module: WasmConfig, version: str, pull_secret: str | None) -> w
     if module.image_pull_policy != "UNSPECIFIED_POLICY":
         values[PULL_POLICY] = module.image_pull_policy
     values |= {v.name: v.value for v in said if v.value_from == "INLINE" and v.name not in values}
-    return wasm_pb2.EnvironmentVariables(host_env_keys=[v.name for v in said if v.value_from == "HOST"], key_values=values)
-
-
+    return wasm_pb2.EnvironmentVariables(
+        host_env_keys=[v.name for v in said if v.value_from == "HOST"], key_values=values
+    )

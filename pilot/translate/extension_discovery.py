@@ -1,4 +1,5 @@
 """Derives the configuration of users' extensions that the filters of a proxy ask for by name."""
+
 from __future__ import annotations
 
 import hashlib
@@ -56,5 +57,7 @@ def _version(o: Object[TrafficExtension]) -> str:
     return hashlib.sha256(msgspec.json.encode((o.created, o.spec), order="deterministic")).hexdigest()[:16]
 
 
-discovered_extensions: Lookup[str, [frozenset[str], ExtensionReaderFacet], Resource] = Lookup("discovered_extensions", _discovered)
+discovered_extensions: Lookup[str, [frozenset[str], ExtensionReaderFacet], Resource] = Lookup(
+    "discovered_extensions", _discovered
+)
 """The configuration of the extensions that proxies name."""

@@ -3,6 +3,7 @@
 Whoever adds a filter says its phase; nobody else needs to know of it. A policy says no to a request before anything looks into it, what
 is counted is counted whoever said no, and the filter that sends the request on comes last.
 """
+
 from __future__ import annotations
 
 import enum
@@ -43,7 +44,12 @@ _LATE_AT_WAYPOINTS = {Phase.RESOLUTION: 0, Phase.EXTENSION_STATS: 1, Phase.EXTEN
 def in_order(filters: Iterable[tuple[Phase, T]], at_waypoint: bool = False) -> list[T]:
     """Returns filters by their phase; those of one phase in the order in which they come. At a waypoint, extensions that are for no phase before
     authorization see requests as they are sent on."""
-    return [f for _, f in sorted(filters, key=(lambda item: _place_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0)))]
+    return [
+        f
+        for _, f in sorted(
+            filters, key=(lambda item: _place_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0))
+        )
+    ]
 
 
 def _place_at_waypoint(phase: Phase) -> tuple[int, int]:

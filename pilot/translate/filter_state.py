@@ -3,6 +3,7 @@
 What is shared with upstreams is known to the listener inside of the proxy that a cluster leads to. A value that can be hashed keeps connections with
 another one apart, so that no request goes through a tunnel that was opened for somebody else.
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2, extension_pb2, substitution_format_string_pb2
@@ -31,10 +32,14 @@ def hashable(istio: bool) -> str:
     return "istio.hashable_string" if istio else "envoy.hashable_string"
 
 
-def build_value(key: str, text: str, kind: str = "", shared: int | None = None, cel: bool = False) -> value_pb2.FilterStateValue:
+def build_value(
+    key: str, text: str, kind: str = "", shared: int | None = None, cel: bool = False
+) -> value_pb2.FilterStateValue:
     """Returns a value by its format. `kind`: of a value that the key itself does not tell; `cel`: the format has expressions."""
     source = base_pb2.DataSource(inline_string=text)
-    form = substitution_format_string_pb2.SubstitutionFormatString(text_format_source=source, formatters=[_CEL] if cel else [])
+    form = substitution_format_string_pb2.SubstitutionFormatString(
+        text_format_source=source, formatters=[_CEL] if cel else []
+    )
     value = Value(object_key=key, factory_key=kind, format_string=form)
     if shared is not None:
         value.shared_with_upstream = shared

@@ -3,6 +3,7 @@
 Their messages are in Envoy's contrib API, which the package of its messages lacks. Both have the key as field 1 and the delay as field 2.
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -23,5 +24,7 @@ def build_key_provider(provider: PrivateKeyProvider, key: base_pb2.DataSource) -
             delay = build_duration(settings.poll_delay or 0)
             value = length_delimited(1, key.SerializeToString()) + length_delimited(2, delay.SerializeToString())
             config = any_pb2.Any(type_url=TYPE_PREFIX + KEY_PROVIDER_TYPES[name], value=value)
-            return common_pb2.PrivateKeyProvider(provider_name=name, typed_config=config, fallback=bool(settings.fallback))
+            return common_pb2.PrivateKeyProvider(
+                provider_name=name, typed_config=config, fallback=bool(settings.fallback)
+            )
     return None

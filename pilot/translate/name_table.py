@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -3,6 +3,7 @@
 A cluster is `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it names the same
 cluster in the TLS handshake of a mesh connection, and for gateways that route by SNI it names a cluster of its own.
 """
+
 from __future__ import annotations
 
 import re
@@ -28,7 +29,9 @@ MAIN_INTERNAL = "main_internal"  # the cluster and listener of what comes out of
 CONNECT_ORIGINATE = "connect_originate"  # the cluster and listener where tunnels begin
 INNER_CONNECT_ORIGINATE = "inner_connect_originate"  # those of a tunnel in a tunnel, to another network
 OUTER_CONNECT_ORIGINATE = "outer_connect_originate"
-FORWARD_INNER_CONNECT = "forward_inner_connect"  # at a gateway between networks: hands on the tunnel that came inside of another
+FORWARD_INNER_CONNECT = (
+    "forward_inner_connect"  # at a gateway between networks: hands on the tunnel that came inside of another
+)
 ENCAP_CLUSTER = "encap"  # to a workload that is addressed directly, through a tunnel
 HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
 
@@ -97,7 +100,12 @@ def parse_cluster(name: str) -> ClusterName | None:
     """Returns the parts of a cluster's name of either form; None for any other name."""
     separator = "_." if name.startswith(("outbound_.", "inbound_.")) else "|"
     parts = name.split(separator, 3)
-    if len(parts) != 4 or parts[0] not in (OUTBOUND, INBOUND, INBOUND_VIP) or not parts[1].isdecimal() or separator in parts[3]:
+    if (
+        len(parts) != 4
+        or parts[0] not in (OUTBOUND, INBOUND, INBOUND_VIP)
+        or not parts[1].isdecimal()
+        or separator in parts[3]
+    ):
         return None
     return ClusterName(parts[0], int(parts[1]), parts[2], parts[3])
 

@@ -1,4 +1,5 @@
 """Configuration objects as resources, for clients that ask for them by group/version/Kind."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,9 +24,11 @@ SYNTHETIC = "synthetic-"
 """What the names of ServiceEntries begin with that stand for Services of Kubernetes."""
 _ENTRY = ObjectType(NETWORKING, "v1", "ServiceEntry")
 _RESOLUTION = {
-    Resolution.CLIENT_SIDE_LB: "STATIC", Resolution.DNS_LB: "DNS", Resolution.DNS_ROUND_ROBIN_LB: "DNS_ROUND_ROBIN",
+    Resolution.CLIENT_SIDE_LB: "STATIC",
+    Resolution.DNS_LB: "DNS",
+    Resolution.DNS_ROUND_ROBIN_LB: "DNS_ROUND_ROBIN",
     Resolution.DYNAMIC_DNS: "DYNAMIC_DNS",
-}  # fmt: skip
+}
 """That of other services is NONE."""
 
 
@@ -40,8 +43,16 @@ objects: Gather[ObjectKey | RegistryKey, [str], Resource] = Gather("objects", ob
 
 
 def _resource(o: Object[Any], spec: dict[str, Any]) -> Resource:
-    metadata = {"namespace": o.namespace, "name": o.name, "labels": o.labels, "annotations": o.annotations, "creationTimestamp": o.created}
-    return Resource(f"{o.namespace}/{o.name}", RESOURCE, encode_object(ObjectType(o.kind.group, "", o.kind.name), metadata, spec))
+    metadata = {
+        "namespace": o.namespace,
+        "name": o.name,
+        "labels": o.labels,
+        "annotations": o.annotations,
+        "creationTimestamp": o.created,
+    }
+    return Resource(
+        f"{o.namespace}/{o.name}", RESOURCE, encode_object(ObjectType(o.kind.group, "", o.kind.name), metadata, spec)
+    )
 
 
 @derived
@@ -80,5 +91,7 @@ def _entry(s: Service) -> dict[str, Any]:
 @derived
 def mesh_config_resource(db: Mesh) -> dict[str, Resource]:
     """Returns the mesh config in force, which is sent as itself and not as an object."""
-    message = json_format.ParseDict(plain(mesh_config(db), whole=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True)
+    message = json_format.ParseDict(
+        plain(mesh_config(db), whole=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True
+    )
     return {"": Resource.of(f"type.googleapis.com/{message.DESCRIPTOR.full_name}", message, "")}

@@ -1,4 +1,5 @@
 """Holds an xDS resource, serialized once and shared by every proxy that gets it."""
+
 from __future__ import annotations
 
 import hashlib
@@ -87,19 +88,21 @@ class Resource:
     def any(self) -> bytes:
         """Returns the serialized Any alone."""
         frame = self.frame
-        return frame[_behind_varint(frame, 1):]
+        return frame[_behind_varint(frame, 1) :]
 
     @property
     def message(self) -> tuple[bytes, ...]:
         """Returns the serialized message alone, in its pieces, which are messages of its type too."""
         first, *more = self.pieces
         size, at = _read_varint(first, _behind_varint(first, 1) + 1)
-        return (first[_behind_varint(first, at + size + 1):], *more)
+        return (first[_behind_varint(first, at + size + 1) :], *more)
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
         """Returns the resource of a protobuf message; its map fields are in one order, so that equal messages are equal bytes."""
-        return cls(message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms)
+        return cls(
+            message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms
+        )
 
     @classmethod
     def versioned(cls, type_url: str, message: Any, name: str, aliases: tuple[str, ...] = ()) -> Resource:

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/security/secret
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -24,7 +25,11 @@ def secret(db: Mesh, name: str, reader: CredentialReaderFacet) -> Resource | Non
     """Returns the secret of a name for proxies that may read what `reader` says. Where there is none, it may not be read or it is of no use
     to Envoy, it returns None: these are not told apart."""
     found = readable_credential(db, name, reader)
-    return None if found is None or isinstance(found, Flaw) else Resource.of(SECRET, build_secret(name, found, reader.key_provider))
+    return (
+        None
+        if found is None or isinstance(found, Flaw)
+        else Resource.of(SECRET, build_secret(name, found, reader.key_provider))
+    )
 
 
 secrets: Lookup[str, [frozenset[str], CredentialReaderFacet], Resource] = Lookup("secrets", secret)
@@ -34,9 +39,13 @@ secrets: Lookup[str, [frozenset[str], CredentialReaderFacet], Resource] = Lookup
 def build_secret(name: str, found: KeyPair | Roots, provider: PrivateKeyProvider | None = None) -> secret_pb2.Secret:
     """Returns the secret of a credential that Envoy takes; `provider` gets the key where there is one."""
     if isinstance(found, Roots):
-        context = common_pb2.CertificateValidationContext(trusted_ca=_inline(found.certificates), crl=_inline(found.revoked))
+        context = common_pb2.CertificateValidationContext(
+            trusted_ca=_inline(found.certificates), crl=_inline(found.revoked)
+        )
         return secret_pb2.Secret(name=name, validation_context=context)
-    certificate = common_pb2.TlsCertificate(certificate_chain=_inline(found.chain), ocsp_staple=_inline(usable_staple(found)))
+    certificate = common_pb2.TlsCertificate(
+        certificate_chain=_inline(found.chain), ocsp_staple=_inline(usable_staple(found))
+    )
     key = base_pb2.DataSource(inline_bytes=found.private_key.content)
     provided = build_key_provider(provider, key) if provider is not None else None
     if provided is not None:

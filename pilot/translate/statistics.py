@@ -1,4 +1,5 @@
 """Builds the configuration of istio.stats, the filter by which Istio's build of Envoy counts requests and connections for Prometheus."""
+
 from __future__ import annotations
 
 from google.protobuf import any_pb2
@@ -25,7 +26,9 @@ _METRICS = {
 def build_statistics(rules: MetricRules, outbound: bool) -> any_pb2.Any:
     """Returns the configuration of one side. A sidecar knows the hosts that its workload calls, `outbound`; else a host header is a stranger's word,
     and no service is called by it."""
-    built = stats_pb2.PluginConfig(disable_host_header_fallback=not outbound, metrics=[_build_override(o) for o in rules.overrides])
+    built = stats_pb2.PluginConfig(
+        disable_host_header_fallback=not outbound, metrics=[_build_override(o) for o in rules.overrides]
+    )
     if rules.interval is not None:
         built.tcp_reporting_duration.CopyFrom(build_duration(rules.interval))
     return pack(built)

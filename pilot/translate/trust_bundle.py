@@ -1,4 +1,5 @@
 """Builds the proxy config that tells companions of proxies which roots there are. Envoy knows nothing of it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

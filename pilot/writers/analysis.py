@@ -3,6 +3,7 @@
 Problems are those that the logs and /debug/problemz have. They are written at intervals, all that came together, and only where the status
 says something else; a status that is written changes no specification, so nothing follows from it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -58,9 +59,15 @@ class Analysis:
     read there; `kinds` returns those that are read. `edited` says that an object has another specification now."""
 
     def __init__(
-        self, client: ApiClient, problems: ProblemStore, path: Callable[[ObjectRef], str], kinds: Callable[[], Iterable[GroupKind]], interval: float,
-        backoff: Backoff, choose: random.Random,
-    ) -> None:  # fmt: skip
+        self,
+        client: ApiClient,
+        problems: ProblemStore,
+        path: Callable[[ObjectRef], str],
+        kinds: Callable[[], Iterable[GroupKind]],
+        interval: float,
+        backoff: Backoff,
+        choose: random.Random,
+    ) -> None:
         self._client, self._problems, self._path, self._kinds, self._interval = client, problems, path, kinds, interval
         self._upkeep: Upkeep[ObjectRef] = Upkeep("status of", self._settle, backoff, choose)
         self._wanted: Mapping[ObjectRef, list[Message]] = {}
@@ -123,10 +130,14 @@ class Analysis:
         try:
             found = msgspec.json.decode(await self._client.call("GET", path), type=_Object)
             status = found.status or _Status()
-            if (status.validation_messages or []) == wanted and (not wanted or str(status.observed_generation) == str(found.metadata.generation)):
+            if (status.validation_messages or []) == wanted and (
+                not wanted or str(status.observed_generation) == str(found.metadata.generation)
+            ):
                 return
             written = {"validationMessages": wanted or None, "observedGeneration": found.metadata.generation}
-            await self._client.call("PATCH", f"{path}/status", body=msgspec.json.encode({"status": written}), content_type=MERGE_PATCH)
+            await self._client.call(
+                "PATCH", f"{path}/status", body=msgspec.json.encode({"status": written}), content_type=MERGE_PATCH
+            )
         except NotFound:  # it has just gone
             return
 
@@ -145,6 +156,8 @@ def _messages(problems: Sequence[Problem]) -> Iterator[Message]:
     for problem in sorted(problems, key=lambda p: (p.path, p.code, p.message))[:MOST]:
         name = "".join(word.capitalize() for word in problem.code.split("-"))
         yield {
-            "type": {"code": problem.code, "name": name}, "level": problem.severity.upper(),
-            **({"path": problem.path} if problem.path else {}), "message": problem.message,
-        }  # fmt: skip
+            "type": {"code": problem.code, "name": name},
+            "level": problem.severity.upper(),
+            **({"path": problem.path} if problem.path else {}),
+            "message": problem.message,
+        }

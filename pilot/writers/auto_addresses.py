@@ -1,4 +1,5 @@
 """The addresses that are allocated to hosts of ServiceEntries, written into their status, so that they stay whoever comes and goes."""
+
 from __future__ import annotations
 
 import random
@@ -26,7 +27,9 @@ class AutoAddresses:
     """Writes them while it runs. `path` returns the path of an entry at the API server, "" while there is none. `changed` says that they may be
     others now."""
 
-    def __init__(self, client: ApiClient, db: Mesh, path: Callable[[ObjectKey], str], backoff: Backoff, choose: random.Random) -> None:
+    def __init__(
+        self, client: ApiClient, db: Mesh, path: Callable[[ObjectKey], str], backoff: Backoff, choose: random.Random
+    ) -> None:
         self._client, self._db, self._path = client, db, path
         self._upkeep: Upkeep[ObjectKey] = Upkeep("addresses of", self._settle, backoff, choose)
         self._node = db.watch(allocated_addresses)
@@ -35,7 +38,9 @@ class AutoAddresses:
     def changed(self) -> None:
         """Looks at the entries whose addresses are not what their status says."""
         self._db.refresh(self._node)
-        self._upkeep.look_at(key for key, row in self._db.service_entries.rows() if _held(row) != self._wanted(key, row))
+        self._upkeep.look_at(
+            key for key, row in self._db.service_entries.rows() if _held(row) != self._wanted(key, row)
+        )
 
     async def run(self) -> None:
         """Keeps them as they should be until it is cancelled."""

@@ -2,6 +2,7 @@
 
 Whoever overwrites them is corrected. A validating webhook may turn from Ignore to Fail once it has been seen to deny.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -60,16 +61,24 @@ class CaBundles:
     """Writes them while it runs. `bundle` returns the roots in PEM, "" while there are none; `changed` says that they are others now."""
 
     def __init__(
-        self, client: ApiClient, revision: str, namespace: str, bundle: Callable[[], str], kinds: Sequence[WebhookKind], pace: Pace,
-        choose: random.Random, counts: KubernetesMetrics,
-    ) -> None:  # fmt: skip
+        self,
+        client: ApiClient,
+        revision: str,
+        namespace: str,
+        bundle: Callable[[], str],
+        kinds: Sequence[WebhookKind],
+        pace: Pace,
+        choose: random.Random,
+        counts: KubernetesMetrics,
+    ) -> None:
         self._counts = counts
         self._client, self._revision, self._namespace, self._bundle = client, revision or "default", namespace, bundle
         self._there: dict[tuple[WebhookKind, str], _Configuration] = {}
         self._upkeep: Upkeep[tuple[WebhookKind, str]] = Upkeep("webhooks of", self._settle, pace.backoff, choose)
         labels = f"istio.io/rev={self._revision}"
         self._followers = [
-            Follower(client, FollowedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose) for kind in kinds
+            Follower(client, FollowedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose)
+            for kind in kinds
         ]
 
     def changed(self) -> None:
@@ -78,7 +87,9 @@ class CaBundles:
 
     async def run(self) -> None:
         """Keeps the configurations as they should be until it is cancelled."""
-        tasks = [asyncio.create_task(follower.run(), name="follow webhook configurations") for follower in self._followers]
+        tasks = [
+            asyncio.create_task(follower.run(), name="follow webhook configurations") for follower in self._followers
+        ]
         try:
             await self._upkeep.run()
         finally:
@@ -104,15 +115,25 @@ class CaBundles:
             return
         await self._patch(key, list(self._bundles(key, bundle)))
         there = self._there.get(key)  # it may have gone meanwhile
-        lax = [index for index, webhook in enumerate(there.webhooks) if webhook.failure_policy == "Ignore"] if there is not None else []
+        lax = (
+            [index for index, webhook in enumerate(there.webhooks) if webhook.failure_policy == "Ignore"]
+            if there is not None
+            else []
+        )
         if kind.strict and lax:
             await self._see_it_deny()
-            await self._patch(key, [{"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": "Fail"} for index in lax])
+            await self._patch(
+                key, [{"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": "Fail"} for index in lax]
+            )
 
     def _bundles(self, key: tuple[WebhookKind, str], bundle: str) -> Iterator[dict[str, Any]]:
         for index, webhook in enumerate(self._there[key].webhooks):
             if webhook.name.endswith(key[0].suffix) and webhook.client_config.ca_bundle != bundle:
-                yield {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name}  # its place may have changed
+                yield {
+                    "op": "test",
+                    "path": f"/webhooks/{index}/name",
+                    "value": webhook.name,
+                }  # its place may have changed
                 yield {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
 
     async def _patch(self, key: tuple[WebhookKind, str], operations: list[dict[str, Any]]) -> None:
@@ -123,7 +144,9 @@ class CaBundles:
             self._counts.webhook_patched(kind.suffix)
         try:
             body = msgspec.json.encode(operations)
-            answer = await self._client.call("PATCH", f"{_BASE}/{kind.plural}/{name}", body=body, content_type=JSON_PATCH)
+            answer = await self._client.call(
+                "PATCH", f"{_BASE}/{kind.plural}/{name}", body=body, content_type=JSON_PATCH
+            )
         except NotFound:
             self._there.pop(key, None)
             self._count_failure(key, "webhook_config_not_found", "NotFound")
@@ -148,8 +171,15 @@ class CaBundles:
     async def _see_it_deny(self) -> None:
         """Returns when the webhook denies a Gateway that is wrong. NotDenied where it does not; a server that has no Gateways has nothing to deny."""
         labels, annotations = {"istio.io/rev": self._revision}, {"internal.istio.io/webhook-always-reject": "true"}
-        metadata = {"name": "invalid-gateway", "namespace": self._namespace, "labels": labels, "annotations": annotations}
-        body = msgspec.json.encode({"apiVersion": "networking.istio.io/v1", "kind": "Gateway", "metadata": metadata, "spec": {}})
+        metadata = {
+            "name": "invalid-gateway",
+            "namespace": self._namespace,
+            "labels": labels,
+            "annotations": annotations,
+        }
+        body = msgspec.json.encode(
+            {"apiVersion": "networking.istio.io/v1", "kind": "Gateway", "metadata": metadata, "spec": {}}
+        )
         try:
             await self._client.call("POST", GATEWAYS % self._namespace, {"dryRun": "All"}, body)
         except NotFound:

@@ -1,4 +1,5 @@
 """What a proxy outside of Kubernetes says that it is: which entry is its own, and whether it has proved to be that."""
+
 from __future__ import annotations
 
 from pilot.lib.spiffe import parse_identity

@@ -1,4 +1,5 @@
 """The GatewayClasses that exist without any object become objects, so that users see them; one that is there is never changed."""
+
 from __future__ import annotations
 
 import random
@@ -20,7 +21,9 @@ from pilot.writers.upkeep import Upkeep
 class DefaultClasses:
     """Makes them while it runs; `changed` says that one may be missing. `path` returns the path of a class, "" while the kind is not there."""
 
-    def __init__(self, client: ApiClient, db: Mesh, path: Callable[[str], str], backoff: Backoff, choose: random.Random) -> None:
+    def __init__(
+        self, client: ApiClient, db: Mesh, path: Callable[[str], str], backoff: Backoff, choose: random.Random
+    ) -> None:
         self._client, self._db, self._path = client, db, path
         self._upkeep: Upkeep[str] = Upkeep("class of gateways", self._settle, backoff, choose)
 

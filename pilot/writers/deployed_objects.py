@@ -1,4 +1,5 @@
 """The objects that are deployed for Gateways, as the API server has them: which of them are as they were applied."""
+
 from __future__ import annotations
 
 import hashlib
@@ -53,7 +54,9 @@ class DeployedObjects:
     """Applies objects, and notices who else changes them: `changed` is told of the Gateway of such an object. `manager` is the name that owns
     the fields."""
 
-    def __init__(self, client: ApiClient, manager: str, changed: Callable[[ObjectKey], None], pace: Pace, choose: random.Random) -> None:
+    def __init__(
+        self, client: ApiClient, manager: str, changed: Callable[[ObjectKey], None], pace: Pace, choose: random.Random
+    ) -> None:
         self._client, self._manager, self._changed, self._pace, self._choose = client, manager, changed, pace, choose
         self._applied: dict[DeployedPlace, Applied] = {}
         self._there: dict[DeployedPlace, ObjectKey] = {}
@@ -63,7 +66,13 @@ class DeployedObjects:
         self._applied, self._there = {}, {}
         for kind in FOLLOWED:
             base, plural = PATHS[kind]
-            yield Follower(self._client, FollowedCollection(f"{base}/{plural}", MANAGED), self._receiver(kind), self._pace, self._choose)
+            yield Follower(
+                self._client,
+                FollowedCollection(f"{base}/{plural}", MANAGED),
+                self._receiver(kind),
+                self._pace,
+                self._choose,
+            )
 
     def of(self, gateway: ObjectKey) -> list[DeployedPlace]:
         """Returns the objects that there are for a Gateway."""
@@ -72,7 +81,10 @@ class DeployedObjects:
     async def apply(self, wanted: Plain) -> bool:
         """Has the server make an object what is wanted; returns False where one of that name is somebody else's."""
         metadata = wanted["metadata"]
-        place, body = DeployedPlace(wanted["kind"], metadata["namespace"], metadata["name"]), msgspec.json.encode(wanted, order="deterministic")
+        place, body = (
+            DeployedPlace(wanted["kind"], metadata["namespace"], metadata["name"]),
+            msgspec.json.encode(wanted, order="deterministic"),
+        )
         try:
             there = msgspec.json.decode(await self._client.call("GET", place.path))
         except NotFound:
@@ -120,7 +132,9 @@ class DeployedObjects:
 def fingerprint(found: Plain) -> bytes:
     """Returns the same for objects that differ in nothing that somebody wants: not in their status, nor in what the server counts."""
     metadata = {field: value for field, value in found["metadata"].items() if field not in _OF_SERVER}
-    wanted = {field: value for field, value in found.items() if field not in ("status", "metadata", "kind", "apiVersion")}
+    wanted = {
+        field: value for field, value in found.items() if field not in ("status", "metadata", "kind", "apiVersion")
+    }
     return hashlib.sha256(msgspec.json.encode([metadata, wanted], order="deterministic")).digest()
 
 

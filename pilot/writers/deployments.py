@@ -3,6 +3,7 @@
 What is deployed is rendered from a template of the injector's, and applied as the fields of one owner; what others set beside them stays. The
 objects belong to the Gateway, with which the API server takes them away.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -62,9 +63,23 @@ class Deployments:
     """
 
     def __init__(
-        self, client: ApiClient, db: Mesh, path: Callable[[], str], around: RenderingSurroundings, controller: str, pace: Pace, choose: random.Random
+        self,
+        client: ApiClient,
+        db: Mesh,
+        path: Callable[[], str],
+        around: RenderingSurroundings,
+        controller: str,
+        pace: Pace,
+        choose: random.Random,
     ) -> None:
-        self._client, self._db, self._path, self._around, self._pace, self._choose = client, db, path, around, pace, choose
+        self._client, self._db, self._path, self._around, self._pace, self._choose = (
+            client,
+            db,
+            path,
+            around,
+            pace,
+            choose,
+        )
         self._controller = controller
         self._upkeep: Upkeep[ObjectKey] = Upkeep("deployment of Gateway", self._settle, pace.backoff, choose)
         self._objects = DeployedObjects(client, controller, self._look_at, pace, choose)
@@ -108,9 +123,13 @@ class Deployments:
 
     async def _follow(self) -> None:
         """Follows the metadata of Gateways, of which the tables have a part alone, and the objects that are deployed."""
-        gateways = Follower(self._client, FollowedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose)
+        gateways = Follower(
+            self._client, FollowedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose
+        )
         followers = [gateways, *self._objects.followers()]
-        tasks = [asyncio.create_task(follower.run(), name=f"follow {follower.collection.path}") for follower in followers]
+        tasks = [
+            asyncio.create_task(follower.run(), name=f"follow {follower.collection.path}") for follower in followers
+        ]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -123,7 +142,9 @@ class Deployments:
             if change.raw is not None:
                 metadata = msgspec.json.decode(change.raw)["metadata"]
                 new = self._metadata[key] = {
-                    field: metadata[field] for field in ("name", "namespace", "uid", "labels", "annotations") if field in metadata
+                    field: metadata[field]
+                    for field in ("name", "namespace", "uid", "labels", "annotations")
+                    if field in metadata
                 }
                 if new != old:
                     self._look_at(key)
@@ -152,7 +173,12 @@ class Deployments:
             if key not in self._watched:  # it has gone meanwhile
                 return
             if not await self._objects.apply(made):
-                _log.warning("Gateway %s/%s: there is a %s %s that nobody deployed for it", *key, made["kind"], made["metadata"]["name"])
+                _log.warning(
+                    "Gateway %s/%s: there is a %s %s that nobody deployed for it",
+                    *key,
+                    made["kind"],
+                    made["metadata"]["name"],
+                )
         kinds = {made["kind"] for made in objects}
         for place in self._objects.of(key):
             if place.kind in ASKED_FOR and place.kind not in kinds:

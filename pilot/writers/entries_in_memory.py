@@ -2,6 +2,7 @@
 
 Another replica does not know them. What files declare under the same name comes before.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -44,9 +45,22 @@ class EntriesInMemory:
     """A `Lifecycle`. `counts` has how many workloads came and went."""
 
     def __init__(
-        self, db: Mesh, batch: EntrySink, ledger: SourceLedger, origin: DocumentOrigin, terms: MemoryTerms, counts: KubernetesMetrics
+        self,
+        db: Mesh,
+        batch: EntrySink,
+        ledger: SourceLedger,
+        origin: DocumentOrigin,
+        terms: MemoryTerms,
+        counts: KubernetesMetrics,
     ) -> None:
-        self._db, self._batch, self._ledger, self._origin, self._terms, self._counts = db, batch, ledger, origin, terms, counts
+        self._db, self._batch, self._ledger, self._origin, self._terms, self._counts = (
+            db,
+            batch,
+            ledger,
+            origin,
+            terms,
+            counts,
+        )
         self._entries: dict[ObjectKey, dict[str, Any]] = {}
         self._streams: collections.Counter[ObjectKey] = collections.Counter()
         self._leaving: dict[ObjectKey, asyncio.TimerHandle] = {}

@@ -1,4 +1,5 @@
 """The taint that keeps pods from nodes on which the network plugin is not ready yet, which goes when it is."""
+
 from __future__ import annotations
 
 import asyncio
@@ -59,8 +60,13 @@ class NodeTaints:
     async def run(self) -> None:
         """Follows pods and nodes until it is cancelled."""
         self._ready, self._taints = {}, {}
-        followers = [self._follow(self._pods, self._receive_pods), self._follow(FollowedCollection("/api/v1/nodes"), self._receive_nodes)]
-        tasks = [asyncio.create_task(follower.run(), name="follow nodes and the network plugin") for follower in followers]
+        followers = [
+            self._follow(self._pods, self._receive_pods),
+            self._follow(FollowedCollection("/api/v1/nodes"), self._receive_nodes),
+        ]
+        tasks = [
+            asyncio.create_task(follower.run(), name="follow nodes and the network plugin") for follower in followers
+        ]
         try:
             await self._upkeep.run()
         finally:
@@ -92,9 +98,14 @@ class NodeTaints:
         if taints is None or node not in self._ready.values():
             return
         left = [taint for taint in taints if taint.get("key") != self._key]
-        operations = [{"op": "test", "path": "/spec/taints", "value": taints}, {"op": "replace", "path": "/spec/taints", "value": left}]
+        operations = [
+            {"op": "test", "path": "/spec/taints", "value": taints},
+            {"op": "replace", "path": "/spec/taints", "value": left},
+        ]
         try:
-            await self._client.call("PATCH", f"/api/v1/nodes/{node}", body=msgspec.json.encode(operations), content_type=JSON_PATCH)
+            await self._client.call(
+                "PATCH", f"/api/v1/nodes/{node}", body=msgspec.json.encode(operations), content_type=JSON_PATCH
+            )
         except NotFound:
             return
         except ApiError as error:

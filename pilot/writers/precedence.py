@@ -1,5 +1,6 @@
 """Which of the candidates for a lock has more right to lead than its holder, as istiod has it: the default revision before all others, and of
 one revision a control plane in the cluster before one outside of it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -43,7 +44,13 @@ class Precedence:
     def __init__(self, client: ApiClient, key: str, pace: Pace, choose: random.Random) -> None:
         self.key = key
         self._default = ""
-        self._follower = Follower(client, FollowedCollection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"), self._receive, pace, choose)
+        self._follower = Follower(
+            client,
+            FollowedCollection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"),
+            self._receive,
+            pace,
+            choose,
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

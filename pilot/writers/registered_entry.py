@@ -1,4 +1,5 @@
 """The WorkloadEntry that a proxy outside of Kubernetes registers itself as, from the template of its WorkloadGroup."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -32,15 +33,26 @@ def build_entry(group: Object[WorkloadGroup], proxy: Proxy, uid: str, api_versio
     labels = {**template.labels, **(metadata.labels if metadata else {}), **proxy.labels}
     labels.pop(_LOCALITY, None)
     spec: Mapping[str, Any] = {
-        "address": proxy.ips[0], "ports": template.ports, "labels": labels, "weight": template.weight, "serviceAccount": template.service_account,
-        "network": proxy.text("NETWORK") or template.network, "locality": _locality(proxy) or template.locality,
-    }  # fmt: skip
+        "address": proxy.ips[0],
+        "ports": template.ports,
+        "labels": labels,
+        "weight": template.weight,
+        "serviceAccount": template.service_account,
+        "network": proxy.text("NETWORK") or template.network,
+        "locality": _locality(proxy) or template.locality,
+    }
     annotations = {**(metadata.annotations if metadata else {}), REGISTRATION_GROUP: group.name}
     if (proxy.metadata.get("PROXY_CONFIG") or {}).get("readinessProbe"):
         annotations[HEALTH_CHECKS] = "true"
     owner = {"apiVersion": api_version, "kind": "WorkloadGroup", "name": group.name, "uid": uid, "controller": True}
     owners = {"ownerReferences": [owner]} if uid else {}
-    named = {"name": entry_name(group.name, proxy), "namespace": group.namespace, "labels": labels, "annotations": annotations, **owners}
+    named = {
+        "name": entry_name(group.name, proxy),
+        "namespace": group.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        **owners,
+    }
     kept = {field: msgspec.to_builtins(value) for field, value in spec.items() if value}
     return {"apiVersion": api_version, "kind": "WorkloadEntry", "metadata": named, "spec": kept}
 

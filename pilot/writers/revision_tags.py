@@ -3,6 +3,7 @@
 A tag is a webhook configuration, or a Service in the own namespace, with the labels `istio.io/tag` and `istio.io/rev`. What names no revision
 is that of the tag `default`, else of the revision that the default validating webhook names.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -42,16 +43,22 @@ class RevisionTags:
             ("tags", FollowedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
             ("services", FollowedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
             (
-        "default",
-        FollowedCollection(f"{_BASE}/validatingwebhookconfigurations", fields=f"metadata.name={DEFAULT_VALIDATOR}", metadata_alone=True),
-    ),
+                "default",
+                FollowedCollection(
+                    f"{_BASE}/validatingwebhookconfigurations",
+                    fields=f"metadata.name={DEFAULT_VALIDATOR}",
+                    metadata_alone=True,
+                ),
+            ),
         )
         self._followers = [Follower(client, where, self._receiver(what), pace, choose) for what, where in places]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begins to follow."""
-        self._tasks = [asyncio.create_task(follower.run(), name="follow tags of revisions") for follower in self._followers]
+        self._tasks = [
+            asyncio.create_task(follower.run(), name="follow tags of revisions") for follower in self._followers
+        ]
 
     async def stop(self) -> None:
         """Follows nothing any more."""
@@ -78,7 +85,9 @@ class RevisionTags:
     def _is_default(self) -> bool:
         """Returns whether what names no revision is ours although no tag says so."""
         taken = any(what == "tags" and at.get(TAG) == DEFAULT for (what, _), at in self._tags.items())
-        return not taken and any(what == "default" and at.get(REVISION) == self.revision for (what, _), at in self._tags.items())
+        return not taken and any(
+            what == "default" and at.get(REVISION) == self.revision for (what, _), at in self._tags.items()
+        )
 
     def _receiver(self, what: str) -> Receive:
         async def receive(changes: Sequence[ObjectChange]) -> None:
@@ -87,7 +96,9 @@ class RevisionTags:
                 if change.raw is None:
                     self._tags.pop((what, change.name), None)
                 else:
-                    self._tags[what, change.name] = msgspec.json.decode(change.raw, type=_Labelled).metadata.labels or {}
+                    self._tags[what, change.name] = (
+                        msgspec.json.decode(change.raw, type=_Labelled).metadata.labels or {}
+                    )
             if self._tags != before:
                 for told in self.on_change:
                     told()

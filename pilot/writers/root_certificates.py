@@ -1,4 +1,5 @@
 """The ConfigMap with the roots of the mesh in every namespace, from which pods trust the control plane, and that with revoked certificates."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,9 +42,13 @@ class RootCertificates:
     """
 
     def __init__(
-        self, client: ApiClient, wanted: Callable[[], Mapping[str, Mapping[str, str]]], selected: Callable[[str, Mapping[str, str]], bool],
-        pace: Pace, choose: random.Random,
-    ) -> None:  # fmt: skip
+        self,
+        client: ApiClient,
+        wanted: Callable[[], Mapping[str, Mapping[str, str]]],
+        selected: Callable[[str, Mapping[str, str]], bool],
+        pace: Pace,
+        choose: random.Random,
+    ) -> None:
         self._client, self._wanted, self._selected, self._pace, self._choose = client, wanted, selected, pace, choose
         self._namespaces: dict[str, _Metadata] = {}
         self._there: dict[Place, Mapping[str, str]] = {}
@@ -56,9 +61,12 @@ class RootCertificates:
     async def run(self) -> None:
         """Keeps the ConfigMaps as they should be until it is cancelled."""
         self._namespaces, self._there = {}, {}
-        followers = [self._follow(FollowedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)]
+        followers = [
+            self._follow(FollowedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)
+        ]
         followers += [
-            self._follow(FollowedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps) for name in self._wanted()
+            self._follow(FollowedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)
+            for name in self._wanted()
         ]
         tasks = [asyncio.create_task(follower.run(), name="follow root certificates") for follower in followers]
         try:
@@ -117,4 +125,6 @@ class RootCertificates:
             return
         surplus = dict.fromkeys(self._there.get(place, {}).keys() - data.keys())
         patch = {"metadata": {"labels": LABELS}, "data": {**surplus, **data}}
-        await self._client.call("PATCH", f"{collection}/{place[1]}", body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
+        await self._client.call(
+            "PATCH", f"{collection}/{place[1]}", body=msgspec.json.encode(patch), content_type=MERGE_PATCH
+        )

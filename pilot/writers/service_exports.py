@@ -1,4 +1,5 @@
 """A ServiceExport for each Service, so that all clusters see it. https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/"""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +32,9 @@ class ServiceExports:
     """Makes them while it runs. `is_local` says of a Service, by namespace and name, whether it is never reached across clusters. One that
     somebody deletes is made again with the next start; with its Service it goes by itself."""
 
-    def __init__(self, client: ApiClient, is_local: Callable[[str, str], bool], pace: Pace, choose: random.Random) -> None:
+    def __init__(
+        self, client: ApiClient, is_local: Callable[[str, str], bool], pace: Pace, choose: random.Random
+    ) -> None:
         self._client, self._is_local, self._pace, self._choose = client, is_local, pace, choose
         self._services: dict[Name, str] = {}
         self._upkeep: Upkeep[Name] = Upkeep("ServiceExport of", self._settle, pace.backoff, choose)

@@ -2,6 +2,7 @@
 
 It belongs to the pool, with which the API server takes it away. A Service of its name that nobody made for a pool is left as it is.
 """
+
 from __future__ import annotations
 
 import random
@@ -41,12 +42,19 @@ class ShadowServices:
     """
 
     def __init__(
-        self, client: ApiClient, db: Mesh, path: Callable[[ObjectKey], str], is_ours: Callable[[Object[Any]], bool], backoff: Backoff,
+        self,
+        client: ApiClient,
+        db: Mesh,
+        path: Callable[[ObjectKey], str],
+        is_ours: Callable[[Object[Any]], bool],
+        backoff: Backoff,
         choose: random.Random,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client, self._db, self._path, self._is_ours = client, db, path, is_ours
         self._upkeep: Upkeep[ObjectKey] = Upkeep("Service of InferencePool", self._settle, backoff, choose)
-        self._watched: WatchedKeys[ShadowService | None] = WatchedKeys(db, pool_keys, shadow_service, self._upkeep.look_at)
+        self._watched: WatchedKeys[ShadowService | None] = WatchedKeys(
+            db, pool_keys, shadow_service, self._upkeep.look_at
+        )
 
     def committed(self, hit: Iterable[Node]) -> None:
         """Marks the pools whose Services may not be as they should."""
@@ -87,7 +95,12 @@ def build_service(pool: ObjectKey, wanted: ShadowService, uid: str, version: str
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": wanted.name, "namespace": pool.namespace, "labels": dict(wanted.labels), "ownerReferences": [owner]},
+        "metadata": {
+            "name": wanted.name,
+            "namespace": pool.namespace,
+            "labels": dict(wanted.labels),
+            "ownerReferences": [owner],
+        },
         "spec": {
             "clusterIP": "None",
             "type": "ClusterIP",

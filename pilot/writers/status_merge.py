@@ -1,4 +1,5 @@
 """A status that an object has, with what we tell of it put in: what others have written there stays."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +10,12 @@ from pilot.model.views.ambient.conditions import TYPES
 from pilot.model.views.gateway_api.status.policies import MOST_ANCESTORS
 
 Plain = dict[str, Any]
-OURS = frozenset({"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode"}) | TYPES
+OURS = (
+    frozenset(
+        {"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode"}
+    )
+    | TYPES
+)
 """Types of conditions that are ours alone: one that does not hold any more goes."""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 _MOST = {"ancestors": MOST_ANCESTORS}
@@ -54,7 +60,12 @@ def _stamped(old: Plain | None, wanted: Plain, moment: Moment) -> Plain:
 def _merge_listeners(old: Iterable[Plain], wanted: Iterable[Plain], moment: Moment) -> list[Plain]:
     known = {listener.get("name"): listener for listener in old}
     return [
-        {**listener, "conditions": merge_conditions(known.get(listener["name"], {}).get("conditions") or (), listener["conditions"], moment)}
+        {
+            **listener,
+            "conditions": merge_conditions(
+                known.get(listener["name"], {}).get("conditions") or (), listener["conditions"], moment
+            ),
+        }
         for listener in wanted
     ]
 
@@ -67,8 +78,13 @@ def _merge_entries(field: str, old: Iterable[Plain], wanted: Iterable[Plain], mo
         if entry.get("controllerName") not in moment.controllers:
             out.append(entry)
         elif (new := waiting.pop(_name(entry.get(field) or {}, entry["controllerName"]), None)) is not None:
-            out.append({**new, "conditions": merge_conditions(entry.get("conditions") or (), new["conditions"], moment)})
-    return [*out, *({**entry, "conditions": merge_conditions((), entry["conditions"], moment)} for entry in waiting.values())]
+            out.append(
+                {**new, "conditions": merge_conditions(entry.get("conditions") or (), new["conditions"], moment)}
+            )
+    return [
+        *out,
+        *({**entry, "conditions": merge_conditions((), entry["conditions"], moment)} for entry in waiting.values()),
+    ]
 
 
 def _name(ref: Mapping[str, Any], controller: str) -> tuple[Any, ...]:

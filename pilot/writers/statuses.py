@@ -3,6 +3,7 @@
 A status is written where the object says something else, and with its resource version, so that nothing that others write meanwhile is lost.
 What is written changes no specification, so nothing follows from it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -65,10 +66,24 @@ class Statuses:
     """
 
     def __init__(
-        self, client: ApiClient, db: Mesh, kinds: Iterable[GroupKind], path: Callable[[ObjectRef], str], is_ours: IsOurs, origin: DocumentOrigin,
-        backoff: Backoff, choose: random.Random,
-    ) -> None:  # fmt: skip
-        self._client, self._db, self._kinds, self._path, self._is_ours, self._origin = client, db, frozenset(kinds), path, is_ours, origin
+        self,
+        client: ApiClient,
+        db: Mesh,
+        kinds: Iterable[GroupKind],
+        path: Callable[[ObjectRef], str],
+        is_ours: IsOurs,
+        origin: DocumentOrigin,
+        backoff: Backoff,
+        choose: random.Random,
+    ) -> None:
+        self._client, self._db, self._kinds, self._path, self._is_ours, self._origin = (
+            client,
+            db,
+            frozenset(kinds),
+            path,
+            is_ours,
+            origin,
+        )
         self._upkeep: Upkeep[ObjectRef] = Upkeep("status of", self._settle, backoff, choose)
         self._listed: Node | None = None
         self._nodes: dict[ObjectRef, Node] = {}
@@ -162,7 +177,9 @@ class Statuses:
                 if changed is None:
                     return
                 body = {"metadata": {"resourceVersion": head.metadata.resource_version}, "status": changed}
-                await self._client.call("PATCH", f"{path}/status", body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+                await self._client.call(
+                    "PATCH", f"{path}/status", body=msgspec.json.encode(body), content_type=MERGE_PATCH
+                )
             except NotFound:  # it has just gone
                 return
             except Conflict:
@@ -197,7 +214,14 @@ class Statuses:
         return any(entry.object == row for entry in decoded)
 
 
-_EMPTY: dict[str, Any] = {"parents": [], "ancestors": [], "addresses": [], "listeners": [], "conditions": [], "loadBalancer": {"ingress": []}}
+_EMPTY: dict[str, Any] = {
+    "parents": [],
+    "ancestors": [],
+    "addresses": [],
+    "listeners": [],
+    "conditions": [],
+    "loadBalancer": {"ingress": []},
+}
 
 
 def _now() -> str:

@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +40,13 @@ class TrustBundle:
     async def run(self) -> None:
         """Keeps it as it should be until it is cancelled."""
         self._there = None
-        follower = Follower(self._client, FollowedCollection(PATH, fields=f"metadata.name={NAME}"), self._receive, self._pace, self._choose)
+        follower = Follower(
+            self._client,
+            FollowedCollection(PATH, fields=f"metadata.name={NAME}"),
+            self._receive,
+            self._pace,
+            self._choose,
+        )
         task = asyncio.create_task(follower.run(), name="follow the trust bundle")
         try:
             await follower.synced.wait()
@@ -60,7 +67,12 @@ class TrustBundle:
         with contextlib.suppress(Conflict, NotFound):  # somebody has just changed or deleted it, which is told of
             if there is None:
                 spec = {"signerName": SIGNER, "trustBundle": wanted}
-                made = {"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": name}, "spec": spec}
+                made = {
+                    "apiVersion": "certificates.k8s.io/v1beta1",
+                    "kind": "ClusterTrustBundle",
+                    "metadata": {"name": name},
+                    "spec": spec,
+                }
                 await self._client.call("POST", PATH, body=msgspec.json.encode(made))
             else:
                 changed = {**there, "spec": {**there["spec"], "trustBundle": wanted}}

@@ -1,4 +1,5 @@
 """Keeps things as they should be: each that may have changed is looked at, and again after a while where that fails."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,9 @@ class Upkeep(Generic[K]):
     """`settle` makes one thing as it should be; what it raises is logged, and it is tried again. `look_at` marks things; `run` settles those
     marked."""
 
-    def __init__(self, name: str, settle: Callable[[K], Awaitable[None]], backoff: Backoff, choose: random.Random) -> None:
+    def __init__(
+        self, name: str, settle: Callable[[K], Awaitable[None]], backoff: Backoff, choose: random.Random
+    ) -> None:
         self._name, self._settle, self._backoff, self._choose = name, settle, backoff, choose
         self._marked: dict[K, None] = {}
         self._failed: dict[K, Attempts] = {}

@@ -1,4 +1,5 @@
 """What writers of objects by key watch: the list of the keys, and a derivation of each."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -16,7 +17,11 @@ class WatchedKeys(Generic[T]):
     """Watches between `start` and `stop`. `look_at` is told of keys that are new, and of those whose value may be another one."""
 
     def __init__(
-        self, db: Mesh, listing: Derived[[], tuple[ObjectKey, ...]], each: Derived[[ObjectKey], T], look_at: Callable[[Iterable[ObjectKey]], None]
+        self,
+        db: Mesh,
+        listing: Derived[[], tuple[ObjectKey, ...]],
+        each: Derived[[ObjectKey], T],
+        look_at: Callable[[Iterable[ObjectKey]], None],
     ) -> None:
         self._db, self._listing, self._each, self._look_at = db, listing, each, look_at
         self._nodes: dict[ObjectKey, Node] = {}

@@ -2,6 +2,7 @@
 
 Every replica does this for the proxies that are connected to it; an entry names the replica that its proxy is connected to.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -84,7 +85,14 @@ class WorkloadEntries:
     """A `Lifecycle`, between `start` and `stop`. `path_of` knows where objects are at the API server."""
 
     def __init__(
-        self, client: ApiClient, db: Mesh, path_of: PathOf, terms: EntryTerms, backoff: Backoff, choose: random.Random, counts: KubernetesMetrics
+        self,
+        client: ApiClient,
+        db: Mesh,
+        path_of: PathOf,
+        terms: EntryTerms,
+        backoff: Backoff,
+        choose: random.Random,
+        counts: KubernetesMetrics,
     ) -> None:
         self._client, self._db, self._path_of, self._terms, self._counts = client, db, path_of, terms, counts
         self._streams: collections.Counter[ObjectKey] = collections.Counter()

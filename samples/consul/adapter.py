@@ -1,7 +1,8 @@
 """Serves the catalogue of a Consul agent as ServiceEntries over xDS.
 
-    python -m samples.consul.adapter --consul http://127.0.0.1:8500 --listen 127.0.0.1:15090 --namespace consul
+python -m samples.consul.adapter --consul http://127.0.0.1:8500 --listen 127.0.0.1:15090 --namespace consul
 """
+
 from __future__ import annotations
 
 import argparse
@@ -43,7 +44,12 @@ class Adapter:
 
 
 async def _run(arguments: argparse.Namespace) -> None:
-    adapter = Adapter(arguments.consul, arguments.listen, arguments.namespace, {"X-Consul-Token": arguments.token} if arguments.token else {})
+    adapter = Adapter(
+        arguments.consul,
+        arguments.listen,
+        arguments.namespace,
+        {"X-Consul-Token": arguments.token} if arguments.token else {},
+    )
     await adapter.start()
     print(f"serving on {arguments.listen}", flush=True)
     await asyncio.Event().wait()

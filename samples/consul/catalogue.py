@@ -2,6 +2,7 @@
 
 https://developer.hashicorp.com/consul/api-docs/features/blocking
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """A service of Consul as a ServiceEntry."""
+
 from __future__ import annotations
 
 import re
@@ -13,24 +14,40 @@ _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 def build_entry(name: str, instances: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, Any] | None:
     """Returns the ServiceEntry of a service, None where it has no instance with a port. What fails its checks is left out. It has one port: the
     lowest that an instance listens on; its protocol is the metadata `protocol` of an instance, else one of its tags."""
-    usable = [instance for instance in instances if instance["Service"].get("Port") and _passes(instance.get("Checks") or ())]
+    usable = [
+        instance for instance in instances if instance["Service"].get("Port") and _passes(instance.get("Checks") or ())
+    ]
     if not usable:
         return None
     protocol = next((found for instance in usable if (found := _protocol(instance["Service"])) != "tcp"), "tcp")
-    port = {"number": min(instance["Service"]["Port"] for instance in usable), "name": protocol, "protocol": protocol.upper()}
+    port = {
+        "number": min(instance["Service"]["Port"] for instance in usable),
+        "name": protocol,
+        "protocol": protocol.upper(),
+    }
     spec = {
-        "hosts": [f"{name.lower()}.{SUFFIX}"], "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [port],
+        "hosts": [f"{name.lower()}.{SUFFIX}"],
+        "location": "MESH_INTERNAL",
+        "resolution": "STATIC",
+        "ports": [port],
         "endpoints": [_endpoint(instance["Service"], instance["Node"], protocol) for instance in usable],
-    }  # fmt: skip
+    }
     return {"metadata": {"namespace": namespace, "name": f"consul-{name.lower()}"}, "spec": spec}
 
 
 def _endpoint(service: Mapping[str, Any], node: Mapping[str, Any], port: str) -> dict[str, Any]:
-    labels = {key: value for key, value in (service.get("Meta") or {}).items() if _LABEL.fullmatch(key) and _LABEL.fullmatch(value)}
+    labels = {
+        key: value
+        for key, value in (service.get("Meta") or {}).items()
+        if _LABEL.fullmatch(key) and _LABEL.fullmatch(value)
+    }
     return {
-        "address": service.get("Address") or node["Address"], "ports": {port: service["Port"]}, "labels": labels,
-        "locality": node.get("Datacenter", ""), "weight": (service.get("Weights") or {}).get("Passing", 1),
-    }  # fmt: skip
+        "address": service.get("Address") or node["Address"],
+        "ports": {port: service["Port"]},
+        "labels": labels,
+        "locality": node.get("Datacenter", ""),
+        "weight": (service.get("Weights") or {}).get("Passing", 1),
+    }
 
 
 def _passes(checks: Iterable[Mapping[str, Any]]) -> bool:

@@ -1,4 +1,5 @@
 """Objects over xDS, for control planes that name this server in `configSources`: each change sends all objects of its kind again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -73,7 +74,9 @@ class Objects:
                 if sent[type_url] == version:
                     continue
                 sent[type_url] = version
-                response = discovery_pb2.DiscoveryResponse(type_url=type_url, version_info=version, nonce=f"{type_url}/{version}")
+                response = discovery_pb2.DiscoveryResponse(
+                    type_url=type_url, version_info=version, nonce=f"{type_url}/{version}"
+                )
                 for data in self._entries.values() if is_entries else ():
                     response.resources.add(type_url=RESOURCE, value=data)
                 await context.write(response)

@@ -1,4 +1,5 @@
 """Processes of the sample: started with their output in files, waited for, ended together."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -56,7 +57,10 @@ def wait_for(url: str, what: str, children: Children, logs: pathlib.Path) -> Non
 
 
 def start(
-    arguments: list[str], log: pathlib.Path, environ: Mapping[str, str] | None = None, folder: pathlib.Path | None = None
+    arguments: list[str],
+    log: pathlib.Path,
+    environ: Mapping[str, str] | None = None,
+    folder: pathlib.Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program, in the folder where one is given."""
     with log.open("wb") as out:

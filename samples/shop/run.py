@@ -1,4 +1,5 @@
 """The shop on this machine: its servers, the control plane, and a stock Envoy in front. Ctrl-C ends all of it."""
+
 from __future__ import annotations
 
 import argparse
@@ -19,17 +20,42 @@ INGRESS, XDS, DEBUG, READY, ADMIN = 8000, 15010, 15014, 18080, 15000
 def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> None:
     """Start every process; `children` has them as they come, so that a failure half-way can end them."""
     for name, version, port in APPS:
-        children.append(start([sys.executable, str(HERE / "apps" / "server.py"), name, version, str(port)], logs / f"{name}-{version}.log"))
+        children.append(
+            start(
+                [sys.executable, str(HERE / "apps" / "server.py"), name, version, str(port)],
+                logs / f"{name}-{version}.log",
+            )
+        )
     addresses = {"grpcAddr": XDS, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    flags += ["--secureGRPCAddr", "", "--httpsAddr", "", "--configDir", str(config), "--meshConfig", str(HERE / "mesh.yaml")]
+    flags += [
+        "--secureGRPCAddr",
+        "",
+        "--httpsAddr",
+        "",
+        "--configDir",
+        str(config),
+        "--meshConfig",
+        str(HERE / "mesh.yaml"),
+    ]
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     # Not 127.0.0.1: that is where the shop's servers are, and the control plane would take the proxy for one of them.
-    node = ProxyNode(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"app": "ingress", "istio": "ingressgateway"})
+    node = ProxyNode(
+        type="router",
+        name="ingress",
+        namespace="shop",
+        ip="127.0.0.2",
+        labels={"app": "ingress", "istio": "ingressgateway"},
+    )
     bootstrap = logs / "envoy.json"
     bootstrap.write_text(json.dumps(build_bootstrap(node, f"127.0.0.1:{XDS}", f"127.0.0.1:{ADMIN}"), indent=1))
-    children.append(start([find_envoy(), "-c", str(bootstrap), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"], logs / "envoy.log"))
+    children.append(
+        start(
+            [find_envoy(), "-c", str(bootstrap), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"],
+            logs / "envoy.log",
+        )
+    )
     wait_for(f"http://127.0.0.1:{INGRESS}/", "Envoy", children, logs)
 
 
@@ -60,7 +86,9 @@ Logs: {logs}      Ctrl-C ends all of it.
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=pathlib.Path, default=HERE / "config", help="the folder of YAML that is served")
+    parser.add_argument(
+        "--config", type=pathlib.Path, default=HERE / "config", help="the folder of YAML that is served"
+    )
     config = parser.parse_args().config.resolve()
     check_ports([*(port for _, _, port in APPS), INGRESS, XDS, DEBUG, READY, ADMIN])
 

@@ -1,5 +1,6 @@
 """Two services of the shop behind sidecars, on this machine and without root: mutual TLS with certificates of the control plane's authority,
 and a policy that says who may do what. Ctrl-C ends all of it."""
+
 from __future__ import annotations
 
 import argparse
@@ -29,7 +30,10 @@ class Sidecar(NamedTuple):
     metrics: int
 
 
-SIDECARS = (Sidecar("storefront", "127.0.0.3", 15100, 15120, 15121, 15190), Sidecar("reviews", "127.0.0.4", 15200, 15220, 15221, 15290))
+SIDECARS = (
+    Sidecar("storefront", "127.0.0.3", 15100, 15120, 15121, 15190),
+    Sidecar("reviews", "127.0.0.4", 15200, 15220, 15221, 15290),
+)
 
 
 def start_control_plane(config: pathlib.Path, logs: pathlib.Path, issuer: Issuer, children: Children) -> pathlib.Path:
@@ -37,7 +41,16 @@ def start_control_plane(config: pathlib.Path, logs: pathlib.Path, issuer: Issuer
     issuer.write_keys(logs / "token-keys.json")
     addresses = {"grpcAddr": XDS, "secureGRPCAddr": SECURE, "monitoringAddr": DEBUG, "httpAddr": READY}
     flags = [part for flag, port in addresses.items() for part in (f"--{flag}", f"127.0.0.1:{port}")]
-    flags += ["--httpsAddr", "", "--configDir", str(config), "--caDir", str(logs / "ca"), "--tokenKeys", str(logs / "token-keys.json")]
+    flags += [
+        "--httpsAddr",
+        "",
+        "--configDir",
+        str(config),
+        "--caDir",
+        str(logs / "ca"),
+        "--tokenKeys",
+        str(logs / "token-keys.json"),
+    ]
     children.append(start([program("pilot-discovery"), "discovery", *flags], logs / "pilot.log"))
     wait_for(f"http://127.0.0.1:{READY}/ready", "the control plane", children, logs)
     return logs / "ca" / "ca-cert.pem"
@@ -50,21 +63,35 @@ def start_sidecar(sidecar: Sidecar, root: pathlib.Path, logs: pathlib.Path, issu
     tokens.mkdir(parents=True)
     (tokens / "istio-token").write_text(issuer.issue(NAMESPACE, sidecar.name))
     config = {
-        "discoveryAddress": f"127.0.0.1:{SECURE}", "binaryPath": find_envoy(), "concurrency": 1, "proxyAdminPort": sidecar.admin,
-        "statusPort": sidecar.status, "interceptionMode": "NONE", "terminationDrainDuration": "1s",
-    }  # fmt: skip
+        "discoveryAddress": f"127.0.0.1:{SECURE}",
+        "binaryPath": find_envoy(),
+        "concurrency": 1,
+        "proxyAdminPort": sidecar.admin,
+        "statusPort": sidecar.status,
+        "interceptionMode": "NONE",
+        "terminationDrainDuration": "1s",
+    }
     environ = {
-        "PROXY_CONFIG": json.dumps(config), "POD_NAME": f"{sidecar.name}-1", "POD_NAMESPACE": NAMESPACE, "SERVICE_ACCOUNT": sidecar.name,
-        "INSTANCE_IP": sidecar.address, "ISTIO_METAJSON_LABELS": json.dumps({"app": sidecar.name}), "CA_ROOT_CA": str(root), "XDS_ROOT_CA": str(root),
-        "ENVOY_STATUS_PORT": str(sidecar.ready), "ENVOY_PROMETHEUS_PORT": str(sidecar.metrics),
-    }  # fmt: skip
+        "PROXY_CONFIG": json.dumps(config),
+        "POD_NAME": f"{sidecar.name}-1",
+        "POD_NAMESPACE": NAMESPACE,
+        "SERVICE_ACCOUNT": sidecar.name,
+        "INSTANCE_IP": sidecar.address,
+        "ISTIO_METAJSON_LABELS": json.dumps({"app": sidecar.name}),
+        "CA_ROOT_CA": str(root),
+        "XDS_ROOT_CA": str(root),
+        "ENVOY_STATUS_PORT": str(sidecar.ready),
+        "ENVOY_PROMETHEUS_PORT": str(sidecar.metrics),
+    }
     command = [program("pilot-agent"), "proxy", "sidecar"]
     children.append(start(command, logs / f"{sidecar.name}.log", {**os.environ, **environ}, folder))
 
 
 def start_all(config: pathlib.Path, logs: pathlib.Path, children: Children) -> None:
     """Starts every process; `children` has them as they come, so that a failure half-way can end them."""
-    children.append(start([sys.executable, str(HERE / "apps" / "server.py"), "reviews", "v1", str(APP)], logs / "reviews-v1.log"))
+    children.append(
+        start([sys.executable, str(HERE / "apps" / "server.py"), "reviews", "v1", str(APP)], logs / "reviews-v1.log")
+    )
     issuer = Issuer()
     root = start_control_plane(config, logs, issuer, children)
     for sidecar in SIDECARS:
@@ -82,7 +109,7 @@ The shop is open, and its services talk mutual TLS. In another terminal:
   {call} -X DELETE    403: the policy allows the storefront to read, and no more
   curl -i {SERVED}/reviews                                               refused: plain text
 
-Edit {config / 'policies.yaml'} and ask again.
+Edit {config / "policies.yaml"} and ask again.
 
   {ctl} proxy-config secrets --envoy 127.0.0.1:{SIDECARS[0].admin}    the certificate of the storefront, and the roots
   {ctl} authz check reviews --from-principal cluster.local/ns/shop/sa/storefront --method DELETE    why that is refused
@@ -93,7 +120,9 @@ Logs: {logs}      Ctrl-C ends all of it.
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=pathlib.Path, default=HERE / "secure", help="the folder of YAML that is served")
+    parser.add_argument(
+        "--config", type=pathlib.Path, default=HERE / "secure", help="the folder of YAML that is served"
+    )
     config = parser.parse_args().config.resolve()
     own = [port for sidecar in SIDECARS for port in (sidecar.admin, sidecar.status, sidecar.ready, sidecar.metrics)]
     check_ports([APP, CALL, XDS, SECURE, DEBUG, READY, *own])

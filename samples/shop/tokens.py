@@ -1,4 +1,5 @@
 """Service account tokens as Kubernetes would issue them, for a machine without Kubernetes."""
+
 from __future__ import annotations
 
 import base64
@@ -23,13 +24,24 @@ class Issuer:
     def write_keys(self, path: pathlib.Path) -> None:
         """Writes the public key as a JWKS."""
         numbers = self._key.public_key().public_numbers()
-        key = {"kty": "RSA", "kid": KEY_ID, "n": _base64(numbers.n.to_bytes(256, "big")), "e": _base64(numbers.e.to_bytes(3, "big"))}
+        key = {
+            "kty": "RSA",
+            "kid": KEY_ID,
+            "n": _base64(numbers.n.to_bytes(256, "big")),
+            "e": _base64(numbers.e.to_bytes(3, "big")),
+        }
         path.write_text(json.dumps({"keys": [key]}))
 
     def issue(self, namespace: str, account: str) -> str:
         """Returns a token of a service account."""
         now = int(time.time())
-        claims = {"iss": "sample", "aud": ["istio-ca"], "sub": f"system:serviceaccount:{namespace}:{account}", "iat": now, "exp": now + LIFE}
+        claims = {
+            "iss": "sample",
+            "aud": ["istio-ca"],
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "iat": now,
+            "exp": now + LIFE,
+        }
         signed = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "RS256", "kid": KEY_ID}, claims))
         return f"{signed}.{_base64(self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 

@@ -1,4 +1,5 @@
 """What every source of configuration keeps, whichever it is. With KUBECONFIG set the API server is the one that it names, not the tests' own."""
+
 from __future__ import annotations
 
 import pathlib
@@ -64,7 +65,9 @@ MINIMAL = {
 def test_every_kind_goes_into_its_table(source: Source, kind: Kind, index: int) -> None:
     version = f"{kind.id.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
     before = len(getattr(source.mesh, kind.table))
-    source.set("x", f"apiVersion: {version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.id.name, '')}")
+    source.set(
+        "x", f"apiVersion: {version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.id.name, '')}"
+    )
     assert [p for p in source.problems if p.severity is Severity.ERROR] == []
     assert len(getattr(source.mesh, kind.table)) == before + 1
     source.remove("x")
@@ -88,7 +91,12 @@ def test_one_change_is_one_commit(source: Source) -> None:
 
 def test_what_no_proxy_can_notice_commits_nothing(source: Source) -> None:
     source.set("x", entry("a"))
-    source.set("x", entry("a").replace("{name: a", "{resourceVersion: '2', uid: x, annotations: {a: b}, managedFields: [], name: a"))
+    source.set(
+        "x",
+        entry("a").replace(
+            "{name: a", "{resourceVersion: '2', uid: x, annotations: {a: b}, managedFields: [], name: a"
+        ),
+    )
     assert len(source.commits) == 1
 
 

@@ -1,4 +1,5 @@
 """Two workloads whose stock Envoys are started by the agent: certificates of our authority, mutual TLS, rotation."""
+
 from __future__ import annotations
 
 import base64
@@ -26,7 +27,9 @@ from tests.support.tokens import write_keys
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
 QUICK = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}
 """A certificate is renewed after three seconds, so that some come and go in a test, and would do for half a minute."""
-OBJECTS = books(VIP, SERVER) + """---
+OBJECTS = (
+    books(VIP, SERVER)
+    + """---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: books, namespace: shop}
@@ -34,8 +37,16 @@ spec:
   host: books.shop.svc.cluster.local
   trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}  # so that every request needs a handshake
 """
-PROBERS = {"/app-health/app/livez": {"httpGet": {"path": "/live", "port": 8080}}, "/app-health/app/readyz": {"tcpSocket": {"port": 8080}}}
-ENVIRONMENT = {"ISTIO_KUBE_APP_PROBERS": json.dumps(PROBERS), "EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true", "MINIMUM_DRAIN_DURATION": "0s"}
+)
+PROBERS = {
+    "/app-health/app/livez": {"httpGet": {"path": "/live", "port": 8080}},
+    "/app-health/app/readyz": {"tcpSocket": {"port": 8080}},
+}
+ENVIRONMENT = {
+    "ISTIO_KUBE_APP_PROBERS": json.dumps(PROBERS),
+    "EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true",
+    "MINIMUM_DRAIN_DURATION": "0s",
+}
 POLICY = """
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -62,12 +73,17 @@ class Mesh:
         (work / "config" / "objects.yaml").write_text(OBJECTS)
         more = ["--tokenKeys", str(write_keys(work / "jwks.json"))]
         environ = {"ROOT_CA_DIR": str(self.authority)}
-        self.pilot = ControlPlane(work, work / "config", host=NODE, join=self.network.node.join, more=more, environ=environ)
+        self.pilot = ControlPlane(
+            work, work / "config", host=NODE, join=self.network.node.join, more=more, environ=environ
+        )
         self._stack.callback(self.pilot.stop)
         self.network.node.run(self.pilot.wait_ready)
         self.backend = self.server.run(lambda: Backend("books", host=SERVER, port=8080))
         self._stack.callback(self.backend.stop)
-        self.sidecars = {"web": self._sidecar("web", self.client, CLIENT), "books": self._sidecar("books", self.server, SERVER)}
+        self.sidecars = {
+            "web": self._sidecar("web", self.client, CLIENT),
+            "books": self._sidecar("books", self.server, SERVER),
+        }
         for host in (self.client, self.server):
             host.run(lambda: capture(kept=(15020, 15021, 15090)))
 
@@ -75,16 +91,31 @@ class Mesh:
         """Ends the control plane without a farewell, and starts it again at its ports."""
         self.pilot.child.kill()
         self.pilot.child.wait()
-        again = Process(list(self.pilot.child.args), self.work / "pilot-again.log", self.network.node.join, {"ROOT_CA_DIR": str(self.authority)})
+        again = Process(
+            list(self.pilot.child.args),
+            self.work / "pilot-again.log",
+            self.network.node.join,
+            {"ROOT_CA_DIR": str(self.authority)},
+        )
         self._stack.callback(again.stop)
-        eventually(lambda: self.network.node.run(lambda: self.pilot.get("/ready", "httpAddr")) is not None, 60, "the control plane is back")
+        eventually(
+            lambda: self.network.node.run(lambda: self.pilot.get("/ready", "httpAddr")) is not None,
+            60,
+            "the control plane is back",
+        )
 
     def _sidecar(self, account: str, host: Host, ip: str) -> Sidecar:
         discovery = f"{NODE}:{self.pilot.ports['secureGRPCAddr']}"
         made = Sidecar(
-            self.work / account, account, ip, discovery, self.root.roots_pem, join=host.join_as_proxy, environ={**self._certificate, **ENVIRONMENT},
+            self.work / account,
+            account,
+            ip,
+            discovery,
+            self.root.roots_pem,
+            join=host.join_as_proxy,
+            environ={**self._certificate, **ENVIRONMENT},
             config={"proxyMetadata": {"ISTIO_META_WORKLOAD_NAME": account}},
-        )  # fmt: skip
+        )
         self._stack.callback(made.stop)
         return made
 
@@ -120,7 +151,11 @@ class Mesh:
     def chain(self, name: str) -> set[str]:
         """Serial numbers of the certificates that are in the chain which a sidecar shows."""
         sidecar, host = self.sidecars[name], self.client if name == "web" else self.server
-        certs = json.loads(host.run(lambda: sidecar.get("/config_dump?resource=dynamic_active_secrets&mask=name,secret.tls_certificate")))
+        certs = json.loads(
+            host.run(
+                lambda: sidecar.get("/config_dump?resource=dynamic_active_secrets&mask=name,secret.tls_certificate")
+            )
+        )
         (pair,) = (c["secret"]["tls_certificate"] for c in certs["configs"] if c["name"] == "default")
         pem = base64.b64decode(pair["certificate_chain"]["inline_bytes"])
         return {f"{found.serial_number:x}" for found in x509.load_pem_x509_certificates(pem)}
@@ -228,7 +263,9 @@ def test_metrics_of_envoy_and_agent_are_one_page(mesh: Mesh) -> None:
     assert "istio_agent_cert_expiry_seconds" in page
     assert "envoy_server_state" in page
     assert mesh.client.run(lambda: mesh.sidecars["web"].get("/healthz/ready", "127.0.0.1:15021")) == ""
-    assert "envoy_server_state" in mesh.client.run(lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15090"))
+    assert "envoy_server_state" in mesh.client.run(
+        lambda: mesh.sidecars["web"].get("/stats/prometheus", "127.0.0.1:15090")
+    )
 
 
 def test_envoy_takes_everything_that_it_is_sent(mesh: Mesh) -> None:

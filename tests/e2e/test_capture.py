@@ -2,6 +2,7 @@
 
 They go there by nftables, which needs no program; on a machine with iptables PYISTIOD_CAPTURE_BY=iptables has them go there by that.
 """
+
 from __future__ import annotations
 
 import os
@@ -23,82 +24,194 @@ from tests.support.sidecar import drop_capabilities
 INJECTED = "-p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x '' -b * -d 15090,15021,15020"
 """What our template gives a pod without annotations."""
 CASES: dict[str, tuple[str, dict[str, str], list[str]]] = {
-    "what a pod without annotations has": (INJECTED, {}, [
-        "application → peer 80: outbound",
-        "proxy → peer 80: outside",
-        "user of the proxy → peer 80: outside",
-        "group of the proxy → peer 80: outside",
-        "peer → pod 8080: inbound",
-        "peer → pod 15020: application",
-        "peer → pod 15008: application",
-        "application → loopback 8080: application",
-        "application → pod 8080: application",
-        "proxy → pod 8080: inbound",
-        "group of the proxy → pod 8080: inbound",
-        "proxy → loopback 8080: application",
-        "proxy as 127.0.0.6 → pod 8080: application",
-        "application → peer 53 udp: outside",
-        "application → peer6 80: outside",
-    ]),
-    "other ports of the proxy": ("-p 15053 -z 15020 -e 9090 -i * -b *", {}, [
-        "application → peer 80: agent", "peer → pod 8080: application 15020", "peer → pod 9090: application 9090",
-        "peer → pod 15008: application 15020",
-    ]),
-    "variables in place of flags": ("", {"ISTIO_SERVICE_CIDR": "*", "ISTIO_INBOUND_PORTS": "8080", "PROXY_UID": "1000", "PROXY_GID": "7"}, [
-        "application → peer 80: outside", "group 7 → peer 80: outside", "proxy → peer 80: outbound", "peer → pod 8080: inbound",
-        "peer → pod 9090: application",
-    ]),
+    "what a pod without annotations has": (
+        INJECTED,
+        {},
+        [
+            "application → peer 80: outbound",
+            "proxy → peer 80: outside",
+            "user of the proxy → peer 80: outside",
+            "group of the proxy → peer 80: outside",
+            "peer → pod 8080: inbound",
+            "peer → pod 15020: application",
+            "peer → pod 15008: application",
+            "application → loopback 8080: application",
+            "application → pod 8080: application",
+            "proxy → pod 8080: inbound",
+            "group of the proxy → pod 8080: inbound",
+            "proxy → loopback 8080: application",
+            "proxy as 127.0.0.6 → pod 8080: application",
+            "application → peer 53 udp: outside",
+            "application → peer6 80: outside",
+        ],
+    ),
+    "other ports of the proxy": (
+        "-p 15053 -z 15020 -e 9090 -i * -b *",
+        {},
+        [
+            "application → peer 80: agent",
+            "peer → pod 8080: application 15020",
+            "peer → pod 9090: application 9090",
+            "peer → pod 15008: application 15020",
+        ],
+    ),
+    "variables in place of flags": (
+        "",
+        {"ISTIO_SERVICE_CIDR": "*", "ISTIO_INBOUND_PORTS": "8080", "PROXY_UID": "1000", "PROXY_GID": "7"},
+        [
+            "application → peer 80: outside",
+            "group 7 → peer 80: outside",
+            "proxy → peer 80: outbound",
+            "peer → pod 8080: inbound",
+            "peer → pod 9090: application",
+        ],
+    ),
     "nothing inbound": ("-i * -b ''", {}, ["peer → pod 8080: application", "application → peer 80: outbound"]),
-    "some inbound ports": ("-b 8080,9090 -d 9090", {}, ["peer → pod 8080: inbound", "peer → pod 9090: inbound", "peer → pod 15020: application"]),
+    "some inbound ports": (
+        "-b 8080,9090 -d 9090",
+        {},
+        ["peer → pod 8080: inbound", "peer → pod 9090: inbound", "peer → pod 15020: application"],
+    ),
     "nothing outbound": ("-b *", {}, ["application → peer 80: outside", "peer → pod 8080: inbound"]),
-    "networks": ("-i 10.80.0.0/16,10.79.0.1/32", {}, ["application → elsewhere 80: outbound", "application → peer 80: outbound"]),
-    "one network of two": ("-i 10.80.0.0/16", {}, ["application → elsewhere 80: outbound", "application → peer 80: outside"]),
-    "all networks but one": ("-i * -x 10.80.0.1/16", {}, ["application → elsewhere 80: outside", "application → peer 80: outbound"]),
-    "the own machine": ("-i 127.0.0.0/8,10.79.0.0/16", {"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "127.0.0.2/32"}, [
-        "application → loopback 8080: outbound", "application → pod 8080: outbound", "application → elsewhere 80: outside",
-    ]),
-    "ports whatever the network": ("-i 10.80.0.0/16 -q 443", {}, ["application → peer 443: outbound", "application → peer 80: outside"]),
-    "all ports but some": ("-i * -o 443,53", {}, ["application → peer 443: outside", "application → peer 80: outbound"]),
-    "an interface of which nothing is": ("-i * -b * -c eth0,net+", {}, ["application → peer 80: outside", "peer → pod 8080: application"]),
-    "interfaces by how their names begin": ("-i * -b * -c et+", {}, ["application → peer 80: outside", "peer → pod 8080: application"]),
+    "networks": (
+        "-i 10.80.0.0/16,10.79.0.1/32",
+        {},
+        ["application → elsewhere 80: outbound", "application → peer 80: outbound"],
+    ),
+    "one network of two": (
+        "-i 10.80.0.0/16",
+        {},
+        ["application → elsewhere 80: outbound", "application → peer 80: outside"],
+    ),
+    "all networks but one": (
+        "-i * -x 10.80.0.1/16",
+        {},
+        ["application → elsewhere 80: outside", "application → peer 80: outbound"],
+    ),
+    "the own machine": (
+        "-i 127.0.0.0/8,10.79.0.0/16",
+        {"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR": "127.0.0.2/32"},
+        [
+            "application → loopback 8080: outbound",
+            "application → pod 8080: outbound",
+            "application → elsewhere 80: outside",
+        ],
+    ),
+    "ports whatever the network": (
+        "-i 10.80.0.0/16 -q 443",
+        {},
+        ["application → peer 443: outbound", "application → peer 80: outside"],
+    ),
+    "all ports but some": (
+        "-i * -o 443,53",
+        {},
+        ["application → peer 443: outside", "application → peer 80: outbound"],
+    ),
+    "an interface of which nothing is": (
+        "-i * -b * -c eth0,net+",
+        {},
+        ["application → peer 80: outside", "peer → pod 8080: application"],
+    ),
+    "interfaces by how their names begin": (
+        "-i * -b * -c et+",
+        {},
+        ["application → peer 80: outside", "peer → pod 8080: application"],
+    ),
     "a virtual machine": ("-i * -b * -k eth0", {}, ["peer → pod 8080: outbound", "application → peer 80: outbound"]),
     "a virtual machine, one network": ("-i 10.80.0.0/16 -b * -k eth0", {}, ["peer → pod 8080: application"]),
-    "some groups": ("-i *", {"ISTIO_OUTBOUND_OWNER_GROUPS": "7,9"}, ["group 7 → peer 80: outbound", "group 8 → peer 80: outside"]),
-    "all groups but some": ("-i *", {"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "7,9"}, ["group 7 → peer 80: outside", "group 8 → peer 80: outbound"]),
-    "every question for a name": ("-i * -b * --redirect-dns --capture-all-dns", {}, [
-        "application → peer 53: agent", "application → peer 53 udp: agent", "application → loopback 53: agent", "proxy → peer 53: outside",
-        "proxy → peer 53 udp: outside", "application → peer 80: outbound", "proxy → pod 8080: inbound", "proxy → pod 53: application",
-        "application → pod 8080: application",
-    ]),
-    "questions to the pod's own servers": ("-i '' --redirect-dns", {}, [
-        "application → elsewhere 53 udp: agent", "application → peer 53 udp: outside", "application → peer 53: outside",
-        "application → elsewhere 53: agent",
-    ]),
-    "questions by the variable of the ProxyConfig": ("-i *", {"ISTIO_META_DNS_CAPTURE": "true"}, ["application → elsewhere 53 udp: agent"]),
-    "packets of no connection": ("-i * -b * --drop-invalid", {}, ["peer → pod 8080: inbound", "application → peer 80: outbound"]),
-    "both families of addresses": (f"{INJECTED} --dual-stack", {}, [
-        "application → peer6 80: outbound", "peer → pod6 8080: inbound", "proxy → peer6 80: outside", "proxy → pod6 8080: inbound",
-        "application → peer 80: outbound",
-    ]),
-    "networks of IPv6": ("-i fd00:79::/64 -x fd00:79::7/128 --dual-stack", {}, [
-        "application → peer6 80: outbound", "application → peer 80: outside",
-    ]),
-    "TPROXY": ("-u 1337 -m TPROXY -i * -b * -d 15020", {}, [
-        f"peer → pod 8080: inbound 8080 {PEER}",  # the port and the caller as they were
-        "peer → pod 15020: application",
-        "peer → pod 15008: application",
-        f"proxy in the name of the peer → pod 8080: application 8080 {PEER}",
-        "application → pod 8080: application",
-        "proxy as 127.0.0.6 → pod 8080: application",
-        "application → peer 80: outbound",
-        "proxy → peer 80: outside",
-    ]),
-    "TPROXY of one port, with another mark and table": ("-m TPROXY -b 8080 -t 1400 -r 134", {}, [
-        "peer → pod 8080: inbound 8080", "peer → pod 9090: application",
-    ]),
-    "TPROXY of IPv6": ("-m TPROXY -b * --dual-stack", {}, ["peer → pod6 8080: inbound 8080 fd00:79::1", "peer → pod 8080: inbound 8080"]),
+    "some groups": (
+        "-i *",
+        {"ISTIO_OUTBOUND_OWNER_GROUPS": "7,9"},
+        ["group 7 → peer 80: outbound", "group 8 → peer 80: outside"],
+    ),
+    "all groups but some": (
+        "-i *",
+        {"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "7,9"},
+        ["group 7 → peer 80: outside", "group 8 → peer 80: outbound"],
+    ),
+    "every question for a name": (
+        "-i * -b * --redirect-dns --capture-all-dns",
+        {},
+        [
+            "application → peer 53: agent",
+            "application → peer 53 udp: agent",
+            "application → loopback 53: agent",
+            "proxy → peer 53: outside",
+            "proxy → peer 53 udp: outside",
+            "application → peer 80: outbound",
+            "proxy → pod 8080: inbound",
+            "proxy → pod 53: application",
+            "application → pod 8080: application",
+        ],
+    ),
+    "questions to the pod's own servers": (
+        "-i '' --redirect-dns",
+        {},
+        [
+            "application → elsewhere 53 udp: agent",
+            "application → peer 53 udp: outside",
+            "application → peer 53: outside",
+            "application → elsewhere 53: agent",
+        ],
+    ),
+    "questions by the variable of the ProxyConfig": (
+        "-i *",
+        {"ISTIO_META_DNS_CAPTURE": "true"},
+        ["application → elsewhere 53 udp: agent"],
+    ),
+    "packets of no connection": (
+        "-i * -b * --drop-invalid",
+        {},
+        ["peer → pod 8080: inbound", "application → peer 80: outbound"],
+    ),
+    "both families of addresses": (
+        f"{INJECTED} --dual-stack",
+        {},
+        [
+            "application → peer6 80: outbound",
+            "peer → pod6 8080: inbound",
+            "proxy → peer6 80: outside",
+            "proxy → pod6 8080: inbound",
+            "application → peer 80: outbound",
+        ],
+    ),
+    "networks of IPv6": (
+        "-i fd00:79::/64 -x fd00:79::7/128 --dual-stack",
+        {},
+        [
+            "application → peer6 80: outbound",
+            "application → peer 80: outside",
+        ],
+    ),
+    "TPROXY": (
+        "-u 1337 -m TPROXY -i * -b * -d 15020",
+        {},
+        [
+            f"peer → pod 8080: inbound 8080 {PEER}",  # the port and the caller as they were
+            "peer → pod 15020: application",
+            "peer → pod 15008: application",
+            f"proxy in the name of the peer → pod 8080: application 8080 {PEER}",
+            "application → pod 8080: application",
+            "proxy as 127.0.0.6 → pod 8080: application",
+            "application → peer 80: outbound",
+            "proxy → peer 80: outside",
+        ],
+    ),
+    "TPROXY of one port, with another mark and table": (
+        "-m TPROXY -b 8080 -t 1400 -r 134",
+        {},
+        [
+            "peer → pod 8080: inbound 8080",
+            "peer → pod 9090: application",
+        ],
+    ),
+    "TPROXY of IPv6": (
+        "-m TPROXY -b * --dual-stack",
+        {},
+        ["peer → pod6 8080: inbound 8080 fd00:79::1", "peer → pod 8080: inbound 8080"],
+    ),
     "TPROXY, but of an interface": ("-m TPROXY -b * -c eth0", {}, ["peer → pod 8080: application"]),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +247,15 @@ def inside(pod: Pod, command: str) -> int:
 
 def rules(pod: Pod) -> list[str]:
     """Every rule that the kernel has in the pod."""
+
     def read() -> list[str]:
         found = []
         for family in (2, 10):
             with NFTables(nfgen_family=family) as nft:
-                found += [str([rule.get_attr(f"NFTA_RULE_{what}") for what in ("TABLE", "CHAIN", "EXPRESSIONS")]) for rule in nft.get_rules()]
+                found += [
+                    str([rule.get_attr(f"NFTA_RULE_{what}") for what in ("TABLE", "CHAIN", "EXPRESSIONS")])
+                    for rule in nft.get_rules()
+                ]
         return found
 
     return pod.host.run(read)
@@ -196,8 +313,12 @@ def test_many_rules_are_one_transaction(captured: Pod) -> None:
     assert rules(captured) == []
 
 
-@pytest.mark.parametrize("command", ["istio-iptables -i * -b * --native-nftables --dry-run", "istio-iptables -i * -b * --skip-rule-apply"])
-def test_nothing_changes_where_that_is_asked_for(captured: Pod, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "command", ["istio-iptables -i * -b * --native-nftables --dry-run", "istio-iptables -i * -b * --skip-rule-apply"]
+)
+def test_nothing_changes_where_that_is_asked_for(
+    captured: Pod, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert inside(captured, command) == 0
     assert rules(captured) == []
     assert ("redirect to :15006" in capsys.readouterr().out) is ("--dry-run" in command)

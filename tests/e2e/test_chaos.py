@@ -1,4 +1,5 @@
 """The short form of bench/chaos.py: hostile clients and broken folders, each at a hundredth, against a process of its own."""
+
 from __future__ import annotations
 
 import pathlib
@@ -12,7 +13,9 @@ pytestmark = pytest.mark.timeout(600)  # processes start in the middle of whatev
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.__name__) for scenario in SCENARIOS])
-async def test_after_an_attack_proxies_have_what_a_fresh_start_gives(scenario: Scenario, tmp_path: pathlib.Path) -> None:
+async def test_after_an_attack_proxies_have_what_a_fresh_start_gives(
+    scenario: Scenario, tmp_path: pathlib.Path
+) -> None:
     mesh = RealMesh(tmp_path)
     try:
         await mesh.start()

@@ -1,5 +1,6 @@
 """Stock Envoys of two networks: a gateway of one sends a tunnel in a tunnel to the gateway of the other, which hands on the inner one to the waypoint
 of the service."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -47,7 +48,9 @@ class Networks(Mesh):
     def add(self) -> None:
         self.passage = self.network.attach(PASSAGE)
         labels = {GATEWAY_NAME: "passage", "gateway.istio.io/managed": "istio.io-eastwest-controller"}
-        self.envoys["passage-0"] = self._envoy("waypoint", "passage-0", "istio-system", PASSAGE, "passage", self.passage, labels, self.metadata)
+        self.envoys["passage-0"] = self._envoy(
+            "waypoint", "passage-0", "istio-system", PASSAGE, "passage", self.passage, labels, self.metadata
+        )
         self.hosts["passage-0"] = self.passage
 
 
@@ -63,13 +66,20 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
 
 
 def test_nothing_is_refused(networks: Networks) -> None:
-    assert {name: networks.host_of(name).run(envoy.rejected) for name, envoy in networks.envoys.items()} == {n: {} for n in networks.envoys}
+    assert {name: networks.host_of(name).run(envoy.rejected) for name, envoy in networks.envoys.items()} == {
+        n: {} for n in networks.envoys
+    }
 
 
 def test_requests_go_through_the_gateway_of_the_network_and_its_waypoint(networks: Networks) -> None:
     assert networks.ask(ALICE).status == 200
     assert sum(networks.stats("passage-0", "^cluster.forward_inner_connect;?.upstream_cx_total$").values()) > 0
-    assert networks.stats("waypoint-0", "^http.connect_terminate.downstream_rq_2xx$")["http.connect_terminate.downstream_rq_2xx"] > 0
+    assert (
+        networks.stats("waypoint-0", "^http.connect_terminate.downstream_rq_2xx$")[
+            "http.connect_terminate.downstream_rq_2xx"
+        ]
+        > 0
+    )
     assert sum(networks.stats("alice", "^cluster.inner_connect_originate;?.upstream_cx_total$").values()) > 0
     assert sum(networks.stats("alice", "^cluster.connect_originate;?.upstream_cx_total$").values()) == 0
 

@@ -1,4 +1,5 @@
 """EnvoyFilters in a stock Envoy: one for each thing that can be patched and each operation, seen in its config dump and by a client."""
+
 from __future__ import annotations
 
 import json

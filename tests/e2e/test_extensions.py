@@ -1,4 +1,5 @@
 """Scripts and Wasm modules of users in a stock Envoy: a gateway whose modules its agent fetches, and what becomes of requests where that fails."""
+
 from __future__ import annotations
 
 import contextlib
@@ -48,7 +49,16 @@ class Edge:
         fetching = {"WASM_INSECURE_REGISTRIES": self.registry.host, "ALLOWED_CIDRS_IN_WASM_FETCH": "127.0.0.0/8"}
         config = {"statusPort": free_port(), "proxyAdminPort": free_port()}
         environ = {**ports, **fetching, "ISTIO_META_UNPRIVILEGED_POD": "true"}
-        self.agent = Sidecar(work / "edge", "edge", "127.0.0.1", plane.secure_xds, root.roots_pem, config=config, environ=environ, kind="router")
+        self.agent = Sidecar(
+            work / "edge",
+            "edge",
+            "127.0.0.1",
+            plane.secure_xds,
+            root.roots_pem,
+            config=config,
+            environ=environ,
+            kind="router",
+        )
         stack.callback(self.agent.stop)
         self._work, self._round = work, 0
 
@@ -59,7 +69,11 @@ class Edge:
         self.registry.replies["/traps.wasm"] = Reply(module(traps=True))
 
     def _base(self) -> list[Plain]:
-        server = {"port": {"number": self.port, "name": "http", "protocol": "HTTP"}, "hosts": ["*"], "bind": "127.0.0.1"}
+        server = {
+            "port": {"number": self.port, "name": "http", "protocol": "HTTP"},
+            "hosts": ["*"],
+            "bind": "127.0.0.1",
+        }
         routes = {"hosts": ["*"], "gateways": ["front"], "http": [{"directResponse": {"status": 200}}]}
         secret = data_secret("pull", {".dockerconfigjson": self.registry.docker_config().encode()}, "shop")
         return [
@@ -124,7 +138,11 @@ ROWS = (
     Row("a module of a registry with a login", (wasm(IMAGE, imagePullSecret="pull"),), (200, "image", "")),
     Row("a module of a registry without the login it asks for", (wasm(OTHER),), (403, "", "")),
     Row("a module whose pull secret is not there", (wasm(IMAGE, imagePullSecret="none"),), (403, "", "")),
-    Row("a module over HTTP beside a script", (wasm(FILE, sha256=hashlib.sha256(module("file")).hexdigest()), lua(LUA)), (200, "file", "added")),
+    Row(
+        "a module over HTTP beside a script",
+        (wasm(FILE, sha256=hashlib.sha256(module("file")).hexdigest()), lua(LUA)),
+        (200, "file", "added"),
+    ),
     Row("a module with another checksum", (wasm(FILE, sha256="ab" * 32),), (403, "", "")),
     Row("a module with another checksum that may fail", (wasm(FILE, "FAIL_OPEN", sha256="ab" * 32),), (200, "", "")),
     Row("a module that traps", (wasm(TRAPS),), (503, "", "")),
@@ -132,14 +150,20 @@ ROWS = (
     Row("a module that is not there", (wasm(GONE),), (403, "", "")),
     Row("a module that is not there and may fail", (wasm(GONE, "FAIL_OPEN"),), (200, "", "")),
     Row("a module for connections that is not there", (wasm(GONE, type="NETWORK"),), (0, "", "")),
-    Row("a module for connections that is not there and may fail", (wasm(GONE, "FAIL_OPEN", type="NETWORK"),), (200, "", "")),
+    Row(
+        "a module for connections that is not there and may fail",
+        (wasm(GONE, "FAIL_OPEN", type="NETWORK"),),
+        (200, "", ""),
+    ),
 )
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_an_extension_runs_or_fails_as_it_says(edge: Edge, row: Row) -> None:
     edge.apply(*((kind, spec.replace("HOST", edge.registry.host)) for kind, spec in row.extensions))
-    eventually(lambda: edge.outcome() == row.expected, 15, f"{row.expected}, now {edge.outcome()}: {edge.agent.tail(10)}")
+    eventually(
+        lambda: edge.outcome() == row.expected, 15, f"{row.expected}, now {edge.outcome()}: {edge.agent.tail(10)}"
+    )
 
 
 def test_a_pull_secret_does_not_reach_envoy(edge: Edge) -> None:

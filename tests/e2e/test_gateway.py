@@ -1,4 +1,5 @@
 """Requests through a stock Envoy as ingress gateway, by rules that the control plane follows from files."""
+
 from __future__ import annotations
 
 import pathlib
@@ -117,7 +118,9 @@ class Shop:
             self.write(name, routes(name, http))
         self.pilot = ControlPlane(work, self.config, mesh_config="enableAutoMtls: false\n")
         self.pilot.wait_ready()
-        node = ProxyNode(type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"istio": "ingressgateway"})
+        node = ProxyNode(
+            type="router", name="ingress", namespace="shop", ip="127.0.0.2", labels={"istio": "ingressgateway"}
+        )
         self.envoy = Envoy(work, node, self.pilot.xds)
 
     def write(self, name: str, text: str) -> None:
@@ -127,7 +130,9 @@ class Shop:
         temporary.replace(self.config / f"{name}.yaml")
 
     def ask(self, rule: str, path: str = "/", **headers: str) -> Answer:
-        return ask(self.ingress, path, host=f"{rule}.example.com", headers={k.replace("_", "-"): v for k, v in headers.items()})
+        return ask(
+            self.ingress, path, host=f"{rule}.example.com", headers={k.replace("_", "-"): v for k, v in headers.items()}
+        )
 
     def stop(self) -> None:
         self.envoy.stop()
@@ -179,7 +184,11 @@ def test_a_rewrite_of_path_host_and_headers(shop: Shop) -> None:
     answer = shop.ask("rewrite", "/api/books?page=2")
     assert answer.headers["x-answered"] == "yes"
     seen = shop.v1.requests[-1]
-    assert (seen.path, seen.headers["host"], seen.headers["x-added"]) == ("/internal/books?page=2", "rewritten.example.com", "1")
+    assert (seen.path, seen.headers["host"], seen.headers["x-added"]) == (
+        "/internal/books?page=2",
+        "rewritten.example.com",
+        "1",
+    )
 
 
 def test_retries_hide_a_failing_backend(shop: Shop) -> None:
@@ -207,7 +216,9 @@ def test_an_injected_fault(shop: Shop) -> None:
 
 def test_a_mirror(shop: Shop) -> None:
     assert shop.ask("mirror", "/watched").json["backend"] == "v1"
-    copy = eventually(lambda: next((r for r in shop.v2.requests if r.path == "/watched"), None), 5, "the mirrored request")
+    copy = eventually(
+        lambda: next((r for r in shop.v2.requests if r.path == "/watched"), None), 5, "the mirrored request"
+    )
     assert copy.headers["host"].startswith("mirror.example.com")
 
 

@@ -1,4 +1,5 @@
 """The table of what the Gateway API promises, request by request, through one stock Envoy."""
+
 from __future__ import annotations
 
 import contextlib
@@ -43,12 +44,27 @@ class Edge:
         config.mkdir()
         made = [*objects(self.targets), *(self.endpoints(*key) for key in BACKENDS)]
         (config / "table.yaml").write_text("\n---\n".join(map(json.dumps, made)))
-        self.pilot = ControlPlane(work, config, more=("--caDir", str(work / "ca")), mesh_config="enableAutoMtls: false\n")
+        self.pilot = ControlPlane(
+            work, config, more=("--caDir", str(work / "ca")), mesh_config="enableAutoMtls: false\n"
+        )
         self.pilot.wait_ready()
         root = Root.load(work / "ca")
         self.agent = Agent(root, IDENTITY, work / "agent.sock")
-        node = ProxyNode(type="router", name="front-0", namespace="edge", ip="127.0.0.2", labels={"app": "front"}, service_account="gateway")
-        self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=Proof.write(work, *root.issue(IDENTITY), root.pem))
+        node = ProxyNode(
+            type="router",
+            name="front-0",
+            namespace="edge",
+            ip="127.0.0.2",
+            labels={"app": "front"},
+            service_account="gateway",
+        )
+        self.envoy = Envoy(
+            work,
+            node,
+            self.pilot.secure_xds,
+            self.agent.socket,
+            proof=Proof.write(work, *root.issue(IDENTITY), root.pem),
+        )
 
     def endpoints(self, name: str, namespace: str) -> dict[str, Any]:
         ports = f"[{{name: http, port: {self.backends[name, namespace].server_address[1]}}}]"
@@ -86,7 +102,11 @@ class Edge:
             connection.request(asked.method, asked.path, body, headers={"host": asked.host, **asked.headers, **headers})
             response = connection.getresponse()
             text = response.read().decode(errors="replace")
-            return Answer(response.status, {k.lower(): ", ".join(response.headers.get_all(k) or ()) for k in response.headers}, text)
+            return Answer(
+                response.status,
+                {k.lower(): ", ".join(response.headers.get_all(k) or ()) for k in response.headers},
+                text,
+            )
 
     def ask_once(self, asked: Request, **headers: str) -> tuple[Answer, dict[str, list[Seen]]]:
         """The answer to a request, and what each backend saw of it."""
@@ -95,7 +115,10 @@ class Edge:
         return answer, self.seen(number)
 
     def seen(self, number: str) -> dict[str, list[Seen]]:
-        own = ((b.name, [one for one in list(b.seen) if one.headers.get("x_number") == [number]]) for b in self.backends.values())
+        own = (
+            (b.name, [one for one in list(b.seen) if one.headers.get("x_number") == [number]])
+            for b in self.backends.values()
+        )
         return {name.removesuffix(".edge"): found for name, found in own if found}
 
 
@@ -119,6 +142,7 @@ def edge(running: Edge) -> Edge:
 
 # -- what a row says -------------------------------------------------------------------------------------------------------
 
+
 def check(edge: Edge, asked: Request, becomes: str) -> None:
     """Sends a request, or as many as it takes, and holds what becomes of it against a row of the table."""
     words = becomes.split()
@@ -140,10 +164,18 @@ def check(edge: Edge, asked: Request, becomes: str) -> None:
 
 
 def check_redirect(answer: Answer, asked: Request, status: int, said: dict[str, str]) -> None:
-    path = said.get("path") or re.sub(r"^/[^/]*", said["prefix"], asked.path) if {"path", "prefix"} & said.keys() else asked.path
+    path = (
+        said.get("path") or re.sub(r"^/[^/]*", said["prefix"], asked.path)
+        if {"path", "prefix"} & said.keys()
+        else asked.path
+    )
     found = urllib.parse.urlsplit(answer.headers["location"])
     assert answer.status == status
-    assert (found.scheme, found.hostname, found.path) == (said.get("scheme", "http"), said.get("host", asked.host), path)
+    assert (found.scheme, found.hostname, found.path) == (
+        said.get("scheme", "http"),
+        said.get("host", asked.host),
+        path,
+    )
     assert str(found.port or "") == said.get("port", "")
 
 
@@ -152,7 +184,9 @@ def check_shares(edge: Edge, asked: Request, becomes: str) -> None:
     went: Counter[str] = Counter()
     for _ in range(MANY):
         answer = edge.ask(asked)
-        went[json.loads(answer.text)["backend"].removesuffix(".edge") if answer.status == 200 else "UnknownService"] += 1
+        went[
+            json.loads(answer.text)["backend"].removesuffix(".edge") if answer.status == 200 else "UnknownService"
+        ] += 1
         assert answer.status in (200, 500)
     assert went.keys() == weights.keys()
     for name, weight in weights.items():
@@ -162,7 +196,11 @@ def check_shares(edge: Edge, asked: Request, becomes: str) -> None:
 
 def check_backend(edge: Edge, asked: Request, name: str, changes: list[str]) -> None:
     said = [re.split(r"(?<=[a-z])[=:*]", word, maxsplit=1) for word in changes]
-    own = {"x-a": "was"} if any("x-a" in word and word[0] in "=+-" for word in changes) and "x-a" not in asked.headers else {}
+    own = (
+        {"x-a": "was"}
+        if any("x-a" in word and word[0] in "=+-" for word in changes) and "x-a" not in asked.headers
+        else {}
+    )
     waits = {part[0]: part[1] for part in said if part[0] in ("timeout", "retries", "on")}
     if waits:
         check_patience(edge, asked, name, waits, [word for word in changes if word.startswith("on=")])
@@ -211,7 +249,9 @@ def check_patience(edge: Edge, asked: Request, name: str, waits: dict[str, str],
     """What a route waits for, and how often it tries: a backend that is too slow, or fails once less often than it may, and once more."""
     backend = edge.backend(name)
     if "timeout" in waits:
-        tries = waits.get("retries", "").partition("*")[2] or waits["timeout"]  # Envoy gives up a try that is too slow, and the request with it
+        tries = (
+            waits.get("retries", "").partition("*")[2] or waits["timeout"]
+        )  # Envoy gives up a try that is too slow, and the request with it
         limit = int(tries.removesuffix("ms")) / 1000
         backend.delay = limit + 0.5
         began = time.monotonic()

@@ -1,4 +1,5 @@
 """A stock Envoy as a gateway under policies: who gets in over HTTP and TCP, and routes that go by the claims of a token."""
+
 from __future__ import annotations
 
 import json
@@ -34,7 +35,11 @@ class Edge:
         self.plane = ControlPlane(work, self.folder)
         self.plane.wait_ready()
         self.client = MeshClient(Root(), work)
-        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.2", labels=LABELS), self.plane.xds)
+        self.envoy = Envoy(
+            work,
+            ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.2", labels=LABELS),
+            self.plane.xds,
+        )
         self._round = 0
 
     def _base(self) -> list[Plain]:
@@ -44,19 +49,40 @@ class Edge:
         ]
         hosts = [("usual", self.usual.port, "HTTP"), ("beta", self.beta.port, "HTTP"), ("echo", self.echo.port, "TCP")]
         entries = [
-            make("ServiceEntry", name, json.dumps({
-                "hosts": [f"{name}.test"], "resolution": "STATIC", "location": "MESH_EXTERNAL",
-                "ports": [{"number": 80, "name": "p", "protocol": protocol}], "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
-            }), "edge")
+            make(
+                "ServiceEntry",
+                name,
+                json.dumps(
+                    {
+                        "hosts": [f"{name}.test"],
+                        "resolution": "STATIC",
+                        "location": "MESH_EXTERNAL",
+                        "ports": [{"number": 80, "name": "p", "protocol": protocol}],
+                        "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
+                    }
+                ),
+                "edge",
+            )
             for name, port, protocol in hosts
-        ]  # fmt: skip
+        ]
         routes = [
-            {"match": [{"headers": {"@request.auth.claims.groups": {"exact": "testers"}}}], "route": [{"destination": {"host": "beta.test"}}]},
-            {"match": [{"headers": {"@request.auth.claims.org.unit": {"prefix": "lab"}}}], "route": [{"destination": {"host": "beta.test"}}]},
-            {"match": [{"withoutHeaders": {"@request.auth.claims.sub": {}}, "uri": {"prefix": "/own"}}], "directResponse": {"status": 418}},
+            {
+                "match": [{"headers": {"@request.auth.claims.groups": {"exact": "testers"}}}],
+                "route": [{"destination": {"host": "beta.test"}}],
+            },
+            {
+                "match": [{"headers": {"@request.auth.claims.org.unit": {"prefix": "lab"}}}],
+                "route": [{"destination": {"host": "beta.test"}}],
+            },
+            {
+                "match": [{"withoutHeaders": {"@request.auth.claims.sub": {}}, "uri": {"prefix": "/own"}}],
+                "directResponse": {"status": 418},
+            },
             {"route": [{"destination": {"host": "usual.test"}}]},
         ]
-        tcp = [{"match": [{"port": self.tcp}], "route": [{"destination": {"host": "echo.test", "port": {"number": 80}}}]}]
+        tcp = [
+            {"match": [{"port": self.tcp}], "route": [{"destination": {"host": "echo.test", "port": {"number": 80}}}]}
+        ]
         gateway = make("Gateway", "front", json.dumps({"selector": {"istio": "edge"}, "servers": servers}), "edge")
         virtual_service = {"hosts": ["*"], "gateways": ["front"], "http": routes, "tcp": tcp}
         return [gateway, *entries, make("VirtualService", "all", json.dumps(virtual_service), "edge")]
@@ -66,7 +92,10 @@ class Edge:
         self._round += 1
         mark = f"round-{self._round}"
         marker = ("AuthorizationPolicy", "action: AUDIT, rules: [{from: [{source: {namespaces: [nowhere]}}]}]")
-        objects = [make(kind, f"{mark}-{index}", f"{{{spec}}}", "edge") for index, (kind, spec) in enumerate((marker, *policies))]
+        objects = [
+            make(kind, f"{mark}-{index}", f"{{{spec}}}", "edge")
+            for index, (kind, spec) in enumerate((marker, *policies))
+        ]
         (self.folder / "policies.next").write_text(yaml.safe_dump_all(objects))
         (self.folder / "policies.next").rename(self.folder / "policies.yaml")
 
@@ -109,7 +138,12 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
 
 
 def test_addresses_that_connect_are_let_in_over_http_and_tcp(edge: Edge) -> None:
-    edge.apply(("AuthorizationPolicy", "selector: {matchLabels: {istio: edge}}, rules: [{from: [{source: {ipBlocks: [127.0.0.1]}}]}]"))
+    edge.apply(
+        (
+            "AuthorizationPolicy",
+            "selector: {matchLabels: {istio: edge}}, rules: [{from: [{source: {ipBlocks: [127.0.0.1]}}]}]",
+        )
+    )
     assert (edge.status(), edge.status(source="127.0.0.2")) == (200, 403)
     assert (edge.connects(), edge.connects(source="127.0.0.2")) == (True, False)
 

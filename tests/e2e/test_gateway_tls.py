@@ -1,4 +1,5 @@
 """TLS at a stock Envoy as ingress gateway: every mode of its servers, secrets that change and are revoked while it runs."""
+
 from __future__ import annotations
 
 import json
@@ -57,7 +58,11 @@ class Edge:
         self.config = work / "config"
         self.config.mkdir()
         self.ports = {mode: free_port() for mode in MODES}
-        for name, port in (("web", self.backend.port), ("passed", self.tls_backend.port), ("upstream", self.upstream.port)):
+        for name, port in (
+            ("web", self.backend.port),
+            ("passed", self.tls_backend.port),
+            ("upstream", self.upstream.port),
+        ):
             self.write(f"{name}-service", service(name, port))
         self.write("gateway", gateway(self.ports))
         self.write("routes", routes(), passed(self.ports["passed"]))
@@ -70,7 +75,14 @@ class Edge:
         self.pilot.wait_ready()
         self.root = Root.load(work / "ca")
         self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
-        node = ProxyNode(type="router", name="edge-0", namespace="edge", ip="127.0.0.2", labels={"istio": "ingress"}, service_account="gateway")
+        node = ProxyNode(
+            type="router",
+            name="edge-0",
+            namespace="edge",
+            ip="127.0.0.2",
+            labels={"istio": "ingress"},
+            service_account="gateway",
+        )
         proof = Proof.write(work, *self.root.issue(IDENTITY), self.root.pem)
         self.envoy = Envoy(work, node, self.pilot.secure_xds, self.agent.socket, proof=proof, delta=delta)
 
@@ -162,7 +174,9 @@ BY_CIPHERS = {"ECDHE-RSA-AES128-GCM-SHA256": RSA, "ECDHE-ECDSA-AES128-GCM-SHA256
 
 
 @pytest.mark.parametrize(("ciphers", "issued"), BY_CIPHERS.items(), ids=BY_CIPHERS)
-def test_of_several_certificates_each_client_sees_one_that_it_understands(edge: Edge, ciphers: str, issued: Issued) -> None:
+def test_of_several_certificates_each_client_sees_one_that_it_understands(
+    edge: Edge, ciphers: str, issued: Issued
+) -> None:
     context = client_context(ROOT.pem)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(ciphers)
@@ -247,7 +261,11 @@ def test_a_secret_is_replaced_live_without_losing_a_connection(edge: Edge) -> No
         try:
             for issued in (RENEWED, SERVER):
                 edge.write("simple", tls_secret("simple", issued))
-                eventually(lambda serial=issued.certificate.serial_number: edge.serial("simple") == serial, 10, "the new certificate is shown")
+                eventually(
+                    lambda serial=issued.certificate.serial_number: edge.serial("simple") == serial,
+                    10,
+                    "the new certificate is shown",
+                )
                 assert old.ask().status == 200
         finally:
             stop.set()
@@ -259,7 +277,11 @@ def test_a_secret_is_replaced_live_without_losing_a_connection(edge: Edge) -> No
 
 def test_garbage_in_a_secret_leaves_the_gateway_what_it_has_and_is_a_problem(edge: Edge) -> None:
     edge.write("simple", data_secret("simple", {"tls.crt": b"garbage", "tls.key": SERVER.private_key}))
-    problems = eventually(lambda: [p for p in json.loads(edge.pilot.get("/debug/problemz")) if p["code"] == "credential-unusable"], 10, "a problem")
+    problems = eventually(
+        lambda: [p for p in json.loads(edge.pilot.get("/debug/problemz")) if p["code"] == "credential-unusable"],
+        10,
+        "a problem",
+    )
     assert any("data[tls.crt] of Secret edge/simple" in problem["message"] for problem in problems)
     assert edge.serial("simple") == SERVER.certificate.serial_number
     edge.write("simple", tls_secret("simple", SERVER))
@@ -277,7 +299,10 @@ def test_a_list_of_revoked_certificates_keeps_out_who_is_on_it(edge: Edge) -> No
 
 
 def test_no_key_is_in_the_logs_and_pages(edge: Edge) -> None:
-    shown = [edge.pilot.log.read_text(), *(edge.pilot.get(f"/debug/{page}") for page in ("config_dump?proxyID=edge-0.edge", "adsz", "problemz"))]
+    shown = [
+        edge.pilot.log.read_text(),
+        *(edge.pilot.get(f"/debug/{page}") for page in ("config_dump?proxyID=edge-0.edge", "adsz", "problemz")),
+    ]
     assert "kubernetes://simple" in shown[1]
     for text in shown:
         assert "PRIVATE KEY" not in text

@@ -1,4 +1,5 @@
 """Pods that our webhook injects run as they are: their init container has traffic captured, their sidecar serves it in the mesh."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,22 +33,35 @@ OBJECTS = books(VIP, PODS["books"]) + "---" + books("10.76.96.11", PODS["kept"])
 
 def made_pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
     """A pod as its user writes it."""
-    containers = [{"name": "app", "image": f"registry.example/{name}:1", "ports": [{"containerPort": 8080, "name": "http"}]}]
+    containers = [
+        {"name": "app", "image": f"registry.example/{name}:1", "ports": [{"containerPort": 8080, "name": "http"}]}
+    ]
     metadata = {"name": f"{name}-0", "namespace": "shop", "labels": {"app": name}, "annotations": annotations}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"serviceAccountName": name, "containers": containers}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"serviceAccountName": name, "containers": containers},
+    }
 
 
 def injected(pod: dict[str, Any], discovery: str) -> dict[str, Any]:
     """What the webhook makes of it for a mesh whose control plane is at this address."""
     metadata = {"ISTIOD_SAN": "istiod.istio-system.svc", "ECC_SIGNATURE_ALGORITHM": "ECDSA"}
     config = {
-        "discoveryAddress": discovery, "binaryPath": envoy_binary(), "concurrency": 1, "terminationDrainDuration": "1s", "proxyMetadata": metadata,
-    }  # fmt: skip
+        "discoveryAddress": discovery,
+        "binaryPath": envoy_binary(),
+        "concurrency": 1,
+        "terminationDrainDuration": "1s",
+        "proxyMetadata": metadata,
+    }
     mesh, _ = decode_mesh_config([{"defaultConfig": config}])
     assert isinstance(mesh, MeshConfig)
 
     async def review() -> dict[str, Any]:
-        async with serving(make_injector(InjectionSurroundings(lambda: mesh), **{"global": {"caAddress": discovery}})) as webhooks:
+        async with serving(
+            make_injector(InjectionSurroundings(lambda: mesh), **{"global": {"caAddress": discovery}})
+        ) as webhooks:
             return await webhooks.injected(pod)
 
     return asyncio.run(review())
@@ -67,7 +81,9 @@ class Mesh:
         write_plugged_in(authority, certificates.intermediate(self.root, 1, 3000 * DAY))
         (config / "objects.yaml").write_text(OBJECTS)
         more = ["--tokenKeys", str(write_keys(work / "jwks.json"))]
-        self.pilot = ControlPlane(work, config, host=NODE, join=self.network.node.join, more=more, environ={"ROOT_CA_DIR": str(authority)})
+        self.pilot = ControlPlane(
+            work, config, host=NODE, join=self.network.node.join, more=more, environ={"ROOT_CA_DIR": str(authority)}
+        )
         self._stack.callback(self.pilot.stop)
         self.network.node.run(self.pilot.wait_ready)
         self.hosts: dict[str, Host] = {}
@@ -76,7 +92,10 @@ class Mesh:
 
     def _start(self, name: str, ip: str, annotations: dict[str, str]) -> Kubelet:
         host = self.hosts[name] = self.network.attach(ip)
-        files = {"/var/run/secrets/tokens/istio-token": token("shop", name).encode(), "/var/run/secrets/istio/root-cert.pem": self.root.roots_pem}
+        files = {
+            "/var/run/secrets/tokens/istio-token": token("shop", name).encode(),
+            "/var/run/secrets/istio/root-cert.pem": self.root.roots_pem,
+        }
         pod = injected(made_pod(name, annotations), f"{NODE}:{self.pilot.ports['secureGRPCAddr']}")
         started = Kubelet(pod, host, ip, files)
         self._stack.callback(started.stop)
@@ -136,7 +155,9 @@ def test_the_applications_of_a_transparent_pod_see_who_calls(mesh: Mesh) -> None
 
 def test_probes_reach_the_sidecar_from_outside(mesh: Mesh) -> None:
     for name, ip in PODS.items():
-        status = eventually(lambda ip=ip: mesh.network.node.run(lambda: ask((ip, 15021), "/healthz/ready")), 20, f"{name} is ready").status
+        status = eventually(
+            lambda ip=ip: mesh.network.node.run(lambda: ask((ip, 15021), "/healthz/ready")), 20, f"{name} is ready"
+        ).status
         assert status == 200, name
 
 

@@ -1,4 +1,5 @@
 """What counts as usable among certificates, keys and roots is what a stock Envoy takes: it is asked about each."""
+
 from __future__ import annotations
 
 import base64
@@ -40,7 +41,9 @@ def roots(certificates: bytes, revoked: bytes = b"") -> Roots:
 
 
 def sec1(key: Any) -> bytes:
-    made = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    made = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
     assert isinstance(made, bytes)
     return made
 
@@ -112,7 +115,9 @@ ROOTS = {
 }
 
 
-def envoy_takes(work: pathlib.Path, certificate: KeyPair, verified_by: Roots | None = None, staple: bytes = b"") -> bool:
+def envoy_takes(
+    work: pathlib.Path, certificate: KeyPair, verified_by: Roots | None = None, staple: bytes = b""
+) -> bool:
     """Whether a listener with this TLS is right; the secrets are in its configuration."""
     sent = build_secret("x", certificate).tls_certificate
     if staple:
@@ -120,12 +125,32 @@ def envoy_takes(work: pathlib.Path, certificate: KeyPair, verified_by: Roots | N
     common = {"tls_certificates": [json_format.MessageToDict(sent)]}
     if verified_by is not None:
         common["validation_context"] = json_format.MessageToDict(build_secret("x", verified_by).validation_context)
-    tls = {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext", "common_tls_context": common}
-    tcp = {"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "x", "cluster": "x"}
-    chain = {"filters": [{"name": "tcp", "typed_config": tcp}], "transport_socket": {"name": "tls", "typed_config": tls}}
-    listener = {"name": "x", "address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}}, "filter_chains": [chain]}
-    (work / "envoy.json").write_text(json.dumps({"static_resources": {"listeners": [listener], "clusters": [{"name": "x"}]}}))
-    done = subprocess.run([envoy_binary(), "--mode", "validate", "-c", str(work / "envoy.json"), "-l", "error"], capture_output=True, check=False)
+    tls = {
+        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+        "common_tls_context": common,
+    }
+    tcp = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        "stat_prefix": "x",
+        "cluster": "x",
+    }
+    chain = {
+        "filters": [{"name": "tcp", "typed_config": tcp}],
+        "transport_socket": {"name": "tls", "typed_config": tls},
+    }
+    listener = {
+        "name": "x",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": 1}},
+        "filter_chains": [chain],
+    }
+    (work / "envoy.json").write_text(
+        json.dumps({"static_resources": {"listeners": [listener], "clusters": [{"name": "x"}]}})
+    )
+    done = subprocess.run(
+        [envoy_binary(), "--mode", "validate", "-c", str(work / "envoy.json"), "-l", "error"],
+        capture_output=True,
+        check=False,
+    )
     return done.returncode == 0
 
 

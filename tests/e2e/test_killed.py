@@ -1,4 +1,5 @@
 """A control plane that is killed comes back with what it served, also where a file has become wrong meanwhile."""
+
 from __future__ import annotations
 
 import json
@@ -30,7 +31,9 @@ def test_after_a_kill_the_last_good_objects_of_a_broken_file_are_served_and_mark
         assert configz(after) == good
         assert codes(after) >= {"bad-duration", "old-version"}
         replace(file, RULE.replace("1s", "2s"))
-        eventually(lambda: "bad-duration" not in codes(after) and "2s" in str(configz(after)), 30, "the mended file counts")
+        eventually(
+            lambda: "bad-duration" not in codes(after) and "2s" in str(configz(after)), 30, "the mended file counts"
+        )
     finally:
         after.stop()
 

@@ -1,4 +1,5 @@
 """gRPC's own xDS client and server follow the mesh's configuration without a proxy: routes, subsets, weights, and mutual TLS by the agent's files."""
+
 from __future__ import annotations
 
 import contextlib
@@ -112,7 +113,14 @@ class Peer:
     def __init__(self, arguments: list[str], bootstrap: pathlib.Path | None, log: pathlib.Path) -> None:
         environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "GRPC_XDS_BOOTSTRAP": str(bootstrap or "/dev/null")}
         with log.open("wb") as errors:
-            self._child = subprocess.Popen([*PEER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environ, text=True)
+            self._child = subprocess.Popen(
+                [*PEER, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environ,
+                text=True,
+            )
 
     def read(self) -> str:
         assert self._child.stdout is not None
@@ -153,9 +161,17 @@ class Mesh:
             self._agent(work, account, ip)
         for account in ("client", "secure"):
             written = [self.bootstrap(account), work / account / "cert-chain.pem"]
-            eventually(lambda: all(path.exists() for path in written), 30, f"the agent of {account} has written its files")  # noqa: B023
-        plain = self._peer(["serve", f"v1=127.0.0.1:{ports['v1']}", f"v2=127.0.0.2:{ports['v2']}"], None, work / "servers.log")
-        server = self._peer(["xds", f"secure=127.0.0.3:{ports['secure']}"], self.bootstrap("secure"), work / "secure.log")
+            eventually(
+                lambda written=written: all(path.exists() for path in written),
+                30,
+                f"the agent of {account} has written its files",
+            )
+        plain = self._peer(
+            ["serve", f"v1=127.0.0.1:{ports['v1']}", f"v2=127.0.0.2:{ports['v2']}"], None, work / "servers.log"
+        )
+        server = self._peer(
+            ["xds", f"secure=127.0.0.3:{ports['secure']}"], self.bootstrap("secure"), work / "secure.log"
+        )
         self.client = self._peer(["call"], self.bootstrap("client"), work / "client.log")
         self.other = self._peer(["call"], self.bootstrap("secure"), work / "other.log")
         for peer in (plain, server):
@@ -205,7 +221,9 @@ def test_a_subset_has_all_calls(mesh: Mesh) -> None:
 
 def test_weights_divide_the_calls(mesh: Mesh) -> None:
     mesh.route(f"{{route: [{to('v1', 80)}, {to('v2', 20)}]}}")
-    eventually(lambda: 130 <= mesh.client.call(calls=1000)["names"].get("v2", 0) <= 270, 20, "a fifth of the calls goes to v2")
+    eventually(
+        lambda: 130 <= mesh.client.call(calls=1000)["names"].get("v2", 0) <= 270, 20, "a fifth of the calls goes to v2"
+    )
 
 
 def test_headers_and_methods_choose_a_route(mesh: Mesh) -> None:
@@ -214,9 +232,15 @@ def test_headers_and_methods_choose_a_route(mesh: Mesh) -> None:
         f"{{match: [{{uri: {{exact: /test.Echo/New}}}}], route: [{to('v2')}]}}",
         f"{{route: [{to('v1')}]}}",
     )
-    eventually(lambda: mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}, 20, "the header chooses")
+    eventually(
+        lambda: mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}, 20, "the header chooses"
+    )
     # The rules of the test before may have sent all calls to v2, so that only this answer says that the new ones are there.
-    eventually(lambda: mesh.client.call(calls=5, headers={"user": "else"})["names"] == {"v1": 5}, 20, "the last rule takes the rest")
+    eventually(
+        lambda: mesh.client.call(calls=5, headers={"user": "else"})["names"] == {"v1": 5},
+        20,
+        "the last rule takes the rest",
+    )
     assert mesh.client.call(calls=5, headers={"user": "tester"})["names"] == {"v2": 5}
     assert mesh.client.call(calls=5, method="New")["names"] == {"v2": 5}
     assert mesh.client.call(calls=5)["names"] == {"v1": 5}
@@ -226,7 +250,11 @@ def test_the_timeout_of_a_route_ends_calls(mesh: Mesh) -> None:
     # Not less than 2 s: on some machines gRPC takes its cycle counter to be ahead, and a timeout to begin a second before its call.
     mesh.route(f"{{timeout: 2s, route: [{to('v2')}]}}")
     slow = {"sleep": "5"}
-    eventually(lambda: mesh.client.call(headers=slow, timeout=30)["errors"] == {"DEADLINE_EXCEEDED": 1}, 40, "the route's timeout ends a call")
+    eventually(
+        lambda: mesh.client.call(headers=slow, timeout=30)["errors"] == {"DEADLINE_EXCEEDED": 1},
+        40,
+        "the route's timeout ends a call",
+    )
 
 
 def test_retries_are_made_as_often_as_the_route_says(mesh: Mesh) -> None:
@@ -234,7 +262,9 @@ def test_retries_are_made_as_often_as_the_route_says(mesh: Mesh) -> None:
     eventually(lambda: mesh.client.call(headers={"fail": "3"})["attempts"] == "4", 20, "the fourth attempt is answered")
     assert mesh.client.call(headers={"fail": "4"})["errors"] == {"UNAVAILABLE": 1}
     mesh.route(f"{{retries: {{attempts: 0}}, route: [{to('v1')}]}}")
-    eventually(lambda: mesh.client.call(headers={"fail": "1"})["errors"] == {"UNAVAILABLE": 1}, 20, "nothing is tried again")
+    eventually(
+        lambda: mesh.client.call(headers={"fail": "1"})["errors"] == {"UNAVAILABLE": 1}, 20, "nothing is tried again"
+    )
 
 
 def test_short_names_mean_what_they_mean_in_dns(mesh: Mesh) -> None:

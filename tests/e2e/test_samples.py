@@ -1,4 +1,5 @@
 """The samples do what they print: each runs in a network of its own, where every port is free."""
+
 from __future__ import annotations
 
 import json
@@ -44,7 +45,16 @@ class Sample(Process):
     def shell(self, command: str) -> subprocess.CompletedProcess[str]:
         """Runs a command as a user would, in the repository."""
         variables = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
-        return subprocess.run(command, shell=True, preexec_fn=self.host.join, capture_output=True, text=True, timeout=60, cwd=ROOT, env=variables)
+        return subprocess.run(
+            command,
+            shell=True,
+            preexec_fn=self.host.join,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=ROOT,
+            env=variables,
+        )
 
     def close(self) -> None:
         assert self.stop(40) in (0, 143)
@@ -77,7 +87,11 @@ def test_every_command_of_the_documents_does_its_work(shop: Sample) -> None:
     found = documented_commands()
     assert len(found) > 20
     with ThreadPoolExecutor(4) as pool:
-        failed = {command: done.stderr for command, done in zip(found, pool.map(shop.shell, found), strict=True) if done.returncode}
+        failed = {
+            command: done.stderr
+            for command, done in zip(found, pool.map(shop.shell, found), strict=True)
+            if done.returncode
+        }
     assert failed == {}
 
 

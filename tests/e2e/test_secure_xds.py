@@ -1,4 +1,5 @@
 """A stock Envoy at the port with TLS: it is served for its own certificate alone, and stays when another intermediate is plugged in."""
+
 from __future__ import annotations
 
 import datetime
@@ -47,7 +48,9 @@ class Mesh:
         folder = self.work / name
         folder.mkdir()
         leaf = signer.issue(decode_csr(csr(ec_key(51))), (identity,), DAY, datetime.datetime.now(datetime.UTC))
-        proof = Proof.write(folder, certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)), ROOT.roots_pem)
+        proof = Proof.write(
+            folder, certificate_pem(leaf) + bundle_pem(signer.intermediates), key_pem(ec_key(51)), ROOT.roots_pem
+        )
         node = ProxyNode(type="sidecar", name=name, namespace="shop", ip="127.0.0.2", service_account="web")
         self.envoys.append(Envoy(folder, node, self.pilot.secure_xds, proof=proof))
         return self.envoys[-1]

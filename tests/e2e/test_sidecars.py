@@ -1,4 +1,5 @@
 """Two workloads in network namespaces of their own, each with a stock Envoy that captures its traffic."""
+
 from __future__ import annotations
 
 import pathlib
@@ -14,7 +15,9 @@ from tests.support.netns import Host, Network, capture
 from tests.support.processes import ControlPlane, Envoy, eventually
 
 NODE, CLIENT, SERVER, VIP, ADMIN = "10.77.0.1", "10.77.1.1", "10.77.1.2", "10.77.96.10", "127.0.0.1:15000"
-OBJECTS = books(VIP, SERVER) + """---
+OBJECTS = (
+    books(VIP, SERVER)
+    + """---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: books, namespace: shop}
@@ -26,6 +29,7 @@ spec:
     route: [{destination: {host: books}}]
   - route: [{destination: {host: books}}]
 """
+)
 
 
 class Pair:
@@ -39,17 +43,23 @@ class Pair:
         self.pilot = ControlPlane(work, work / "config", host=NODE, join=self.network.node.join)
         self.network.node.run(self.pilot.wait_ready)
         root = Root()
-        self.agents = [Agent(root, f"spiffe://cluster.local/ns/shop/sa/{name}", work / f"{name}.sock") for name in ("web", "books")]
+        self.agents = [
+            Agent(root, f"spiffe://cluster.local/ns/shop/sa/{name}", work / f"{name}.sock") for name in ("web", "books")
+        ]
         self.backend = self.server.run(lambda: Backend("books", host=SERVER, port=8080))
         self.envoys = {
             name: self._sidecar(work, name, host, ip, agent)
-            for name, host, ip, agent in zip(("web", "books"), (self.client, self.server), (CLIENT, SERVER), self.agents, strict=True)
+            for name, host, ip, agent in zip(
+                ("web", "books"), (self.client, self.server), (CLIENT, SERVER), self.agents, strict=True
+            )
         }
         for host in (self.client, self.server):
             host.run(capture)
 
     def _sidecar(self, work: pathlib.Path, name: str, host: Host, ip: str, agent: Agent) -> Envoy:
-        node = ProxyNode(type="sidecar", name=f"{name}-0", namespace="shop", ip=ip, labels={"app": name}, service_account=name)
+        node = ProxyNode(
+            type="sidecar", name=f"{name}-0", namespace="shop", ip=ip, labels={"app": name}, service_account=name
+        )
         return Envoy(work, node, self.pilot.xds, agent.socket, admin=ADMIN, join=host.join_as_proxy)
 
     def ask(self, path: str, **headers: str) -> Answer:

@@ -1,4 +1,5 @@
 """The short form of bench/soak.py: one round of random edits, with twenty proxies connected."""
+
 from __future__ import annotations
 
 import pathlib
@@ -10,7 +11,9 @@ from bench.soak import Round, soak, verdict
 
 
 @pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
-async def test_after_a_round_of_random_edits_every_proxy_has_what_a_fresh_start_gives(tmp_path: pathlib.Path, seed: int) -> None:
+async def test_after_a_round_of_random_edits_every_proxy_has_what_a_fresh_start_gives(
+    tmp_path: pathlib.Path, seed: int
+) -> None:
     broken = await soak(tmp_path, random.Random(seed), minutes=0, edits=8)
     # How many nodes are left after so short a time depends on which streams lingered; tests/unit/test_lifetime.py counts them without that.
     assert [line for line in broken if "nodes in the graph" not in line] == []

@@ -1,4 +1,5 @@
 """A stock Envoy under Telemetries: what stands in its access logs, where its spans arrive, and which filters it takes."""
+
 from __future__ import annotations
 
 import json
@@ -25,10 +26,20 @@ EVERY = "providers: [{name: text}, {name: json}]"
 
 def server(name: str, port: int, protocol: str) -> Plain:
     """A server on this machine, as a service of the mesh."""
-    return make("ServiceEntry", name, json.dumps({
-        "hosts": [f"{name}.test"], "resolution": "STATIC", "location": "MESH_EXTERNAL",
-        "ports": [{"number": 80, "name": "p", "protocol": protocol}], "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
-    }), "edge")  # fmt: skip
+    return make(
+        "ServiceEntry",
+        name,
+        json.dumps(
+            {
+                "hosts": [f"{name}.test"],
+                "resolution": "STATIC",
+                "location": "MESH_EXTERNAL",
+                "ports": [{"number": 80, "name": "p", "protocol": protocol}],
+                "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
+            }
+        ),
+        "edge",
+    )
 
 
 class Edge:
@@ -42,7 +53,11 @@ class Edge:
         self._write("base", self._base())
         self.plane = ControlPlane(work, self.folder, self._mesh(), environ={"SPAN_TOKEN": "open sesame"})
         self.plane.wait_ready()
-        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels=LABELS), self.plane.xds)
+        self.envoy = Envoy(
+            work,
+            ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels=LABELS),
+            self.plane.xds,
+        )
         self._round = 0
 
     def _mesh(self) -> str:
@@ -52,19 +67,28 @@ class Edge:
             "errors": {"text": "%RESPONSE_CODE% %REQ(:PATH)%"},
         }
         providers: list[Plain] = [
-            {"name": name, "envoyFileAccessLog": {"path": str(self.work / f"{name}.log"), "logFormat": said}} for name, said in logs.items()
+            {"name": name, "envoyFileAccessLog": {"path": str(self.work / f"{name}.log"), "logFormat": said}}
+            for name, said in logs.items()
         ]
         headers = [{"name": "x-tenant", "value": "shop"}, {"name": "x-token", "envName": "SPAN_TOKEN"}]
         providers += [
             {"name": "zipkin", "zipkin": {"service": "http.test", "port": 80, "headers": headers}},
             {"name": "datadog", "datadog": {"service": "edge/http.test", "port": 80}},
-            {"name": "otel", "opentelemetry": {"service": "collector.test", "port": 80, "resourceDetectors": {"environment": {}}}},
+            {
+                "name": "otel",
+                "opentelemetry": {"service": "collector.test", "port": 80, "resourceDetectors": {"environment": {}}},
+            },
         ]
         return yaml.safe_dump({"extensionProviders": providers})
 
     def _base(self) -> list[Plain]:
-        servers = [{"port": {"number": self.port, "name": "http", "protocol": "HTTP"}, "hosts": ["*"], "bind": "127.0.0.1"}]
-        routes = [{"match": [{"uri": {"prefix": "/tea"}}], "directResponse": {"status": 418}}, {"route": [{"destination": {"host": "usual.test"}}]}]
+        servers = [
+            {"port": {"number": self.port, "name": "http", "protocol": "HTTP"}, "hosts": ["*"], "bind": "127.0.0.1"}
+        ]
+        routes = [
+            {"match": [{"uri": {"prefix": "/tea"}}], "directResponse": {"status": 418}},
+            {"route": [{"destination": {"host": "usual.test"}}]},
+        ]
         return [
             make("Gateway", "front", json.dumps({"selector": LABELS, "servers": servers}), "edge"),
             make("VirtualService", "all", json.dumps({"hosts": ["*"], "gateways": ["front"], "http": routes}), "edge"),
@@ -82,7 +106,10 @@ class Edge:
         self._round += 1
         mark = f"round-{self._round}"
         tags = f"customTags: {{mark: {{literal: {{value: {mark}}}}}, path: {{formatter: {{value: '%REQ(:PATH)%'}}}}}}"
-        self._write("telemetry", [make("Telemetry", "t", f"{{tracing: [{{{tracing}, {tags}}}]{', ' + spec if spec else ''}}}", "edge")])
+        self._write(
+            "telemetry",
+            [make("Telemetry", "t", f"{{tracing: [{{{tracing}, {tags}}}]{', ' + spec if spec else ''}}}", "edge")],
+        )
 
         def active() -> bool:
             self.envoy.check_alive()
@@ -97,9 +124,13 @@ class Edge:
 
     def lines(self, name: str, count: int) -> list[str]:
         """The lines of a log, once there are so many."""
-        urllib.request.urlopen(urllib.request.Request(f"http://{self.envoy.admin}/reopen_logs", method="POST"), timeout=5).close()
+        urllib.request.urlopen(
+            urllib.request.Request(f"http://{self.envoy.admin}/reopen_logs", method="POST"), timeout=5
+        ).close()
         file = self.work / f"{name}.log"
-        return eventually(lambda: found if len(found := file.read_text().splitlines()) >= count else None, 15, f"lines of {name}")  # type: ignore[no-any-return]
+        return eventually(
+            lambda: found if len(found := file.read_text().splitlines()) >= count else None, 15, f"lines of {name}"
+        )  # type: ignore[no-any-return]
 
     def spans(self, mark: str, of: Callable[[], list[Span]]) -> list[Span]:
         """The spans of some requests, as they arrive where they go to."""
@@ -182,16 +213,35 @@ def is_taken(*expressions: str) -> bool:
     logs = [
         {
             "name": "log",
-            "filter": {"extension_filter": {"name": "cel", "typed_config": {"@type": f"{api}.filters.cel.v3.ExpressionFilter", "expression": e}}},
+            "filter": {
+                "extension_filter": {
+                    "name": "cel",
+                    "typed_config": {"@type": f"{api}.filters.cel.v3.ExpressionFilter", "expression": e},
+                }
+            },
             "typed_config": {"@type": f"{api}.stream.v3.StdoutAccessLog"},
         }
         for e in expressions
     ]
-    tcp = {"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "a", "cluster": "c"}
+    tcp = {
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        "stat_prefix": "a",
+        "cluster": "c",
+    }
     address = {"socket_address": {"address": "127.0.0.1", "port_value": 0}}
-    listener = {"name": "l", "address": address, "access_log": logs, "filter_chains": [{"filters": [{"name": "tcp", "typed_config": tcp}]}]}
+    listener = {
+        "name": "l",
+        "address": address,
+        "access_log": logs,
+        "filter_chains": [{"filters": [{"name": "tcp", "typed_config": tcp}]}],
+    }
     config = json.dumps({"static_resources": {"listeners": [listener], "clusters": [{"name": "c"}]}})
-    return subprocess.run([envoy_binary(), "--mode", "validate", "--config-yaml", config], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [envoy_binary(), "--mode", "validate", "--config-yaml", config], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_envoy_takes_and_refuses_the_filters_that_we_do(seed: int) -> None:

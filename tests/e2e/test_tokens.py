@@ -1,4 +1,5 @@
 """Which tokens a stock Envoy takes, with keys that the control plane fetched, and what it does while their server is down."""
+
 from __future__ import annotations
 
 import base64
@@ -99,15 +100,23 @@ def test_without_a_policy_that_asks_for_one_no_token_is_needed_and_a_bad_one_is_
 
 def test_claims_decide(tokens: Tokens) -> None:
     tokens.apply(
-        ("AuthorizationPolicy",
-         "rules: [{from: [{source: {requestPrincipals: ['https://issuer.test/a*'], notRequestPrincipals: [https://issuer.test/eve]}}], "
-         "when: [{key: 'request.auth.claims[groups]', values: [buyers]}, {key: 'request.auth.claims[org][unit]', notValues: [closed]}, "
-         "{key: request.auth.audiences, values: [books]}, {key: request.auth.presenter, values: [app]}]}]"),
-    )  # fmt: skip
+        (
+            "AuthorizationPolicy",
+            "rules: [{from: [{source: {requestPrincipals: ['https://issuer.test/a*'], notRequestPrincipals: [https://issuer.test/eve]}}], "
+            "when: [{key: 'request.auth.claims[groups]', values: [buyers]}, {key: 'request.auth.claims[org][unit]', notValues: [closed]}, "
+            "{key: request.auth.audiences, values: [books]}, {key: request.auth.presenter, values: [app]}]}]",
+        ),
+    )
     good = {"sub": "ann", "groups": ["sellers", "buyers"], "org": {"unit": "open"}, "aud": "books", "azp": "app"}
     settled(tokens, **good)
     assert tokens.status(tokens.token(**{**good, "groups": "buyers"})) == 200
-    for wrong in ({"sub": "bob"}, {"groups": ["sellers"]}, {"org": {"unit": "closed"}}, {"aud": "other"}, {"azp": "other"}):
+    for wrong in (
+        {"sub": "bob"},
+        {"groups": ["sellers"]},
+        {"org": {"unit": "closed"}},
+        {"aud": "other"},
+        {"azp": "other"},
+    ):
         assert tokens.status(tokens.token(**{**good, **wrong})) == 403, wrong
 
 
@@ -178,7 +187,9 @@ def test_cve_2026_41413_keys_at_a_private_address_are_not_fetched(tokens: Tokens
     server.answers[KEYS] = tokens.issuer.keys
     url = server.url(KEYS).replace("127.0.0.1", "127.0.0.2")
     try:
-        tokens.books.apply(("RequestAuthentication", f"jwtRules: [{{issuer: '{tokens.issuer.name}', jwksUri: '{url}'}}]"), NEEDS_TOKEN)
+        tokens.books.apply(
+            ("RequestAuthentication", f"jwtRules: [{{issuer: '{tokens.issuer.name}', jwksUri: '{url}'}}]"), NEEDS_TOKEN
+        )
         assert tokens.status(tokens.token()) == 401
         problems = json.loads(tokens.books.plane.get("/debug/problemz"))
         assert any("not a public address" in json.dumps(problem) for problem in problems)

@@ -1,4 +1,5 @@
 """A stock Envoy as a waypoint: gateways send HBONE to it, it applies routes and policies, and sends HBONE on to a sidecar."""
+
 from __future__ import annotations
 
 import contextlib
@@ -141,9 +142,13 @@ class Mesh:
         self.config = work / "config"
         self.config.mkdir()
         edges = "".join(EDGE.format(name=c.account, port=c.port) for c in (ALICE, EVE))
-        (self.config / "objects.yaml").write_text(OBJECTS.replace("istio.io/ingress-use-waypoint: 'true'", self.services) + edges + self.more)
+        (self.config / "objects.yaml").write_text(
+            OBJECTS.replace("istio.io/ingress-use-waypoint: 'true'", self.services) + edges + self.more
+        )
         environ = {"PILOT_ENABLE_AMBIENT": "true", **self.environ}
-        self.pilot = ControlPlane(work, self.config, self.mesh_config, host=NODE, join=self.network.node.join, environ=environ)
+        self.pilot = ControlPlane(
+            work, self.config, self.mesh_config, host=NODE, join=self.network.node.join, environ=environ
+        )
         self._stack.callback(self.pilot.stop)
         self.network.node.run(self.pilot.wait_ready)
         self.backend = self.server.run(lambda: Backend("books", host=BOOKS, port=8080))
@@ -153,23 +158,39 @@ class Mesh:
         takes_hbone = {"ENABLE_HBONE": "true", **self.metadata}
         self.hosts = {"waypoint-0": self.waypoint, "books-0": self.server}
         self.envoys = {
-            "waypoint-0": self._envoy("waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, self.metadata),
-            "books-0": self._envoy("sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, takes_hbone),
+            "waypoint-0": self._envoy(
+                "waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, self.metadata
+            ),
+            "books-0": self._envoy(
+                "sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, takes_hbone
+            ),
         }
         for client in (ALICE, EVE):
             name, labels = client.account, {"app": client.account, **self.client_labels}
-            self.envoys[name] = self._envoy("router", name, "edge", CLIENTS, name, self.clients, labels, self.client_metadata)
+            self.envoys[name] = self._envoy(
+                "router", name, "edge", CLIENTS, name, self.clients, labels, self.client_metadata
+            )
         self.add()
 
     def add(self) -> None:
         """Adds Envoys of other kinds of meshes."""
 
     def _envoy(
-        self, kind: str, name: str, namespace: str, ip: str, account: str, host: Host, labels: Mapping[str, str], metadata: Mapping[str, object]
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        ip: str,
+        account: str,
+        host: Host,
+        labels: Mapping[str, str],
+        metadata: Mapping[str, object],
     ) -> Envoy:
         agent = Agent(self.root, f"{TD}/{namespace}/sa/{account}", self.work / f"{name}.sock")
         self._stack.callback(agent.stop)
-        node = ProxyNode(type=kind, name=name, namespace=namespace, ip=ip, labels=labels, service_account=account, metadata=metadata)
+        node = ProxyNode(
+            type=kind, name=name, namespace=namespace, ip=ip, labels=labels, service_account=account, metadata=metadata
+        )
         made = Envoy(self.work, node, self.pilot.xds, agent.socket, join=host.join)
         self._stack.callback(made.stop)
         return made
@@ -202,13 +223,18 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
 
 
 def test_nothing_is_refused(mesh: Mesh) -> None:
-    assert {name: mesh.host_of(name).run(envoy.rejected) for name, envoy in mesh.envoys.items()} == {name: {} for name in mesh.envoys}
+    assert {name: mesh.host_of(name).run(envoy.rejected) for name, envoy in mesh.envoys.items()} == {
+        name: {} for name in mesh.envoys
+    }
 
 
 def test_requests_go_through_both_tunnels(mesh: Mesh) -> None:
     assert mesh.ask(ALICE).status == 200
     for name in ("waypoint-0", "books-0"):
-        assert mesh.stats(name, "^http.connect_terminate.downstream_rq_2xx$")["http.connect_terminate.downstream_rq_2xx"] > 0
+        assert (
+            mesh.stats(name, "^http.connect_terminate.downstream_rq_2xx$")["http.connect_terminate.downstream_rq_2xx"]
+            > 0
+        )
         assert mesh.stats(name, "^listener.0.0.0.0_15008.ssl.handshake$")["listener.0.0.0.0_15008.ssl.handshake"] > 0
 
 

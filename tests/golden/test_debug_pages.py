@@ -1,4 +1,5 @@
 """Every debug page over every golden mesh, as a browser would fetch it."""
+
 from __future__ import annotations
 
 import json
@@ -21,7 +22,10 @@ PAGES = [page for shown in sections(SETTINGS).values() for page in shown]
 async def test_every_page_answers(case: pathlib.Path) -> None:
     world, node_ids = connect(case)
     resources = {node_id: world.resources(node_id) for node_id in node_ids}
-    connections = [FakeConnection(id=f"{id_.split('~')[2]}-1", proxy_key=id_, proxy=world.mesh.proxies.peek(id_)) for id_ in node_ids]
+    connections = [
+        FakeConnection(id=f"{id_.split('~')[2]}-1", proxy_key=id_, proxy=world.mesh.proxies.peek(id_))
+        for id_ in node_ids
+    ]
     shown = await with_health(sources(world.mesh, *connections, settings=SETTINGS))
     async with TestClient(TestServer(application(shown))) as client:
         for page in PAGES:

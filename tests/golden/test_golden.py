@@ -2,6 +2,7 @@
 
 `pytest tests/golden --rewrite` writes them again and deletes those that no proxy has any more.
 """
+
 from __future__ import annotations
 
 import json
@@ -32,7 +33,9 @@ def build(case: pathlib.Path) -> tuple[dict[str, dict[str, dict[str, bytes]]], l
     found = {}
     for node_id in node_ids:
         resources = world.resources(node_id)
-        found[node_id.split("~")[2]] = {url: {name: r.any for name, r in sorted(have.items())} for url, have in sorted(resources.items())}
+        found[node_id.split("~")[2]] = {
+            url: {name: r.any for name, r in sorted(have.items())} for url, have in sorted(resources.items())
+        }
     return found, world.failures
 
 

@@ -2,6 +2,7 @@
 
 `pilotctl.txt` is what it is to be; `pytest tests/golden --rewrite` writes it again.
 """
+
 from __future__ import annotations
 
 import pathlib

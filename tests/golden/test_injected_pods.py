@@ -3,6 +3,7 @@
 The result of a group's plain pod is recorded as a whole, that of every other case as what differs from it: path, before, after.
 `pytest tests/golden --rewrite` writes the records again and deletes those of cases that there are no more.
 """
+
 from __future__ import annotations
 
 import functools
@@ -49,14 +50,32 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
 
     def pod(self) -> Plain:
         """Returns the pod to inject."""
-        app = {"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}], **self.container}
+        app = {
+            "name": "app",
+            "image": "registry.example/app:1",
+            "ports": [{"containerPort": 80, "name": "http"}],
+            **self.container,
+        }
         name = {"generateName": self.generate} if self.generate else {"name": "tickets"}
         owners = {"ownerReferences": [{**self.owner, "uid": "u", "controller": True}]} if self.owner else {}
-        metadata = {**name, "namespace": self.namespace, "labels": self.labels, "annotations": self.annotations, **owners}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": self.only or [app, *self.containers], **self.spec}}
+        metadata = {
+            **name,
+            "namespace": self.namespace,
+            "labels": self.labels,
+            "annotations": self.annotations,
+            **owners,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"containers": self.only or [app, *self.containers], **self.spec},
+        }
 
 
-CASES: dict[str, dict[str, Case]] = msgspec.convert(yaml.safe_load((HERE / "cases.yaml").read_text()), dict[str, dict[str, Case]])
+CASES: dict[str, dict[str, Case]] = msgspec.convert(
+    yaml.safe_load((HERE / "cases.yaml").read_text()), dict[str, dict[str, Case]]
+)
 
 
 @functools.cache
@@ -72,7 +91,10 @@ def mesh_of(case: Case) -> Any:
 
 def by_webhook(case: Case) -> Any:
     around = InjectionSurroundings(
-        lambda: mesh_of(case), lambda cluster, node: case.native, revision=case.revision, compliance_policy=case.compliance
+        lambda: mesh_of(case),
+        lambda cluster, node: case.native,
+        revision=case.revision,
+        compliance_policy=case.compliance,
     )
     injector = Injector(around)
     injector.config = config_of(json.dumps(case.values))
@@ -84,7 +106,9 @@ def by_webhook(case: Case) -> Any:
 
 
 def by_command(case: Case) -> Any:
-    injector = FileInjector(config_of(json.dumps(case.values)), mesh_of(case), case.revision, case.native, case.compliance)
+    injector = FileInjector(
+        config_of(json.dumps(case.values)), mesh_of(case), case.revision, case.native, case.compliance
+    )
     try:
         return inject_document(case.pod(), injector, lambda text: None)
     except InjectionError as error:
@@ -145,7 +169,9 @@ def test_injected_again_a_pod_stays_as_it_is(group: str, name: str) -> None:
     case = CASES[group][name]
     once = by_webhook(case)
     again = Injector(
-        InjectionSurroundings(lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance)
+        InjectionSurroundings(
+            lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance
+        )
     )
     again.config = config_of(json.dumps(case.values))
     answer = again.answer(decode_review(json.dumps(review(once)).encode()), "/inject")
@@ -157,7 +183,11 @@ def test_injected_again_a_pod_stays_as_it_is(group: str, name: str) -> None:
 def test_results_are_as_recorded(group: str, pytestconfig: pytest.Config) -> None:
     found = {name: without_empty(by_webhook(case)) for name, case in CASES[group].items()}
     plain = found["plain"]
-    texts = {HERE / "expected" / f"{group}.yaml": _dump({name: _record(plain, found[name]) for name in found if name != "plain"})}
+    texts = {
+        HERE / "expected" / f"{group}.yaml": _dump(
+            {name: _record(plain, found[name]) for name in found if name != "plain"}
+        )
+    }
     if group == next(iter(CASES)):
         texts[HERE / "expected" / "plain-pod.yaml"] = _dump(plain)
     if pytestconfig.getoption("rewrite"):
@@ -172,7 +202,11 @@ def test_results_are_as_recorded(group: str, pytestconfig: pytest.Config) -> Non
 
 
 def _record(plain: Any, result: Any) -> Any:
-    return result if "refused" in result else {path: {"before": old, "after": new} for path, old, new in changes(plain, result)}
+    return (
+        result
+        if "refused" in result
+        else {path: {"before": old, "after": new} for path, old, new in changes(plain, result)}
+    )
 
 
 class _InFull(yaml.SafeDumper):
@@ -193,13 +227,33 @@ def test_there_are_many_cases_and_nothing_else_is_recorded() -> None:
 
 READ = {
     "sidecar.istio.io/": (
-        "interceptionMode", "proxyCPU", "proxyMemory", "proxyCPULimit", "proxyMemoryLimit", "proxyImage", "proxyImageType", "logLevel",
-        "componentLogLevel", "agentLogLevel", "bootstrapOverride", "userVolume", "userVolumeMount", "capNetBindService", "nativeSidecar",
-        "rewriteAppHTTPProbers", "inject",
+        "interceptionMode",
+        "proxyCPU",
+        "proxyMemory",
+        "proxyCPULimit",
+        "proxyMemoryLimit",
+        "proxyImage",
+        "proxyImageType",
+        "logLevel",
+        "componentLogLevel",
+        "agentLogLevel",
+        "bootstrapOverride",
+        "userVolume",
+        "userVolumeMount",
+        "capNetBindService",
+        "nativeSidecar",
+        "rewriteAppHTTPProbers",
+        "inject",
     ),
     "traffic.sidecar.istio.io/": (
-        "includeOutboundIPRanges", "excludeOutboundIPRanges", "includeInboundPorts", "excludeInboundPorts", "excludeOutboundPorts",
-        "includeOutboundPorts", "excludeInterfaces", "kubevirtInterfaces",
+        "includeOutboundIPRanges",
+        "excludeOutboundIPRanges",
+        "includeInboundPorts",
+        "excludeInboundPorts",
+        "excludeOutboundPorts",
+        "includeOutboundPorts",
+        "excludeInterfaces",
+        "kubevirtInterfaces",
     ),
     "status.sidecar.istio.io/": ("port",),
     "readiness.status.sidecar.istio.io/": ("initialDelaySeconds", "periodSeconds", "failureThreshold"),
@@ -217,7 +271,7 @@ READ = {
     "security.istio.io/": ("tlsMode",),
     "networking.istio.io/": ("tunnel",),
     "": ("app", "version"),
-}  # fmt: skip
+}
 
 
 def test_every_annotation_and_label_that_is_read_has_a_case() -> None:

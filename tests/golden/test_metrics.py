@@ -3,6 +3,7 @@ and how many series there can be of the labels whose values others choose.
 
 `metrics.txt` is what they are to be; `pytest tests/golden --rewrite` writes it again. A line that changes breaks somebody's dashboard.
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -30,7 +31,17 @@ def shown() -> list[str]:
         bounds = dict.fromkeys(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
         names = dict.fromkeys(sample.name for sample in family.samples)
         chosen = [f"{declared.limit} of", *declared.foreign] if declared.foreign else []
-        found.append(" ".join([family.type, *names, *(f"{{{label}}}" for label in labels), *(["at", *bounds] if bounds else []), *chosen]))
+        found.append(
+            " ".join(
+                [
+                    family.type,
+                    *names,
+                    *(f"{{{label}}}" for label in labels),
+                    *(["at", *bounds] if bounds else []),
+                    *chosen,
+                ]
+            )
+        )
     return sorted(found)
 
 

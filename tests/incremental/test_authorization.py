@@ -1,4 +1,5 @@
 """AuthorizationPolicies and key sets that change under a mesh that is built: what a proxy has, what a fresh mesh has, and what it costs."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,9 @@ PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"
 WEB = make("Service", "web", f"{{clusterIP: 10.96.0.2, selector: {{app: web}}, ports: {PORTS}}}")
 POD, OTHER = (pod("web-0", "10.1.0.1", labels=f"{{app: {app}}}") for app in ("web", "other"))
 JUDGE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
-PROVIDER = "extensionProviders: [{name: judge, envoyExtAuthzGrpc: {service: judge.court.svc.cluster.local, port: 9000}}]"
+PROVIDER = (
+    "extensionProviders: [{name: judge, envoyExtAuthzGrpc: {service: judge.court.svc.cluster.local, port: 9000}}]"
+)
 CLIENT = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"})
 RULE = "rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/c]}}]}]"
 URI = "https://issuer.example.com/keys"
@@ -65,7 +68,7 @@ STEPS: list[tuple[str, Any]] = [
     ("another port", mesh(PROVIDER.replace("9000", "9001"))),
     ("keys that are not known", make("RequestAuthentication", "r", f"{{jwtRules: [{{issuer: i, jwksUri: '{URI}'}}]}}")),
     ("the keys", [("jwks", JwksKey("", URI), json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}))]),
-]  # fmt: skip
+]
 
 
 def test_each_read_of_what_guards_a_workload_is_tracked() -> None:
@@ -96,7 +99,9 @@ def test_a_policy_changes_listeners_alone() -> None:
     assert {url for url in before if before[url] != after[url]} == {LISTENER}
     assert before[CLUSTER]
     assert before[ROUTE]
-    assert [name for name, resource in after[LISTENER].items() if resource != before[LISTENER][name]] == ["virtualInbound"]
+    assert [name for name, resource in after[LISTENER].items() if resource != before[LISTENER][name]] == [
+        "virtualInbound"
+    ]
 
 
 def test_an_edit_that_says_the_same_changes_nothing() -> None:
@@ -120,6 +125,7 @@ def cost(made: World, nodes: list[str], edit: Plain) -> Counter[str]:
 
 
 # -- cost ------------------------------------------------------------------------------------------------------------------
+
 
 def many(count: int, same_namespace: bool) -> tuple[World, list[str]]:
     """Workloads, each with a service and a policy of its own: in one namespace, or in one each."""

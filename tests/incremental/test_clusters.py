@@ -1,4 +1,5 @@
 """Random edits of services and DestinationRules: clusters stay those of a fresh start, and an edit reruns those of its host only."""
+
 from __future__ import annotations
 
 import random
@@ -16,7 +17,15 @@ from pilot.translate.resource import Resource
 from tests.support.world import Rows, World, parse_objects, rows_of
 
 NAMESPACES = ("a", "b", "istio-system")
-HOSTS = ("x.a.svc.cluster.local", "y.b.svc.cluster.local", "x", "*.a.svc.cluster.local", "*.cluster.local", "*", "ext.example.com")
+HOSTS = (
+    "x.a.svc.cluster.local",
+    "y.b.svc.cluster.local",
+    "x",
+    "*.a.svc.cluster.local",
+    "*.cluster.local",
+    "*",
+    "ext.example.com",
+)
 POLICIES = (
     "{loadBalancer: {simple: RANDOM}}",
     "{loadBalancer: {simple: PASSTHROUGH}}",
@@ -45,29 +54,38 @@ def rule(choose: random.Random, namespace: str, name: str) -> Rows:
         parts.append("workloadSelector: {matchLabels: {app: web}}")
     elif choose.random() < 0.4:
         parts.append(f"exportTo: [{choose.choice(['.', 'a', 'b', '*'])!r}]")
-    return rows_of(parse_objects(f"""
+    return rows_of(
+        parse_objects(f"""
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: "2025-01-01T00:00:0{choose.randrange(3)}Z"}}
 spec: {{{", ".join(parts)}}}
-"""))
+""")
+    )
 
 
 def service(choose: random.Random, namespace: str, name: str, ip: str) -> Rows:
     cluster_ip = choose.choice([ip, ip, "None"])
-    ports = choose.choice(["[{name: http, port: 80}]", "[{name: http, port: 80}, {name: tcp, port: 90}]", "[{name: grpc, port: 80}]"])
+    ports = choose.choice(
+        ["[{name: http, port: 80}]", "[{name: http, port: 80}, {name: tcp, port: 90}]", "[{name: grpc, port: 80}]"]
+    )
     hidden = choose.choice(["{}", "{}", "{networking.istio.io/exportTo: '.'}"])
-    return rows_of(parse_objects(f"""
+    return rows_of(
+        parse_objects(f"""
 apiVersion: v1
 kind: Service
 metadata: {{name: {name}, namespace: {namespace}, annotations: {hidden}}}
 spec: {{clusterIP: {cluster_ip}, clusterIPs: [{cluster_ip}], selector: {{app: {name}}}, ports: {ports}}}
-"""))
+""")
+    )
 
 
 def entry(choose: random.Random) -> Rows:
-    endpoints = ", ".join(f"{{address: e{i}.example.com, labels: {{version: v{i}}}}}" for i in (1, 2) if choose.random() < 0.7)
-    return rows_of(parse_objects(f"""
+    endpoints = ", ".join(
+        f"{{address: e{i}.example.com, labels: {{version: v{i}}}}}" for i in (1, 2) if choose.random() < 0.7
+    )
+    return rows_of(
+        parse_objects(f"""
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {{name: ext, namespace: b}}
@@ -77,7 +95,8 @@ spec:
   resolution: DNS
   ports: [{{name: tls, number: 443, protocol: TLS}}]
   endpoints: [{endpoints}]
-"""))
+""")
+    )
 
 
 SLOTS: list[Any] = [
@@ -129,7 +148,11 @@ def test_every_cluster_that_waits_for_endpoints_gets_them(seed: int, part: int) 
         for slot in SLOTS:
             world.set(slot(choose) if choose.random() < 0.8 else {})
         for facet in FACETS:
-            pairs = [(outbound_clusters, endpoints_of), (inline_clusters, endpoints_of), (sni_routed_clusters, sni_endpoints_of)]
+            pairs = [
+                (outbound_clusters, endpoints_of),
+                (inline_clusters, endpoints_of),
+                (sni_routed_clusters, sni_endpoints_of),
+            ]
             for clusters, assignments in pairs[: 3 if facet.type is NodeType.ROUTER else 2]:
                 waiting = {r.warms for r in world.mesh.watch(clusters, facet).value.values() if r.warms}
                 sent = {r.name for r in world.mesh.watch(assignments, facet).value.values()}

@@ -1,4 +1,5 @@
 """Random edit sequences on a small mesh-like world: incremental equals scratch, no push is missed, no node leaks."""
+
 from __future__ import annotations
 
 import random
@@ -68,7 +69,11 @@ def all_rules_of(db: World, viewer: str) -> tuple[Any, ...]:
         if viewer == "nobody":
             return all_rules.all_keys(db)
         row = all_rules.get(db, f"of {viewer}")
-        return (row and row["weight"], all_rules.keys(db, "host", "h1" if viewer == "a" else "h3"), all_rules.get(db, "r0"))
+        return (
+            row and row["weight"],
+            all_rules.keys(db, "host", "h1" if viewer == "a" else "h3"),
+            all_rules.get(db, "r0"),
+        )
     except ValueError as error:
         return (str(error),)
 
@@ -128,7 +133,11 @@ def names(db: World, viewer: str) -> tuple[str, ...]:
     return tuple(table(db, viewer))
 
 
-ROOTS = [(fn, viewer) for fn in (table, names, tolerant, verdict, heaviest, all_rules_of) for viewer in (*NAMESPACES, "nobody")]
+ROOTS = [
+    (fn, viewer)
+    for fn in (table, names, tolerant, verdict, heaviest, all_rules_of)
+    for viewer in (*NAMESPACES, "nobody")
+]
 
 
 def random_edits(choose: random.Random) -> list[tuple[str, str, dict[str, Any] | None]]:
@@ -136,16 +145,22 @@ def random_edits(choose: random.Random) -> list[tuple[str, str, dict[str, Any] |
     for _ in range(choose.randint(1, 3)):
         gone = choose.random() < 0.3
         if choose.random() < 0.5:
-            edits["services", choose.choice(HOSTS)] = None if gone else {"namespace": choose.choice(NAMESPACES), "ip": choose.randint(0, 3)}
+            edits["services", choose.choice(HOSTS)] = (
+                None if gone else {"namespace": choose.choice(NAMESPACES), "ip": choose.randint(0, 3)}
+            )
         else:
             hosts = tuple(sorted(choose.sample(HOSTS, 2)))
-            edits["rules", f"r{choose.randint(0, 5)}"] = None if gone else {"hosts": hosts, "weight": choose.randint(0, 3)}
+            edits["rules", f"r{choose.randint(0, 5)}"] = (
+                None if gone else {"hosts": hosts, "weight": choose.randint(0, 3)}
+            )
     return [(name, key, row) for (name, key), row in edits.items()]
 
 
 def scratch(world: World) -> World:
     fresh = World()
-    fresh.commit([(getattr(fresh, name), key, row) for name in ("services", "rules") for key, row in getattr(world, name).rows()])
+    fresh.commit(
+        [(getattr(fresh, name), key, row) for name in ("services", "rules") for key, row in getattr(world, name).rows()]
+    )
     return fresh
 
 

@@ -1,4 +1,5 @@
 """VirtualServices that follow from another kind reach all that written ones reach, and nothing but their reader knows the difference."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,12 @@ PROXIES = (
 SERVER = '{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}'
 BASE = (
     *(
-        make("Service", name, f"{{clusterIP: 10.96.0.{n}, ports: [{{name: http, port: 80}}, {{name: tcp, port: 90}}]}}", ns)
+        make(
+            "Service",
+            name,
+            f"{{clusterIP: 10.96.0.{n}, ports: [{{name: http, port: 80}}, {{name: tcp, port: 90}}]}}",
+            ns,
+        )
         for n, (name, ns) in enumerate((("api", "a"), ("web", "a"), ("hidden", "b")), 1)
     ),
     make("Gateway", "gw", f"{{selector: {{istio: ingress}}, servers: [{SERVER}]}}", "edge"),
@@ -56,7 +62,9 @@ def started() -> tuple[World, list[str]]:
 
 
 def outcome(world: World, ids: list[str]) -> dict[str, Any]:
-    got = {f"{i} {url} {name}": r.any for i in ids for url, have in world.resources(i).items() for name, r in have.items()}
+    got = {
+        f"{i} {url} {name}": r.any for i in ids for url, have in world.resources(i).items() for name, r in have.items()
+    }
     assert not world.failures
     return got | {"problems": problems_of(world)}
 
@@ -68,7 +76,10 @@ def test_a_derived_virtual_service_is_like_a_written_one(spec: str) -> None:
     written_world, _ = started()
     before = outcome(derived_world, ids)
     assert before == outcome(written_world, ids)
-    derived_rows, written_rows = rows_of([config_map("v0", spec, "a")]), rows_of([make("VirtualService", "v0", spec, "a")])
+    derived_rows, written_rows = (
+        rows_of([config_map("v0", spec, "a")]),
+        rows_of([make("VirtualService", "v0", spec, "a")]),
+    )
     derived_world.set(derived_rows)
     written_world.set(written_rows)
     after = outcome(derived_world, ids)
@@ -81,14 +92,27 @@ def test_a_derived_virtual_service_is_like_a_written_one(spec: str) -> None:
 def test_it_reaches_routes_listeners_clusters_problems_and_explanations() -> None:
     world, ids = started()
     before = {url: world.resources(ids[0])[url] for url in (CLUSTER, LISTENER, ROUTE)}
-    world.set(rows_of([config_map("http", SPECS[1], "a"), config_map("tcp", SPECS[2].replace("api", "web"), "a"), config_map("lost", SPECS[4], "a")]))
+    world.set(
+        rows_of(
+            [
+                config_map("http", SPECS[1], "a"),
+                config_map("tcp", SPECS[2].replace("api", "web"), "a"),
+                config_map("lost", SPECS[4], "a"),
+            ]
+        )
+    )
     after = world.resources(ids[0])
     assert f"outbound|80||{HIDDEN}" in after[CLUSTER].keys() - before[CLUSTER].keys()
     assert any(before[LISTENER].get(name) != resource for name, resource in after[LISTENER].items())
     assert before[ROUTE]["80"] != after[ROUTE]["80"]
-    assert {(p.code, p.object.name) for p in problems_of(world)} == {("gateway-not-found", "lost"), ("destination-not-found", "lost")}
+    assert {(p.code, p.object.name) for p in problems_of(world)} == {
+        ("gateway-not-found", "lost"),
+        ("destination-not-found", "lost"),
+    }
     seen = sources(world.mesh, FakeConnection("web-0.a-1", ids[0], PROXIES[0]))
-    (found,) = asyncio.run(explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"})).make()["explanations"]
+    (found,) = asyncio.run(explain_page(seen, {"proxyID": "web-0", "resource": "80", "type": "rds"})).make()[
+        "explanations"
+    ]
     assert ("ConfigMap", "http") in {(o["kind"], o["name"]) for o in found["objects"]}
 
 

@@ -1,4 +1,5 @@
 """An edit of one HTTPRoute of a Gateway with many looks at as much, and copies as little, as of a Gateway with few."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -47,7 +48,9 @@ def test_an_edit_looks_at_the_same_values_whatever_other_routes_there_are(monkey
     assert seen[0] == seen[1]
     assert seen[0][1] < 40
     assert seen[0][0]["route_status"] == 1
-    assert not any(name in seen[0][0] for name in ("_planned_block", "_merged_keys", "_parts_of")), "these are of neighbours"
+    assert not any(name in seen[0][0] for name in ("_planned_block", "_merged_keys", "_parts_of")), (
+        "these are of neighbours"
+    )
 
 
 def bases(front: Front) -> Iterable[object]:

@@ -64,10 +64,18 @@ SLOTS: list[list[str]] = [
         SERVICE.format(name="shop", ns="shop", labels="", ip="10.96.0.1", selector="app: shop", ports=p)
         for p in ("{name: http, port: 80}", "{name: tcp, port: 80}, {name: udp, port: 81, protocol: UDP}")
     ],
-    [SERVICE.format(name="blog", ns="blog", labels="", ip="10.96.0.2", selector="app: blog", ports="{name: http, port: 80}")],
+    [
+        SERVICE.format(
+            name="blog", ns="blog", labels="", ip="10.96.0.2", selector="app: blog", ports="{name: http, port: 80}"
+        )
+    ],
     [
         SERVICE.format(name="edge", ns="edge", labels=labels, ip="10.96.0.3", selector="istio: ingress", ports=ports)
-        for labels, ports in (("", PORTS), ("", f"{PORTS}, {UDP}"), ('experimental.istio.io/disable-gateway-port-translation: ""', PORTS))
+        for labels, ports in (
+            ("", PORTS),
+            ("", f"{PORTS}, {UDP}"),
+            ('experimental.istio.io/disable-gateway-port-translation: ""', PORTS),
+        )
     ],
     [
         POD.format(name="edge-0", ns="edge", labels=labels, ip="10.1.0.8")
@@ -88,7 +96,8 @@ SLOTS: list[list[str]] = [
         1,
         gateway(server(80, "HTTP", '"*"')),
         gateway(
-            server(80, "HTTP", "shop.example.com", "httpsRedirect: true"), server(443, "HTTPS", '"*.example.com"', "mode: SIMPLE, credentialName: a")
+            server(80, "HTTP", "shop.example.com", "httpsRedirect: true"),
+            server(443, "HTTPS", '"*.example.com"', "mode: SIMPLE, credentialName: a"),
         ),
         gateway(server(80, "TCP", '"*"')),
         gateway(server(80, "HTTP", '"*"'), selector="istio: egress"),
@@ -98,7 +107,10 @@ SLOTS: list[list[str]] = [
         "edge",
         "two",
         2,
-        gateway(server(443, "HTTPS", '"./shop.example.com"', "mode: MUTUAL, credentialName: b"), server(80, "HTTP2", "shop/*")),
+        gateway(
+            server(443, "HTTPS", '"./shop.example.com"', "mode: MUTUAL, credentialName: b"),
+            server(80, "HTTP2", "shop/*"),
+        ),
         gateway(server(443, "TLS", "raw.example.com", "mode: PASSTHROUGH"), server(8080, "HTTP", '"*"')),
         gateway(server(80, "HTTP", "shop.example.com", bind="10.1.0.8")),
     ),
@@ -117,7 +129,9 @@ SLOTS: list[list[str]] = [
         "shop",
         1,
         "{hosts: [shop.example.com], gateways: [edge/one, edge/two], http: [{" + TO.format("shop") + "}]}",
-        "{hosts: [shop.example.com, other.example.com], gateways: [edge/one], http: [{match: [{port: 80}], " + TO.format("shop, subset: v1") + "}]}",
+        "{hosts: [shop.example.com, other.example.com], gateways: [edge/one], http: [{match: [{port: 80}], "
+        + TO.format("shop, subset: v1")
+        + "}]}",
         "{hosts: [shop.example.com], gateways: [edge/one, edge/two], http: [{match: [{sourceLabels: {track: canary}}], "
         + TO.format("blog.blog.svc.cluster.local")
         + "}]}",
@@ -129,14 +143,18 @@ SLOTS: list[list[str]] = [
         "blog",
         2,
         '{hosts: ["*.example.com"], gateways: [edge/one, edge/two], http: [{' + TO.format("blog") + "}]}",
-        "{hosts: [shop.example.com], gateways: [edge/one], http: [{match: [{uri: {prefix: /blog}}], " + TO.format("blog") + "}]}",
+        "{hosts: [shop.example.com], gateways: [edge/one], http: [{match: [{uri: {prefix: /blog}}], "
+        + TO.format("blog")
+        + "}]}",
     ),
     istio(
         "VirtualService",
         "shop",
         "raw",
         3,
-        "{hosts: [raw.example.com], gateways: [edge/two, three], tls: [{match: [{sniHosts: [raw.example.com]}], " + TO.format("shop") + "}]}",
+        "{hosts: [raw.example.com], gateways: [edge/two, three], tls: [{match: [{sniHosts: [raw.example.com]}], "
+        + TO.format("shop")
+        + "}]}",
         '{hosts: ["*"], gateways: [edge/one, three], tcp: [{' + TO.format("shop") + "}]}",
     ),
 ]

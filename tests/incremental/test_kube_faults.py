@@ -1,4 +1,5 @@
 """Whatever goes wrong between a control plane and its API servers: afterwards proxies are served what a fresh start serves them."""
+
 from __future__ import annotations
 
 import random
@@ -12,7 +13,9 @@ SEQUENCES = 12
 
 @pytest.mark.parametrize("streams", [False, True], ids=["pages", "streams"])
 @pytest.mark.parametrize("clusters", [1, 2], ids=["one cluster", "two clusters"])
-async def test_after_random_faults_the_served_state_is_that_of_a_fresh_start(seed: int, clusters: int, streams: bool) -> None:
+async def test_after_random_faults_the_served_state_is_that_of_a_fresh_start(
+    seed: int, clusters: int, streams: bool
+) -> None:
     choose = random.Random(f"{seed}-{clusters}-{streams}")
     servers = Servers(30, 3, clusters, choose)
     await servers.start()

@@ -1,4 +1,5 @@
 """Random edits of all that listeners are made of: they stay those of a fresh start, and an edit rebuilds only what it changes."""
+
 from __future__ import annotations
 
 import random
@@ -13,8 +14,19 @@ from tests.support.world import Rows, World, proxy, rows_of
 PROXIES = [
     proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}),
     proxy("sidecar", "api-0", "b", "10.1.0.2", {"app": "api"}, INTERCEPTION_MODE="TPROXY"),
-    proxy("sidecar", "api-1", "b", "10.1.0.3", {"app": "api"}, INTERCEPTION_MODE="NONE", HTTP_PROXY_PORT="15002", IDLE_TIMEOUT="5s"),
-    proxy("sidecar", "six-0", "a", "fd00::1", {"app": "web", "service.istio.io/canonical-name": "six"}, DNS_CAPTURE="true"),
+    proxy(
+        "sidecar",
+        "api-1",
+        "b",
+        "10.1.0.3",
+        {"app": "api"},
+        INTERCEPTION_MODE="NONE",
+        HTTP_PROXY_PORT="15002",
+        IDLE_TIMEOUT="5s",
+    ),
+    proxy(
+        "sidecar", "six-0", "a", "fd00::1", {"app": "web", "service.istio.io/canonical-name": "six"}, DNS_CAPTURE="true"
+    ),
 ]
 FIXED = [
     pod("web-0", "10.1.0.1", "a", labels="{app: web, version: v1}"),
@@ -84,7 +96,12 @@ def sidecar(choose: random.Random, namespace: str) -> Any:
 
 def policy(choose: random.Random, namespace: str) -> Any:
     selector = choose.choice(["", "selector: {matchLabels: {app: api}}, portLevelMtls: {90: {mode: DISABLE}}, "])
-    return make("PeerAuthentication", "p", f"{{{selector}mtls: {{mode: {choose.choice(['STRICT', 'PERMISSIVE', 'DISABLE'])}}}}}", namespace)
+    return make(
+        "PeerAuthentication",
+        "p",
+        f"{{{selector}mtls: {{mode: {choose.choice(['STRICT', 'PERMISSIVE', 'DISABLE'])}}}}}",
+        namespace,
+    )
 
 
 SLOTS: list[Any] = [
@@ -93,7 +110,12 @@ SLOTS: list[Any] = [
     lambda c: service(c, "z", "b", "api", "10.96.0.3"),
     *(lambda c, n=n: make("ServiceEntry", f"e{n}", f"{{{c.choice(ENTRIES)}}}", "b", c.randint(1, 3)) for n in range(3)),
     *(lambda c, n=n: make("VirtualService", f"v{n}", f"{{{c.choice(RULES)}}}", "a", c.randint(1, 3)) for n in range(2)),
-    lambda c: make("DestinationRule", "d", f"{{host: {c.choice(['x', 'z.example.com'])}, trafficPolicy: {c.choice(POLICIES)}}}", "a"),
+    lambda c: make(
+        "DestinationRule",
+        "d",
+        f"{{host: {c.choice(['x', 'z.example.com'])}, trafficPolicy: {c.choice(POLICIES)}}}",
+        "a",
+    ),
     *(lambda c, n=n: sidecar(c, n) for n in ("a", "b", "istio-system")),
     *(lambda c, n=n: policy(c, n) for n in ("a", "b", "istio-system")),
 ]
@@ -128,7 +150,12 @@ def test_listeners_equal_those_of_a_fresh_start(seed: int, part: int) -> None:
             now[index] = fresh
         world.set(edits)
         got, want = snapshot(world, ids), snapshot(*start(now))
-        wrong = [f"{n} {name}" for n in ids for name in got[n].keys() | want[n].keys() if got[n].get(name) != want[n].get(name)]
+        wrong = [
+            f"{n} {name}"
+            for n in ids
+            for name in got[n].keys() | want[n].keys()
+            if got[n].get(name) != want[n].get(name)
+        ]
         assert not wrong, f"part {part} step {step} after {list(edits)}: {wrong}"
         assert not world.failures
         world.mesh.collect()

@@ -1,4 +1,5 @@
 """Random edits of a whole mesh: what every proxy gets after each is what a fresh control plane would send."""
+
 from __future__ import annotations
 
 import copy
@@ -7,7 +8,17 @@ import random
 import pytest
 
 from pilot.model.catalogue import CATALOGUE
-from tests.support.mesh_edits import FLAGS, course, draw, first_wrong, reached_kinds, rows_at, rows_of_state, snapshot, start
+from tests.support.mesh_edits import (
+    FLAGS,
+    course,
+    draw,
+    first_wrong,
+    reached_kinds,
+    rows_at,
+    rows_of_state,
+    snapshot,
+    start,
+)
 from tests.support.mesh_slots import SLOTS
 from tests.support.world import rows_of
 
@@ -41,5 +52,7 @@ def test_what_no_proxy_can_notice_reaches_nothing() -> None:
             plain["metadata"].setdefault("annotations", {})["example.com/touched"] = "now"
             plain["metadata"]["resourceVersion"] = "12345"
             rows = rows_of([plain], SLOTS[slot].cluster)
-            assert world.mesh.commit([(getattr(world.mesh, table), key, row) for (table, key), row in rows.items()]) == []
+            assert (
+                world.mesh.commit([(getattr(world.mesh, table), key, row) for (table, key), row in rows.items()]) == []
+            )
     assert world.mesh.runs == runs

@@ -1,4 +1,5 @@
 """A gateway between networks under random edits of a whole mesh, whose services are all global: it is sent what a fresh control plane would send."""
+
 from __future__ import annotations
 
 import random
@@ -9,7 +10,10 @@ from tests.support.mesh_slots import SLOTS
 from tests.support.world import World, proxy
 
 FLAGS = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
-LABELS = {"gateway.networking.k8s.io/gateway-name": "passage", "gateway.istio.io/managed": "istio.io-eastwest-controller"}
+LABELS = {
+    "gateway.networking.k8s.io/gateway-name": "passage",
+    "gateway.istio.io/managed": "istio.io-eastwest-controller",
+}
 GATEWAY = proxy("waypoint", "passage-0", "istio-system", "10.1.0.99", LABELS, NETWORK="net1")
 STEPS = 60
 
@@ -19,7 +23,12 @@ def sent(world: World, connected: str) -> dict[str, dict[str, dict[str, bytes]]]
 
 
 def test_incremental_equals_scratch(seed: int) -> None:
-    mesh, everything = next((n, v) for n, slot in enumerate(SLOTS) for v, variant in enumerate(slot.variants) if "scope: GLOBAL" in str(variant))
+    mesh, everything = next(
+        (n, v)
+        for n, slot in enumerate(SLOTS)
+        for v, variant in enumerate(slot.variants)
+        if "scope: GLOBAL" in str(variant)
+    )
     choose = random.Random(f"passages {seed}")
     state = [everything if slot == mesh else draw(choose, slot) for slot in range(len(SLOTS))]
     world = start(rows_of_state(state), FLAGS)

@@ -1,4 +1,5 @@
 """Whatever happens, what IstioOperators install is what a fresh rendering of them gives; `bench/operator_life.py` goes on for longer."""
+
 from __future__ import annotations
 
 import pytest

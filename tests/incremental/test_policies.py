@@ -1,4 +1,5 @@
 """Which policy wins, in what a proxy is sent, one edit after the other on a mesh that is already built."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ POD = pod("web-0", "10.1.0.1", labels="{app: web}")
 OTHER_POD = pod("web-0", "10.1.0.1", labels="{app: other}")
 API = "api.b.svc.cluster.local"
 SERVICE = make("Service", "api", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}, {name: tcp, port: 81}]}", "b")
-WEB = make("Service", "web", "{clusterIP: 10.96.0.2, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}")
+WEB = make(
+    "Service", "web", "{clusterIP: 10.96.0.2, selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}"
+)
 GONE = "gone"
 
 
@@ -54,7 +57,9 @@ def connections(made: World, node_id: str) -> tuple[int | None, ...]:
     for name, resource in made.resources(node_id)[CLUSTER].items():
         message = cluster_pb2.Cluster()
         any_pb2.Any.FromString(resource.any).Unpack(message)
-        found[name] = message.circuit_breakers.thresholds[0].max_connections.value if message.circuit_breakers.thresholds else 0
+        found[name] = (
+            message.circuit_breakers.thresholds[0].max_connections.value if message.circuit_breakers.thresholds else 0
+        )
     return tuple(found.get(f"outbound|{at}|{API}") for at in ("80|", "80|v1", "81|"))
 
 
@@ -90,7 +95,10 @@ OF_NAMESPACES: Sequence[Step] = (
     (rule("theirs", pool(2), "none", namespace="b", more="exportTo: ['.']"), (1, None, 1)),
     (rule("theirs", pool(2), "none", namespace="b", more="exportTo: [a]"), (2, 2, 2)),
     (rule("own", pool(3)), (3, None, 3)),
-    (rule("own", pool(3), more="workloadSelector: {matchLabels: {app: other}}"), NONE),  # it hides those of other namespaces all the same
+    (
+        rule("own", pool(3), more="workloadSelector: {matchLabels: {app: other}}"),
+        NONE,
+    ),  # it hides those of other namespaces all the same
     (rule("own", pool(3), more="workloadSelector: {matchLabels: {app: web}}"), (3, None, 3)),
     (OTHER_POD, NONE),
     (POD, (3, None, 3)),
@@ -100,7 +108,9 @@ OF_NAMESPACES: Sequence[Step] = (
 )
 
 
-@pytest.mark.parametrize("steps", [LEVELS, OF_ONE_HOST, OF_NAMESPACES], ids=["levels", "rules of one host", "namespaces"])
+@pytest.mark.parametrize(
+    "steps", [LEVELS, OF_ONE_HOST, OF_NAMESPACES], ids=["levels", "rules of one host", "namespaces"]
+)
 def test_which_traffic_policy_wins(steps: Sequence[Step]) -> None:
     """Levels: a port's over the whole policy, a subset's over the rule's. Of one host: the oldest rule's. Then the nearest namespace's."""
     made = world(SERVICE, POD)

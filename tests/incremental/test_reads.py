@@ -1,4 +1,5 @@
 """The short form of `bench/mutants.py reads`: random edits notice when what a derivation reads leaves no trace."""
+
 from __future__ import annotations
 
 import random

@@ -1,4 +1,5 @@
 """Random edits of services, endpoints and workloads: what is derived after each is what a fresh mesh derives, at a cost that fits."""
+
 from __future__ import annotations
 
 import random
@@ -27,18 +28,38 @@ STEPS = 25
 
 
 def service_variants(name: str, namespace: str, ip: str = "10.96.0.1") -> list[Plain]:
-    ports = ["[{name: http, port: 80, targetPort: 8080}]", "[{name: http, port: 80, targetPort: web}, {name: tcp, port: 9000}]"]
+    ports = [
+        "[{name: http, port: 80, targetPort: 8080}]",
+        "[{name: http, port: 80, targetPort: web}, {name: tcp, port: 9000}]",
+    ]
     specs = [f"{{clusterIP: {ip}, selector: {{app: {name}}}, ports: {p}}}" for p in ports]
     made = [make("Service", name, spec, namespace, day=day) for day, spec in enumerate(specs, 1)]
     made.append(make("Service", name, specs[0].replace(ip, "None"), namespace))
     made.append(make("Service", name, specs[0], namespace, annotations="{networking.istio.io/exportTo: '.'}"))
-    made.append(make("Service", name, specs[0].replace("{cl", "{internalTrafficPolicy: Local, trafficDistribution: PreferClose, cl"), namespace))
-    made.append(make("Service", name, "{type: ExternalName, externalName: x.example.com, ports: [{name: http, port: 80}]}", namespace))
+    made.append(
+        make(
+            "Service",
+            name,
+            specs[0].replace("{cl", "{internalTrafficPolicy: Local, trafficDistribution: PreferClose, cl"),
+            namespace,
+        )
+    )
+    made.append(
+        make(
+            "Service",
+            name,
+            "{type: ExternalName, externalName: x.example.com, ports: [{name: http, port: 80}]}",
+            namespace,
+        )
+    )
     return made
 
 
 def slice_variants(name: str, namespace: str, ip: str) -> list[Plain]:
-    known, away = at(ip, f"{name}-0", namespace=namespace), at("10.7.0.1", conditions="{ready: false, terminating: false}")
+    known, away = (
+        at(ip, f"{name}-0", namespace=namespace),
+        at("10.7.0.1", conditions="{ready: false, terminating: false}"),
+    )
     variants = [known], [known, away], [], [away]
     ports = "[{name: http, port: 8080}, {name: tcp, port: 9000}]", "[{name: http, port: 8080}]"
     return [endpoint_slice(name, *listed, namespace=namespace, ports=p) for listed in variants for p in ports]
@@ -63,7 +84,12 @@ def entry(name: str, more: str, namespace: str = "a", **metadata: Any) -> Plain:
 
 def rule(name: str, namespace: str, policy: str) -> Plain:
     subsets = "[{name: v2, labels: {version: v2}}]"
-    return make("DestinationRule", name, f"{{host: '{name}.b.svc.cluster.local', trafficPolicy: {policy}, subsets: {subsets}}}", namespace)
+    return make(
+        "DestinationRule",
+        name,
+        f"{{host: '{name}.b.svc.cluster.local', trafficPolicy: {policy}, subsets: {subsets}}}",
+        namespace,
+    )
 
 
 NETWORK = "{topology.istio.io/network: net2}"
@@ -79,13 +105,22 @@ SLOTS: list[list[Plain]] = [
     pod_variants("beta", "b", "10.1.0.2"),
     [make("Node", "n1", labels=f"{{topology.kubernetes.io/region: {r}}}") for r in ("r1", "r2")],
     [make("Node", "n2", labels="{topology.kubernetes.io/region: r1, topology.kubernetes.io/zone: z}")],
-    [make("Namespace", "b", annotations="{networking.istio.io/traffic-distribution: PreferSameNode}"), make("Namespace", "b")],
+    [
+        make("Namespace", "b", annotations="{networking.istio.io/traffic-distribution: PreferSameNode}"),
+        make("Namespace", "b"),
+    ],
     [make("Namespace", "istio-system", labels=NETWORK)],
     [GATEWAY],
     [
         entry("vm", "hosts: [vm.example.com], resolution: STATIC, workloadSelector: {labels: {app: alpha}}"),
-        entry("vm", "hosts: [vm.example.com, alpha.a.svc.cluster.local], resolution: STATIC, endpoints: [{address: 10.9.0.1, network: net2}]"),
-        entry("vm", "hosts: [vm.example.com], exportTo: ['.'], resolution: STATIC, addresses: [10.6.0.1, 10.6.0.2], endpoints: [{address: 9.9.9.8}]"),
+        entry(
+            "vm",
+            "hosts: [vm.example.com, alpha.a.svc.cluster.local], resolution: STATIC, endpoints: [{address: 10.9.0.1, network: net2}]",
+        ),
+        entry(
+            "vm",
+            "hosts: [vm.example.com], exportTo: ['.'], resolution: STATIC, addresses: [10.6.0.1, 10.6.0.2], endpoints: [{address: 9.9.9.8}]",
+        ),
     ],
     [
         entry("again", "hosts: [vm.example.com, dns.example.com], resolution: DNS", day=3),
@@ -94,17 +129,33 @@ SLOTS: list[list[Plain]] = [
     ],
     [
         make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}, serviceAccount: vm}"),
-        make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}, ports: {http: 81, web: 8}, locality: r2/z, weight: 5, network: net2}"),
+        make(
+            "WorkloadEntry",
+            "vm",
+            "{address: 10.9.0.1, labels: {app: alpha}, ports: {http: 81, web: 8}, locality: r2/z, weight: 5, network: net2}",
+        ),
         make("WorkloadEntry", "vm", "{address: vm.example.net, labels: {app: alpha}}"),
     ],
     [
         rule("beta", "b", "{outlierDetection: {consecutive5xxErrors: 3}}"),
-        rule("beta", "b", "{outlierDetection: {minHealthPercent: 10}, loadBalancer: {localityLbSetting: {failoverPriority: [app]}}}"),
+        rule(
+            "beta",
+            "b",
+            "{outlierDetection: {minHealthPercent: 10}, loadBalancer: {localityLbSetting: {failoverPriority: [app]}}}",
+        ),
         rule("beta", "b", "{tls: {mode: DISABLE}}"),
-        rule("beta", "b", "{loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/*: 80, r2/*: 20}}]}}}"),
+        rule(
+            "beta", "b", "{loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/*: 80, r2/*: 20}}]}}}"
+        ),
     ],
     [make("PeerAuthentication", "default", f"{{mtls: {{mode: {mode}}}}}", "b") for mode in ("DISABLE", "STRICT")],
-    [make("PeerAuthentication", "ports", "{selector: {matchLabels: {app: alpha}}, portLevelMtls: {8080: {mode: DISABLE}}}")],
+    [
+        make(
+            "PeerAuthentication",
+            "ports",
+            "{selector: {matchLabels: {app: alpha}}, portLevelMtls: {8080: {mode: DISABLE}}}",
+        )
+    ],
 ]
 # What runs in a second cluster, which has some things of the same names.
 WEST_SLOTS: list[list[Plain]] = [

@@ -1,4 +1,5 @@
 """Secrets under random edits of what they are made of, who asks and who may, and how little an edit of one runs."""
+
 from __future__ import annotations
 
 import random
@@ -34,11 +35,18 @@ PROXIES = tuple(
         proxy(kind, f"p{number}", namespace, f"10.1.0.{number}", {"istio": "ingress"}, CLUSTER_ID=cluster),
         identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}" if account else "",
     )
-    for number, (kind, namespace, account, cluster) in enumerate((
-        ("router", "edge", "one", "Kubernetes"), ("router", "edge", "two", "Kubernetes"), ("router", "edge", "one", "west"),
-        ("router", "far", "one", "Kubernetes"), ("sidecar", "edge", "one", "Kubernetes"), ("router", "edge", "", "Kubernetes"),
-    ), 1)
-)  # fmt: skip
+    for number, (kind, namespace, account, cluster) in enumerate(
+        (
+            ("router", "edge", "one", "Kubernetes"),
+            ("router", "edge", "two", "Kubernetes"),
+            ("router", "edge", "one", "west"),
+            ("router", "far", "one", "Kubernetes"),
+            ("sidecar", "edge", "one", "Kubernetes"),
+            ("router", "edge", "", "Kubernetes"),
+        ),
+        1,
+    )
+)
 
 
 def gateway(name: str, namespace: str, tls: str) -> Mapping[str, Any]:
@@ -69,7 +77,10 @@ SLOTS: list[list[Any]] = [
     objects(data_secret("web-cacert", {"ca.crt": CA.pem}), data_secret("web-cacert", {"x": b"y"})),
     objects(data_secret("clients", {"ca.crt": CA.pem}), tls_secret("clients", ONE, ca_crt=OTHER.pem)),
     *(
-        objects(config_map("roots", {"cacert": CA.pem.decode()}, place), config_map("roots", {"ca.crt": OTHER.pem.decode()}, place))
+        objects(
+            config_map("roots", {"cacert": CA.pem.decode()}, place),
+            config_map("roots", {"ca.crt": OTHER.pem.decode()}, place),
+        )
         for place in ("edge", "far")
     ),
     *(
@@ -82,8 +93,11 @@ SLOTS: list[list[Any]] = [
         for name, place in (("one", "edge"), ("two", "edge"), ("one", "far"))
     ),
     [{("secret_access", EVERY_ACCOUNT): True}],
-    access("Kubernetes", "edge", "one"), access("Kubernetes", "edge", "two"), access("west", "edge", "one"), access("Kubernetes", "far", "one"),
-]  # fmt: skip
+    access("Kubernetes", "edge", "one"),
+    access("Kubernetes", "edge", "two"),
+    access("west", "edge", "one"),
+    access("Kubernetes", "far", "one"),
+]
 
 
 def started(rows: Mapping[Any, Any]) -> World:
@@ -130,7 +144,11 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
         world = started({("secret_access", EVERY_ACCOUNT): True})
         world.set(rows_of([tls_secret(f"web-{number}", ONE, ca_crt=CA.pem) for number in range(count)]))
         names = frozenset(f"kubernetes://web-{number}{suffix}" for number in range(count) for suffix in ("", "-cacert"))
-        groups = {group for one in PROXIES[:5] for group in plan(world.mesh, world.connect(one)).groups_of(SECRET, names) or ()}
+        groups = {
+            group
+            for one in PROXIES[:5]
+            for group in plan(world.mesh, world.connect(one)).groups_of(SECRET, names) or ()
+        }
         watched = [world.mesh.watch(group.fn, *group.args) for group in groups]
         before = [dict(node.value) for node in watched]
         counted: Counter[str] = Counter()

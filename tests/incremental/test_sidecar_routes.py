@@ -1,4 +1,5 @@
 """Routes of sidecars under random edits, and how little an edit of one object runs."""
+
 from __future__ import annotations
 
 import random
@@ -44,7 +45,9 @@ def istio(kind: str, ns: str, name: str, age: int, *specs: str) -> list[str]:
 
 
 def service(ns: str, name: str, age: int, *specs: str, annotations: str = "", labels: str = "") -> list[str]:
-    return [SERVICE.format(ns=ns, name=name, age=age, spec=spec, annotations=annotations, labels=labels) for spec in specs]
+    return [
+        SERVICE.format(ns=ns, name=name, age=age, spec=spec, annotations=annotations, labels=labels) for spec in specs
+    ]
 
 
 def ports(*numbers: int, protocol: str = "http") -> str:
@@ -61,7 +64,11 @@ def alias(target: str) -> str:
 
 def to(*hosts: str, subset: str = "") -> str:
     extra = f", subset: {subset}" if subset else ""
-    return "route: [" + ", ".join(f"{{destination: {{host: {h}{extra}}}, weight: {100 // len(hosts)}}}" for h in hosts) + "]"
+    return (
+        "route: ["
+        + ", ".join(f"{{destination: {{host: {h}{extra}}}, weight: {100 // len(hosts)}}}" for h in hosts)
+        + "]"
+    )
 
 
 # Every slot holds one of its variants, or nothing.
@@ -74,13 +81,19 @@ SLOTS: list[list[str]] = [
     service("three", "alias", 4, *(alias(target) for target in (WEB, API, "alias.one.svc.cluster.local"))),
     service("one", "alias", 4, alias("alias.three.svc.cluster.local")),
     istio(
-        "ServiceEntry", "three", "entry", 5,
+        "ServiceEntry",
+        "three",
+        "entry",
+        5,
         "{hosts: [ext.com, web.one], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}",
         "{hosts: ['*.ext.com'], addresses: [10.96.0.1], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}",
         f"{{hosts: [{WEB}], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: DNS, exportTo: ['.']}}",
     ),
     istio(
-        "VirtualService", "one", "web", 6,
+        "VirtualService",
+        "one",
+        "web",
+        6,
         f"{{hosts: [web], http: [{{{to('web')}}}]}}",
         f"{{hosts: [web, ghost.com], http: [{{timeout: 3s, {to('web', WEB)}}}]}}",
         f"{{hosts: [web], exportTo: ['.'], http: [{{match: [{{sourceLabels: {{version: v2}}}}], {to(API)}}}]}}",
@@ -88,34 +101,63 @@ SLOTS: list[list[str]] = [
         f"{{hosts: [web], http: [{{match: [{{sourceNamespace: two}}, {{uri: {{prefix: /x}}}}], {to(API)}}}]}}",
     ),
     istio(
-        "VirtualService", "two", "api", 7,
+        "VirtualService",
+        "two",
+        "api",
+        7,
         f"{{hosts: [api, ghost.com], http: [{{{to('api', subset='v1')}}}]}}",
         f"{{hosts: [api], exportTo: [one], http: [{{{to('alias.three.svc.cluster.local', 'job.three.svc.cluster.local')}}}]}}",
         f"{{hosts: [{WEB}, api], http: [{{redirect: {{uri: /r}}}}]}}",
     ),
     istio(
-        "VirtualService", "two", "wild", 8,
+        "VirtualService",
+        "two",
+        "wild",
+        8,
         f"{{hosts: ['*.one.svc.cluster.local'], http: [{{{to('api')}}}]}}",
         f"{{hosts: ['*.ext.com', other.com], http: [{{{to('api')}}}]}}",
         f"{{hosts: ['*.svc.cluster.local'], http: [{{match: [{{port: 80, uri: {{exact: /w}}}}], {to('api')}}}]}}",
     ),
     istio("VirtualService", "three", "alias", 9, f"{{hosts: [alias], http: [{{{to('alias')}}}]}}"),
-    istio("VirtualService", "one", "root", 7, "{hosts: [root.com], http: [{match: [{uri: {prefix: /d}}], delegate: {name: leaf, namespace: two}}]}"),
     istio(
-        "VirtualService", "two", "leaf", 8,
-        f"{{http: [{{{to('api')}}}]}}", "{http: [{directResponse: {status: 418}}]}",
-        f"{{http: [{{match: [{{uri: {{prefix: /e}}}}], {to('api')}}}]}}", f"{{exportTo: ['.'], http: [{{{to('api')}}}]}}",
+        "VirtualService",
+        "one",
+        "root",
+        7,
+        "{hosts: [root.com], http: [{match: [{uri: {prefix: /d}}], delegate: {name: leaf, namespace: two}}]}",
     ),
     istio(
-        "DestinationRule", "two", "api", 5,
+        "VirtualService",
+        "two",
+        "leaf",
+        8,
+        f"{{http: [{{{to('api')}}}]}}",
+        "{http: [{directResponse: {status: 418}}]}",
+        f"{{http: [{{match: [{{uri: {{prefix: /e}}}}], {to('api')}}}]}}",
+        f"{{exportTo: ['.'], http: [{{{to('api')}}}]}}",
+    ),
+    istio(
+        "DestinationRule",
+        "two",
+        "api",
+        5,
         "{host: api, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}",
         "{host: api, subsets: [{name: v1, labels: {v: '1'}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}}]}",
         "{host: '*.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpQueryParameterName: q}}}}",
         "{host: api, subsets: [{name: v1, labels: {v: '1'}}]}",
     ),
-    istio("DestinationRule", "one", "api", 5, f"{{host: {API}, trafficPolicy: {{loadBalancer: {{consistentHash: {{httpHeaderName: own}}}}}}}}"),
     istio(
-        "Sidecar", "one", "default", 1,
+        "DestinationRule",
+        "one",
+        "api",
+        5,
+        f"{{host: {API}, trafficPolicy: {{loadBalancer: {{consistentHash: {{httpHeaderName: own}}}}}}}}",
+    ),
+    istio(
+        "Sidecar",
+        "one",
+        "default",
+        1,
         "{egress: [{hosts: ['./*', 'two/*']}]}",
         "{egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['two/*']}, {hosts: ['*/*', '~three/*']}]}",
         "{egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}",
@@ -137,7 +179,9 @@ def well_formed(resources: dict[str, Resource]) -> list[str]:
         domains = Counter(d.lower() for v in routes.virtual_hosts for d in v.domains)
         names = Counter(v.name for v in routes.virtual_hosts)
         wrong += [f"{name}: {n} {c} times" for n, c in (*domains.items(), *names.items()) if c > 1]
-        wrong += [f"{name}: {v.name} has no domain or route" for v in routes.virtual_hosts if not v.domains or not v.routes]
+        wrong += [
+            f"{name}: {v.name} has no domain or route" for v in routes.virtual_hosts if not v.domains or not v.routes
+        ]
     return wrong
 
 
@@ -170,13 +214,16 @@ def test_random_edits_give_what_scratch_gives(seed: int, part: int) -> None:
 
 # -- cost ------------------------------------------------------------------------------------------------------------------
 
+
 def many(count: int) -> World:
     """Services, each with a VirtualService of its own."""
     world = World()
     rows: Rows = {}
     for n in range(count):
         spec = f"clusterIP: 10.97.{n // 250}.{n % 250 + 1}, {ports(80)}"
-        rows |= rows_of(parse_objects(SERVICE.format(ns=f"n{n % 5}", name=f"s{n}", age=1, spec=spec, annotations="", labels="")))
+        rows |= rows_of(
+            parse_objects(SERVICE.format(ns=f"n{n % 5}", name=f"s{n}", age=1, spec=spec, annotations="", labels=""))
+        )
         rows |= virtual_service(n, "1s")
     world.set(rows)
     return world
@@ -200,7 +247,10 @@ def runs_of(world: World, ids: list[str], rows: Rows) -> Counter[str]:
     return counted
 
 
-CLIENTS = [proxy("sidecar", f"c{n}", namespace, f"10.2.0.{n + 1}") for n, namespace in enumerate(("n0", "n1", "elsewhere", "far"))]
+CLIENTS = [
+    proxy("sidecar", f"c{n}", namespace, f"10.2.0.{n + 1}")
+    for n, namespace in enumerate(("n0", "n1", "elsewhere", "far"))
+]
 
 
 def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -> None:
@@ -237,6 +287,8 @@ def test_an_edit_of_a_destination_rule_leaves_routes_alone() -> None:
     ids = connect(world, CLIENTS)
     before = snapshot(world, ids)
     spec = "{host: s3, subsets: [{name: v1, labels: {version: v1}}]}"
-    runs_of(world, ids, rows_of(parse_objects(ISTIO.format(kind="DestinationRule", ns="n3", name="d", age=2, spec=spec))))
+    runs_of(
+        world, ids, rows_of(parse_objects(ISTIO.format(kind="DestinationRule", ns="n3", name="d", age=2, spec=spec)))
+    )
     after = snapshot(world, ids)
     assert all(before[node_id][ROUTE] == after[node_id][ROUTE] for node_id in ids)

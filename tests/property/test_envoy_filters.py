@@ -1,4 +1,5 @@
 """Random EnvoyFilters on a mesh: what lives through edits has what a fresh start has, nobody else notices, and nothing fails."""
+
 from __future__ import annotations
 
 import pytest

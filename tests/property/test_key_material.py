@@ -1,4 +1,5 @@
 """Whatever is in a Secret, looking at it says what is wrong and raises nothing."""
+
 from __future__ import annotations
 
 import base64
@@ -37,7 +38,9 @@ def changed_inside(choose: random.Random, pem: bytes) -> bytes:
     if choose.random() < 0.1:
         return changed(choose, pem)
     first, *lines, last = pem.splitlines()
-    return b"\n".join([first, base64.encodebytes(changed(choose, base64.b64decode(b"".join(lines)))).strip(), last, b""])
+    return b"\n".join(
+        [first, base64.encodebytes(changed(choose, base64.b64decode(b"".join(lines)))).strip(), last, b""]
+    )
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -46,9 +49,17 @@ def test_changed_material_is_a_flaw_at_worst(seed: int, part: int) -> None:
     for _ in range(40):
         issued = choose.choice(ISSUED)
         chain, key = issued.chain, issued.private_key
-        data = {"tls.crt": chain, "tls.key": key, "tls.ocsp-staple": CA.staple(issued), "ca.crt": CA.pem, "ca.crl": CA.crl(issued)}
+        data = {
+            "tls.crt": chain,
+            "tls.key": key,
+            "tls.ocsp-staple": CA.staple(issued),
+            "ca.crt": CA.pem,
+            "ca.crl": CA.crl(issued),
+        }
         for name in choose.sample(sorted(data), choose.randint(1, 2)):
-            data[name] = changed(choose, data[name]) if name == "tls.ocsp-staple" else changed_inside(choose, data[name])
+            data[name] = (
+                changed(choose, data[name]) if name == "tls.ocsp-staple" else changed_inside(choose, data[name])
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the library, about certificates that it will refuse one day
             for found in (find_key_pair(data), find_roots(data)):

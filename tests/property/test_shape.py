@@ -1,4 +1,5 @@
 """The slow walk that explains a mistake agrees with the fast conversion that finds it, whatever the data is."""
+
 from __future__ import annotations
 
 import copy
@@ -18,7 +19,25 @@ from pilot.model.config.mesh_config import MeshConfig
 from pilot.model.config.mesh_networks import MeshNetworks
 
 SPECS = [*(pytest.param(kind.spec, id=str(kind.id)) for kind in CATALOGUE), MeshConfig, MeshNetworks]
-ANYTHING: list[Any] = [None, True, 0, -1, 2**40, 1.5, float("nan"), "", "x", "1s", "é", [], [None], {}, {"x": None}, {"x": {}}, {1: 2}]
+ANYTHING: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    2**40,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "1s",
+    "é",
+    [],
+    [None],
+    {},
+    {"x": None},
+    {"x": {}},
+    {1: 2},
+]
 
 
 def fitting(kind: mi.Type, random: random.Random, depth: int) -> Any:
@@ -105,5 +124,7 @@ def test_no_object_raises(kind: Kind, random: random.Random) -> None:
     body = spoil(fitting(mi.type_info(kind.spec), random, 0), random)
     version = f"{kind.id.group}/{kind.versions[0]}".removeprefix("/")
     whole = {part: body.pop(part) for part in kind.parts if isinstance(body, dict) and part in body}
-    decoded = decode_document({"apiVersion": version, "kind": kind.id.name, "metadata": {"name": "a"}, "spec": body, **whole})
+    decoded = decode_document(
+        {"apiVersion": version, "kind": kind.id.name, "metadata": {"name": "a"}, "spec": body, **whole}
+    )
     assert bool(decoded.entries) != any(problem.severity == "error" for problem in decoded.problems)

@@ -1,4 +1,5 @@
 """CVE-2022-23635: nothing that a peer sends before anybody knows who it is ends the process, or surprises it. bench/unproved.py tries a million."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

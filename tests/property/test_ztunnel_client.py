@@ -1,4 +1,5 @@
 """Whatever changes in whatever order, a ztunnel has in the end what one has that connects now, and what the mesh would have from scratch."""
+
 from __future__ import annotations
 
 import random
@@ -31,7 +32,9 @@ class Player:
         discovery, session = self.game.discovery, DeltaSession(self.game.discovery.name_sets)
         ip, node = f"10.9.0.{self.number}", f"n{self.number % 2 + 1}"
         told = proxy("ztunnel", f"z{self.number}", "istio-system", ip, NODE_NAME=node if self.number % 3 else "")
-        self.connection: Connection = discovery.connect(f"ztunnel~{ip}~z{self.number}.istio-system~x", told, "", session)
+        self.connection: Connection = discovery.connect(
+            f"ztunnel~{ip}~z{self.number}.istio-system~x", told, "", session
+        )
         return session
 
     def send(self) -> bool:
@@ -68,7 +71,9 @@ class Game:
         self.world = World(environ=environ)
         self.discovery = Discovery(self.world.mesh, Metrics(), plan, linger=0.0)
         self.slots = dict.fromkeys(SLOTS, -1)
-        self.players = [Player(self, number, on_demand) for number, on_demand in enumerate((False, False, True, True, True))]
+        self.players = [
+            Player(self, number, on_demand) for number, on_demand in enumerate((False, False, True, True, True))
+        ]
 
     def step(self) -> None:
         player = self.chance.choice(self.players)
@@ -85,7 +90,9 @@ class Game:
         self.discovery.wake(mesh.commit(edits), {"config": 1})
 
     def ask(self) -> None:
-        self.chance.choice([player for player in self.players if player.client.on_demand]).client.ask(self.chance.choice(NAMES))
+        self.chance.choice([player for player in self.players if player.client.on_demand]).client.ask(
+            self.chance.choice(NAMES)
+        )
 
     def sweep(self) -> None:
         self.discovery.sweep()
@@ -119,7 +126,11 @@ class Game:
         return player.client.have
 
 
-@pytest.mark.parametrize("more", [{}, CROSSING, {"PILOT_AUTO_ALLOW_WAYPOINT_POLICY": "true"}], ids=["one network", "networks", "waypoints let in"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, CROSSING, {"PILOT_AUTO_ALLOW_WAYPOINT_POLICY": "true"}],
+    ids=["one network", "networks", "waypoints let in"],
+)
 def test_in_the_end_a_ztunnel_has_what_one_gets_that_connects_now(more: dict[str, str], seed: int) -> None:
     game = Game(random.Random(seed), {**AMBIENT, **more})
     edits = 0

@@ -1,4 +1,5 @@
 """How many streams are let in."""
+
 from __future__ import annotations
 
 import pytest

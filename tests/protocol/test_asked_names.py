@@ -1,4 +1,5 @@
 """What a proxy asks for by name decides what is derived: shared by those that name the same, freed when nobody names it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +32,11 @@ named: Lookup[str, Any, Resource] = Lookup("named", _extension)
 
 @derived
 def plan_by_name(db: Mesh, node_id: str) -> Plan:
-    return Plan({}, {BY_SHORT_NAME[kind]: (NamedGroup(named, (kind,)),) for kind in ("rds", "lds")}) if db.proxies.get(node_id) else Plan({})
+    return (
+        Plan({}, {BY_SHORT_NAME[kind]: (NamedGroup(named, (kind,)),) for kind in ("rds", "lds")})
+        if db.proxies.get(node_id)
+        else Plan({})
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +53,11 @@ def runs() -> list[str]:
 
 @BOTH
 async def test_only_what_is_named_is_derived_and_each_edit_reaches_who_named_it(variant: str) -> None:
-    async with serving(plan=plan_by_name) as server, Client(server, variant) as one, Client(server, variant, OTHER) as two:
+    async with (
+        serving(plan=plan_by_name) as server,
+        Client(server, variant) as one,
+        Client(server, variant, OTHER) as two,
+    ):
         for name in "abc":
             server.set(f"rds/{name}", **{"is": "1"})
         assert runs() == []
@@ -69,7 +78,11 @@ async def test_only_what_is_named_is_derived_and_each_edit_reaches_who_named_it(
 
 @BOTH
 async def test_proxies_that_name_the_same_share_everything(variant: str) -> None:
-    async with serving(plan=plan_by_name) as server, Client(server, variant) as one, Client(server, variant, OTHER) as two:
+    async with (
+        serving(plan=plan_by_name) as server,
+        Client(server, variant) as one,
+        Client(server, variant, OTHER) as two,
+    ):
         server.set("rds/a", **{"is": "1"})
         for client in (one, two):
             await client.ask("rds", "a")

@@ -1,4 +1,5 @@
 """The delta variant, line by line."""
+
 from __future__ import annotations
 
 import pytest

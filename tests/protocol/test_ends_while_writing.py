@@ -1,4 +1,5 @@
 """Streams that end while something is being written to them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -75,7 +76,10 @@ def broken() -> bytes:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], tuple[Any, str]]] = {
-    "too many types": (lambda: asked("made-up"), (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 1 types on one stream")),
+    "too many types": (
+        lambda: asked("made-up"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "more than 1 types on one stream"),
+    ),
     "no request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
     "no objects": (
         lambda: asked("networking.istio.io/v1/Gateway"),

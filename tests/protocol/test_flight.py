@@ -1,4 +1,5 @@
 """Which responses may be written at once, on a clock that the test moves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -169,7 +170,9 @@ async def test_who_stalls_is_given_up_where_others_wait_and_no_room_is_left() ->
     for name in "abcdef":
         await proxies.begin(name)
         proxies.pass_time(1)
-    assert (proxies.going, proxies.given_up) == ("a b c d e f", []), "two move though they have stalled, for nobody waits"
+    assert (proxies.going, proxies.given_up) == ("a b c d e f", []), (
+        "two move though they have stalled, for nobody waits"
+    )
     await proxies.begin("g")
     proxies.pass_time(0.125)
     assert proxies.given_up == ["a", "b"], "one for each of the two whose room is wanted"
@@ -407,6 +410,10 @@ def test_who_may_not_is_passed_over() -> None:
 def test_the_limits_are_those_of_the_settings() -> None:
     settings = ServeSettings(bytes_in_flight=7, stalled_bytes=9, write_timeout=parse_duration("11s"))
     assert limits_of(settings) == FlightLimits(moving=7, stalled=9, timeout=11.0)
-    assert limits_of(ServeSettings()) == FlightLimits() == FlightLimits(
-        moving=32 << 20, stalled=128 << 20, small=64 << 10, patience=0.15, grace=0.5, slowest=4 << 20, timeout=60.0
-    )  # fmt: skip
+    assert (
+        limits_of(ServeSettings())
+        == FlightLimits()
+        == FlightLimits(
+            moving=32 << 20, stalled=128 << 20, small=64 << 10, patience=0.15, grace=0.5, slowest=4 << 20, timeout=60.0
+        )
+    )

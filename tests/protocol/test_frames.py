@@ -1,4 +1,5 @@
 """Responses put together from bytes, read by two decoders that share no code with each other."""
+
 from __future__ import annotations
 
 import pytest
@@ -43,7 +44,9 @@ def test_delta() -> None:
         assert list(response.removed_resources) == ["x" * 200, "y"]
         assert [r.name for r in response.resources] == NAMES
         assert [r.version for r in response.resources] == [""] * len(NAMES)
-    assert [r.resource.SerializeToString() for r in first.resources] == [resource("cds", name, name).any for name in NAMES]
+    assert [r.resource.SerializeToString() for r in first.resources] == [
+        resource("cds", name, name).any for name in NAMES
+    ]
     assert [r.resource.value for r in other.resources] == [r.resource.value for r in first.resources]
 
 
@@ -99,7 +102,10 @@ class TestMessages:
     def test_a_message_that_is_made_anew_takes_the_place_of_the_one_before(self) -> None:
         messages, session = Messages(limit=25_000), delta()
         one, other = (self.answer(session, batch([letter * 3_500])) for letter in "ab")
-        kept = [self.keep(messages, session, answer, "v1", nonce) for answer, nonce in ((other, "n"), (one, "n"), (one, "m"), (one, "o"))]
+        kept = [
+            self.keep(messages, session, answer, "v1", nonce)
+            for answer, nonce in ((other, "n"), (one, "n"), (one, "m"), (one, "o"))
+        ]
         assert messages.find(session, one, "v1") is kept[-1]
         assert messages.find(session, other, "v1") is kept[0], "bytes that are gone push nothing out"
         assert messages._held == len(kept[0].data) + len(kept[-1].data)

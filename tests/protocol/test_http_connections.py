@@ -1,4 +1,5 @@
 """Ports of HTTP among clients that behave badly: silent ones, ones that do not read, ones that send nonsense, and a thousand at once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +40,9 @@ class Port:
 
     async def open(self, sent: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         made = socket.socket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # else the system takes an answer before anybody reads it
+        made.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16
+        )  # else the system takes an answer before anybody reads it
         made.connect(("127.0.0.1", self.number))
         reader, writer = await asyncio.open_connection(sock=made, limit=1 << 16)
         writer.write(sent)
@@ -119,7 +122,12 @@ def looking(*connections: FakeConnection, **patience: float) -> Port:
 
 
 def test_each_connection_has_its_own_time_from_what_it_did_last() -> None:
-    silent, stuck, reads, going = FakeConnection(), FakeConnection(7), FakeConnection(1000), FakeConnection(7, closing=True)
+    silent, stuck, reads, going = (
+        FakeConnection(),
+        FakeConnection(7),
+        FakeConnection(1000),
+        FakeConnection(7, closing=True),
+    )
     port = looking(silent, stuck, reads, going)
     for now in (0.0, 10.0, 20.0, 29.0):
         reads.waiting -= 1
@@ -150,7 +158,9 @@ def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
     assert list(port.connections._seen) == [answered_one, new], "what has gone is forgotten"
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /small HTTP/1.1\r\nHost:", b"GET"], ids=["nothing", "half a head", "three bytes"]
+)
 async def test_who_sends_no_request_is_let_go(sent: bytes) -> None:
     async with serving() as port:
         reader, writer = await port.open(sent)
@@ -253,10 +263,13 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
     runner = await listen(app, Address("127.0.0.1", 0))
     number, chosen = runner.addresses[0][1], random.Random(7)
     nonsense = [
-        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", b"GET /small HTTP/1.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n", b"\x16\x03\x01" * 100,
-        b"GET /small?%zz=%\xff\xfe&&=;==[] HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"POST /small HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /small HTTP/1.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+        b"\x16\x03\x01" * 100,
+        b"GET /small?%zz=%\xff\xfe&&=;==[] HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"POST /small HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         *(bytes(chosen.randrange(256) for _ in range(300)) + b"\r\n\r\n" for _ in range(200)),
-    ]  # fmt: skip
+    ]
     try:
         opened = [await asyncio.open_connection("127.0.0.1", number) for _ in range(1000)]
         for (_, writer), sent in zip(opened, nonsense, strict=False):

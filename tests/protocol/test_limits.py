@@ -1,4 +1,5 @@
 """What a stream may not do, and what the server's settings do."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,20 +27,34 @@ from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, sotw
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
-HEADERS = [(":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")]
+HEADERS = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", PATH),
+    (":authority", "x"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+]
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 
 @BOTH
 async def test_a_stream_that_names_too_much_is_refused(variant: str) -> None:
-    async with serving(stream_limits=StreamLimits(names=5)) as server, Client(server, variant) as client, Client(server, variant) as other:
+    async with (
+        serving(stream_limits=StreamLimits(names=5)) as server,
+        Client(server, variant) as client,
+        Client(server, variant) as other,
+    ):
         server.set("eds", a="1")
         await other.ask("eds", *"abcde")
         await other.take()
         await client.ask("rds", *"abc")
         await client.take()
         await client.ask("eds", *"abc")
-        assert await client.ends() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "6 resources are named on one stream, more than 5")
+        assert await client.ends() == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "6 resources are named on one stream, more than 5",
+        )
         await server.eventually(lambda: len(server.discovery.connections()) == 1)
 
 
@@ -52,7 +67,10 @@ async def test_a_stream_of_too_many_types_is_refused(variant: str) -> None:
 
 
 async def test_a_proxy_with_endless_labels_is_refused() -> None:
-    async with serving(stream_limits=StreamLimits(node_bytes=500)) as server, Client(server, LABELS={"app": "x" * 600}) as client:
+    async with (
+        serving(stream_limits=StreamLimits(node_bytes=500)) as server,
+        Client(server, LABELS={"app": "x" * 600}) as client,
+    ):
         await client.ask("cds")
         code, details = await client.ends()
         assert (code, details.endswith("bytes, more than 500")) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
@@ -70,7 +88,9 @@ async def test_texts_of_statuses_are_cut() -> None:
 @pytest.mark.parametrize("make", [sotw, delta])
 def test_texts_of_nacks_are_cut(make: Callable[[], Session]) -> None:
     session = make()
-    request: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(type_url=BY_SHORT_NAME["cds"])
+    request: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(
+        type_url=BY_SHORT_NAME["cds"]
+    )
     session.receive(request)
     request.error_detail.code, request.error_detail.message = 3, "no " * 100_000
     received = session.receive(request)
@@ -92,7 +112,10 @@ async def test_a_connection_that_answers_no_ping_is_let_go_in_the_time_of_the_se
 
 
 async def test_a_request_larger_than_the_setting_ends_the_stream() -> None:
-    async with serving(settings=ServeSettings(max_receive_bytes=1000)) as server, Client(server, node_id=NODE + "x" * 2000) as client:
+    async with (
+        serving(settings=ServeSettings(max_receive_bytes=1000)) as server,
+        Client(server, node_id=NODE + "x" * 2000) as client,
+    ):
         await client.ask("cds")
         assert (await client.ends())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -124,7 +147,9 @@ def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
     client.initiate_connection()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(client.data_to_send())
-        while not any(isinstance(event, h2.events.RemoteSettingsChanged) for event in client.receive_data(connection.recv(65536))):
+        while not any(
+            isinstance(event, h2.events.RemoteSettingsChanged) for event in client.receive_data(connection.recv(65536))
+        ):
             pass
         said = client.remote_settings.max_concurrent_streams
         client.remote_settings[h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS] = 100  # a client that does not obey
@@ -132,7 +157,13 @@ def streams_of(port: int, streams: int) -> tuple[int, list[int]]:
         for number in range(1, 2 * streams, 2):
             client.send_headers(number, HEADERS)
         connection.sendall(client.data_to_send())
-        while not (refused := [event.stream_id for event in client.receive_data(connection.recv(65536)) if isinstance(event, h2.events.StreamReset)]):
+        while not (
+            refused := [
+                event.stream_id
+                for event in client.receive_data(connection.recv(65536))
+                if isinstance(event, h2.events.StreamReset)
+            ]
+        ):
             connection.sendall(client.data_to_send())
     return said, refused
 
@@ -144,7 +175,10 @@ def statuses_of(port: int, streams: int) -> Counter[str]:
     found: Counter[str] = Counter()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(client.data_to_send())
-        while not isinstance(client.remote_settings.max_concurrent_streams, int) or client.remote_settings.max_concurrent_streams < streams:
+        while (
+            not isinstance(client.remote_settings.max_concurrent_streams, int)
+            or client.remote_settings.max_concurrent_streams < streams
+        ):
             client.receive_data(connection.recv(65536))
         for number in range(1, 2 * streams, 2):
             client.send_headers(number, HEADERS, end_stream=True)
@@ -172,7 +206,9 @@ async def test_a_flood_of_streams_is_served_to_the_last() -> None:
         ),
     ],
 )
-def test_grpc_is_told_of_the_settings(age: str | None, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grpc_is_told_of_the_settings(
+    age: str | None, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[str, int]] = []
 
     class Made:
@@ -184,11 +220,25 @@ def test_grpc_is_told_of_the_settings(age: str | None, told: list[tuple[str, int
         return Made()
 
     monkeypatch.setattr(server_module.aio, "server", make)
-    own = {"max_streams": 7, "max_receive_bytes": 99, "keepalive_interval": parse_duration("30s"), "keepalive_timeout": parse_duration("9s")}
+    own = {
+        "max_streams": 7,
+        "max_receive_bytes": 99,
+        "keepalive_interval": parse_duration("30s"),
+        "keepalive_timeout": parse_duration("9s"),
+    }
     server_module.make_server(ServeSettings(**own, **({"max_connection_age": parse_duration(age)} if age else {})), [])
     assert asked == [
-        ("grpc.so_reuseport", 0), ("grpc.http2.bdp_probe", 0), ("grpc.max_concurrent_streams", 7), ("grpc.server.max_pending_requests", 7),
-        ("grpc.server.max_pending_requests_hard_limit", 7), ("grpc.max_receive_message_length", 99), ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 9_000), ("grpc.http2.ping_timeout_ms", 9_000),
-        ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.min_ping_interval_without_data_ms", 15_000), *told,
-    ]  # fmt: skip
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.max_concurrent_streams", 7),
+        ("grpc.server.max_pending_requests", 7),
+        ("grpc.server.max_pending_requests_hard_limit", 7),
+        ("grpc.max_receive_message_length", 99),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 9_000),
+        ("grpc.http2.ping_timeout_ms", 9_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 15_000),
+        *told,
+    ]

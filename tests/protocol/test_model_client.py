@@ -1,4 +1,5 @@
 """Whatever changes in whatever order, and however slow a proxy is: in the end it has what it should, and nothing stays warming."""
+
 from __future__ import annotations
 
 import random
@@ -59,7 +60,10 @@ class Game:
         kind = self.chance.choice(TYPES)
         group = self.chance.choice(("", "", "g:")) if kind == "cds" else ""
         names = [group + name for name in NAMES[kind] if self.chance.random() < 0.3]
-        self.world.change(kind, [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names])
+        self.world.change(
+            kind,
+            [f"{name}={self.chance.randint(1, 3)}" if self.chance.random() < 0.7 else f"{name}-" for name in names],
+        )
 
     def state_of(self, player: Player) -> StateOf:
         return self.other_view if player.is_other else self.world.state
@@ -111,13 +115,17 @@ class Game:
     def merged(self, kind: str) -> dict[str, str]:
         """The first group of a name has it."""
         out: dict[str, str] = {}
-        for name, content in sorted(self.world._contents.get(kind, {}).items(), key=lambda item: item[0].rpartition(":")[0]):
+        for name, content in sorted(
+            self.world._contents.get(kind, {}).items(), key=lambda item: item[0].rpartition(":")[0]
+        ):
             out.setdefault(name.rpartition(":")[2], content)
         return out
 
 
 @pytest.mark.parametrize("make", [sotw, delta])
-def test_in_the_end_each_proxy_has_what_it_should_and_the_server_knows_it(make: Callable[[], Session], seed: int) -> None:
+def test_in_the_end_each_proxy_has_what_it_should_and_the_server_knows_it(
+    make: Callable[[], Session], seed: int
+) -> None:
     for number in range(200):
         game = Game(make, random.Random(seed + number), players=3)
         for _ in range(150):
@@ -126,7 +134,9 @@ def test_in_the_end_each_proxy_has_what_it_should_and_the_server_knows_it(make: 
             game.settle(player)
             for kind in TYPES:
                 have, expected = player.client.have[kind], game.expected(player, kind)
-                if make is sotw and kind == "rds":  # a state-of-the-world response cannot say that a named resource is gone
+                if (
+                    make is sotw and kind == "rds"
+                ):  # a state-of-the-world response cannot say that a named resource is gone
                     have = {name: content for name, content in have.items() if name in expected}
                 assert have == expected, (kind, seed + number)
             assert not player.client.warming, seed + number

@@ -1,4 +1,5 @@
 """Nothing secret is in any answer or line of the log: marked keys and tokens are put wherever they can be, and looked for wherever one can look."""
+
 from __future__ import annotations
 
 import base64
@@ -39,7 +40,15 @@ spec:
   servers:
   - {port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.com], tls: {mode: SIMPLE, credentialName: web}}
 """
-ALL, OF_PROXY = ("", "pretty"), ("proxyID=edge-0", "proxyID=edge-0&types=sds", "proxyID=edge-0&include_eds&pretty", "proxyID=edge-0&resource=kubernetes://web")
+ALL, OF_PROXY = (
+    ("", "pretty"),
+    (
+        "proxyID=edge-0",
+        "proxyID=edge-0&types=sds",
+        "proxyID=edge-0&include_eds&pretty",
+        "proxyID=edge-0&resource=kubernetes://web",
+    ),
+)
 
 
 class Marks:
@@ -94,20 +103,31 @@ async def marked(folder: pathlib.Path, marks: Marks) -> AsyncIterator[tuple[Runn
     marks.add("the key of a Secret", ISSUED.private_key)
     marks.add("a text of a Secret", MARK.encode())
     registry = data_secret("pull", {".dockerconfigjson": MARK.encode()}, kind="kubernetes.io/dockerconfigjson")
-    objects = [tls_secret("web", ISSUED), data_secret("other", {"token": MARK.encode(), "key": MARK.encode()}), registry]
+    objects = [
+        tls_secret("web", ISSUED),
+        data_secret("other", {"token": MARK.encode(), "key": MARK.encode()}),
+        registry,
+    ]
     (folder / "config").mkdir()
     (folder / "config" / "all.yaml").write_text("\n---\n".join([*map(yaml.safe_dump, objects), GATEWAY]))
-    (folder / "config" / "broken.yaml").write_text(yaml.safe_dump(data_secret("worse", {"tls.key": MARK.encode()}, kind="kubernetes.io/tls")))
+    (folder / "config" / "broken.yaml").write_text(
+        yaml.safe_dump(data_secret("worse", {"tls.key": MARK.encode()}, kind="kubernetes.io/tls"))
+    )
     async with running(folder, {"SOME_TOKEN": MARK}) as it:
         marks.add("the key of the authority", key_pem(it.signer.key))
         own = token("edge", "edge")
         marks.add("a workload's token", own.encode())
-        async with SecureClient(it.port, it.root, token=own, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}) as gateway:
+        async with SecureClient(
+            it.port, it.root, token=own, variant="sotw", node_id=EDGE, LABELS={"istio": "ingress"}
+        ) as gateway:
             await gateway.ask("cds")
             await gateway.take()
             await gateway.ask(SECRET, "kubernetes://web")
             given = await gateway.take()
-            assert secret_pb2.Secret.FromString(given.resources[0].value).tls_certificate.private_key.inline_bytes == ISSUED.private_key
+            assert (
+                secret_pb2.Secret.FromString(given.resources[0].value).tls_certificate.private_key.inline_bytes
+                == ISSUED.private_key
+            )
             yield it, gateway
 
 
@@ -133,18 +153,34 @@ async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.
     with everything_logged() as log:
         async with marked(tmp_path, marks) as (it, _), aiohttp.ClientSession() as session:
             paths = [page.path for pages in sections(it.plane.settings.debug).values() for page in pages]
-            paths = ["/", "/metrics", "/version", "/debug", *(p for p in paths if p not in (PREFIX + "profile", PREFIX + "trace"))]
+            paths = [
+                "/",
+                "/metrics",
+                "/version",
+                "/debug",
+                *(p for p in paths if p not in (PREFIX + "profile", PREFIX + "trace")),
+            ]
             own = {"Authorization": f"Bearer {token('edge', 'edge')}"}
             for port in ("HTTP", "monitoring"):
                 for path in paths:
-                    for query in ("debug=2",) if path.startswith(PREFIX) else (*ALL, *OF_PROXY) if path.startswith("/debug/") else ("",):
-                        async with session.get(f"http://127.0.0.1:{it.plane.ports[port].number}{path}?{query}", headers=own) as response:
+                    for query in (
+                        ("debug=2",)
+                        if path.startswith(PREFIX)
+                        else (*ALL, *OF_PROXY)
+                        if path.startswith("/debug/")
+                        else ("",)
+                    ):
+                        async with session.get(
+                            f"http://127.0.0.1:{it.plane.ports[port].number}{path}?{query}", headers=own
+                        ) as response:
                             text = await response.text(errors="replace")
                             looked += response.status == 200
                         assert not marks.found_in(text), f"{path}?{query}"
                         assert not marks.found_in(str(response.headers)), f"{path}?{query}"
                 for path in ("", "/mesh?namespace=edge", "/events"):
-                    async with session.get(f"http://127.0.0.1:{it.plane.ports[port].number}/debug/dashboard{path}", headers=own) as response:
+                    async with session.get(
+                        f"http://127.0.0.1:{it.plane.ports[port].number}/debug/dashboard{path}", headers=own
+                    ) as response:
                         assert response.status == 200
                         shown = await (response.content.readuntil(b"\n\n") if path == "/events" else response.read())
                         assert not marks.found_in(shown.decode()), path
@@ -157,7 +193,11 @@ async def test_no_page_metric_or_line_of_the_log_has_a_secret(tmp_path: pathlib.
 async def test_no_page_over_xds_has_a_secret(tmp_path: pathlib.Path, marks: Marks, variant: str) -> None:
     async with marked(tmp_path, marks) as (it, _):
         reader = token("istio-system", "reader")
-        asked = [(f"{DEBUG}config_dump", "edge-0.edge"), (DEBUG_PAGE, "config_dump?proxyID=edge-0&types=sds"), (DEBUG_PAGE, "adsz")]
+        asked = [
+            (f"{DEBUG}config_dump", "edge-0.edge"),
+            (DEBUG_PAGE, "config_dump?proxyID=edge-0&types=sds"),
+            (DEBUG_PAGE, "adsz"),
+        ]
         node = "sidecar~10.0.0.9~tool-1.istio-system~istio-system.svc.cluster.local"
         for type_url, name in asked:
             async with SecureClient(it.port, it.root, token=reader, variant=variant, node_id=node) as tool:
@@ -170,10 +210,35 @@ async def test_no_page_over_xds_has_a_secret(tmp_path: pathlib.Path, marks: Mark
 
 async def test_controlz_hides_what_the_process_was_given(marks: Marks) -> None:
     marks.add("a token of the environment", MARK.encode())
-    environ = {"API_TOKEN": MARK, "DB_PASSWORD": MARK, "URL": f"https://user:{MARK}@host/", "HEADER": f"Bearer {MARK}", "HOME": "/home"}
-    control = Control("x", build_info(), ["x", f"--token={MARK}", "--password", MARK], environ, lambda: b"", lambda: None, lambda: None)
+    environ = {
+        "API_TOKEN": MARK,
+        "DB_PASSWORD": MARK,
+        "URL": f"https://user:{MARK}@host/",
+        "HEADER": f"Bearer {MARK}",
+        "HOME": "/home",
+    }
+    control = Control(
+        "x",
+        build_info(),
+        ["x", f"--token={MARK}", "--password", MARK],
+        environ,
+        lambda: b"",
+        lambda: None,
+        lambda: None,
+    )
     async with TestClient(TestServer(application(control))) as client:
-        for path in ("/", "/envz/", "/envj/", "/argz/", "/procj/", "/homej/", "/versionj/", "/scopej/", "/memj/", "/signalz/"):
+        for path in (
+            "/",
+            "/envz/",
+            "/envj/",
+            "/argz/",
+            "/procj/",
+            "/homej/",
+            "/versionj/",
+            "/scopej/",
+            "/memj/",
+            "/signalz/",
+        ):
             async with client.get(path) as response:
                 text = await response.text()
                 assert response.status == 200, path

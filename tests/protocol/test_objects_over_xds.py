@@ -1,4 +1,5 @@
 """Configuration objects over xDS: the control plane's own namespace gets those of a kind by group/version/Kind, and nobody else does."""
+
 from __future__ import annotations
 
 import itertools
@@ -38,7 +39,9 @@ data: {a: YQ==}
 
 def client(it: Running, namespace: str = "istio-system", variant: str = "delta", **metadata: Any) -> SecureClient:
     made = token(namespace, "tool")
-    return SecureClient(it.port, it.root, token=made, variant=variant, node_id=TOOL.format(namespace), GENERATOR="api", **metadata)
+    return SecureClient(
+        it.port, it.root, token=made, variant=variant, node_id=TOOL.format(namespace), GENERATOR="api", **metadata
+    )
 
 
 def plain_client(it: Running) -> Client:
@@ -71,7 +74,12 @@ async def test_objects_have_all_that_was_written(tmp_path: pathlib.Path) -> None
             assert o["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
             assert o["spec"] == {
                 "hosts": ["web.shop.svc.cluster.local"],
-                "http": [{"timeout": "1.500s", "route": [{"destination": {"host": "web", "port": {"number": 80}}, "weight": 100}]}],
+                "http": [
+                    {
+                        "timeout": "1.500s",
+                        "route": [{"destination": {"host": "web", "port": {"number": 80}}, "weight": 100}],
+                    }
+                ],
             }
 
 
@@ -80,11 +88,20 @@ async def test_what_is_no_configuration_is_a_service_entry_or_nothing(tmp_path: 
     async with running(tmp_path) as it, client(it) as tool:
         await tool.ask(ENTRY)
         assert objects(await tool.take())["shop/synthetic-web"]["spec"] == {
-            "hosts": ["web.shop.svc.cluster.local"], "addresses": ["10.1.0.1"], "exportTo": ["*"],
-            "location": "MESH_INTERNAL", "resolution": "STATIC", "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+            "hosts": ["web.shop.svc.cluster.local"],
+            "addresses": ["10.1.0.1"],
+            "exportTo": ["*"],
+            "location": "MESH_INTERNAL",
+            "resolution": "STATIC",
+            "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
             "workloadSelector": {"labels": {"app": "web"}},
-        }  # fmt: skip
-        for type_url in ("core/v1/Secret", "core/v1/Service", "a.example.com/v1/Thing", "networking.istio.io/v7/VirtualService"):
+        }
+        for type_url in (
+            "core/v1/Secret",
+            "core/v1/Service",
+            "a.example.com/v1/Thing",
+            "networking.istio.io/v7/VirtualService",
+        ):
             await tool.ask(type_url)
             response = await tool.take()
             assert (response.type_url, list(response.resources)) == (type_url, [])
@@ -97,7 +114,11 @@ async def test_the_mesh_config_is_sent_as_itself(tmp_path: pathlib.Path) -> None
         await tool.ask(MESH_CONFIG)
         [item] = (await tool.take()).resources
     found = mesh_config_pb2.MeshConfig.FromString(item.resource.value)
-    assert (found.trust_domain, found.connect_timeout.seconds, found.root_namespace) == ("cluster.local", 3, "istio-system")
+    assert (found.trust_domain, found.connect_timeout.seconds, found.root_namespace) == (
+        "cluster.local",
+        3,
+        "istio-system",
+    )
     assert "z" in [provider.name for provider in found.extension_providers]
 
 

@@ -1,4 +1,5 @@
 """What the authority issues at the port with TLS, and the certificate that the port itself shows."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,9 @@ async def test_names_that_a_request_asks_for_do_not_count(tmp_path: pathlib.Path
         for names in ((boss,), (WEB, boss), ("spiffe://elsewhere/ns/shop/sa/web", "https://example.com")):
             chain = await create_certificate(channel, token("shop", "web"), names=names)
             assert uris(chain[0]) == [WEB]
-        assert uris((await create_certificate(channel, token("shop", "a.b"), names=(boss,)))[0]) == ["spiffe://cluster.local/ns/shop/sa/a.b"]
+        assert uris((await create_certificate(channel, token("shop", "a.b"), names=(boss,)))[0]) == [
+            "spiffe://cluster.local/ns/shop/sa/a.b"
+        ]
 
 
 async def test_the_certificate_of_a_caller_renews_itself_and_nobody_else(tmp_path: pathlib.Path) -> None:
@@ -58,7 +61,9 @@ async def test_the_port_shows_the_names_at_which_proxies_call_it(tmp_path: pathl
     environ = {"REVISION": "blue", "ISTIOD_CUSTOM_HOST": "pilot.example.com,istiod.istio-system.svc"}
     async with running(tmp_path, environ) as it:
         certificate = await served_certificate(it.port)
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+            x509.DNSName
+        )
     services = ("istio-pilot", "istiod", "istiod-blue", "istiod-remote")
     assert names == sorted(["pilot.example.com", *(f"{name}.istio-system.svc" for name in services)])
 
@@ -69,7 +74,10 @@ async def test_a_plugged_in_signer_that_changes_is_served_live_and_old_connectio
     folder.mkdir()
     first, second = (intermediate(root, number, life=400 * DAY) for number in (1, 2))
     write_plugged_in(folder, first)
-    async with running(tmp_path, {"ROOT_CA_DIR": str(folder)}) as it, SecureClient(it.port, root.roots_pem, token=token("shop", "web")) as client:
+    async with (
+        running(tmp_path, {"ROOT_CA_DIR": str(folder)}) as it,
+        SecureClient(it.port, root.roots_pem, token=token("shop", "web")) as client,
+    ):
         await client.ask("cds")
         await client.take()
         before = await served_certificate(it.port)
@@ -101,7 +109,11 @@ async def test_a_self_signed_root_survives_in_its_folder(tmp_path: pathlib.Path)
 async def test_files_of_the_operator_are_the_ports_certificate_and_may_be_replaced(tmp_path: pathlib.Path) -> None:
     root = other_root(7, now=datetime.datetime.now(datetime.UTC))
     write_server_files(tmp_path, root, "one.example.com")
-    flags = {"tlsCertFile": str(tmp_path / "tls.crt"), "tlsKeyFile": str(tmp_path / "tls.key"), "caCertFile": str(tmp_path / "ca.crt")}
+    flags = {
+        "tlsCertFile": str(tmp_path / "tls.crt"),
+        "tlsKeyFile": str(tmp_path / "tls.key"),
+        "caCertFile": str(tmp_path / "ca.crt"),
+    }
     async with running(tmp_path, **flags) as it:
         assert dns_of(await served_certificate(it.port)) == ["one.example.com"]
         async with secure_channel(it.port, root.roots_pem, issue(root, WEB), name="one.example.com") as channel:
@@ -122,7 +134,9 @@ def write_server_files(folder: pathlib.Path, signer: Signer, name: str) -> None:
 
 
 def dns_of(certificate: x509.Certificate) -> list[str]:
-    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+        x509.DNSName
+    )
 
 
 async def test_a_part_of_a_plugged_in_signer_keeps_the_process_from_starting(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,5 @@
 """Two ports of one process: each has its own services, and says who its callers are."""
+
 from __future__ import annotations
 
 import contextlib
@@ -54,7 +55,11 @@ async def two_ports() -> AsyncIterator[tuple[Server, Secured]]:
 
 @BOTH
 async def test_secrets_are_for_who_is_identified_and_others_get_no_answer(variant: str) -> None:
-    async with two_ports() as (plain, secured), Client(plain, variant, shows=POD) as stranger, Client(secured, variant, shows=POD) as known:
+    async with (
+        two_ports() as (plain, secured),
+        Client(plain, variant, shows=POD) as stranger,
+        Client(secured, variant, shows=POD) as known,
+    ):
         plain.set("sds", s="1")
         plain.set("cds", a="1")
         await known.ask("sds", "s")
@@ -79,7 +84,9 @@ async def test_secrets_are_for_who_is_identified_and_others_get_no_answer(varian
         (POD, {"NAMESPACE": "other"}, grpc.StatusCode.PERMISSION_DENIED),
     ],
 )
-async def test_who_is_not_what_it_says_is_refused_without_a_reason(shows: str, metadata: dict[str, str], code: grpc.StatusCode) -> None:
+async def test_who_is_not_what_it_says_is_refused_without_a_reason(
+    shows: str, metadata: dict[str, str], code: grpc.StatusCode
+) -> None:
     async with two_ports() as (plain, secured), Client(secured, shows=shows, **metadata) as client:
         status, details = await client.refused()
         assert (status, "spiffe" in details or "signed" in details) == (code, False)
@@ -113,7 +120,9 @@ async def test_a_port_serves_its_own_services_alone() -> None:
 
 def test_the_identity_of_a_proxy_is_the_first_that_is_of_its_namespace_and_account() -> None:
     def proxy(**metadata: str) -> Proxy:
-        return Proxy(type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata=metadata)
+        return Proxy(
+            type=NodeType.SIDECAR, id="a.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata=metadata
+        )
 
     others = ["https://ns", "spiffe://cluster.local/ns/other/sa/pod"]
     assert verified_identity([], proxy()) == ""

@@ -1,4 +1,5 @@
 """An event is followed to the proxies: its outcome is told once all that it concerns have answered."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """What is counted and told of pushes, and of streams that end in the middle of one."""
+
 from __future__ import annotations
 
 import asyncio
@@ -54,7 +55,11 @@ async def test_endpoints_that_follow_their_clusters_are_counted_as_dependent() -
 
 
 async def test_what_is_as_it_was_read_last_is_not_read_again() -> None:
-    async with serving() as server, Client(server) as client, Client(server, node_id=NODE.replace("pod", "pad")) as other:
+    async with (
+        serving() as server,
+        Client(server) as client,
+        Client(server, node_id=NODE.replace("pod", "pad")) as other,
+    ):
         server.set("cds", a="1")
         for one in (client, other):
             await one.ask("cds")
@@ -148,7 +153,9 @@ class Call:
         (aio.InternalError("the call is over"), True, None),
     ],
 )
-async def test_a_peer_that_went_while_it_was_written_to_is_no_error_of_ours(error: Exception, gone: bool, status: tuple[Any, str] | None) -> None:
+async def test_a_peer_that_went_while_it_was_written_to_is_no_error_of_ours(
+    error: Exception, gone: bool, status: tuple[Any, str] | None
+) -> None:
     class Details:
         method, invocation_metadata = f"/{SERVICE}/DeltaAggregatedResources", ()
 

@@ -1,4 +1,5 @@
 """What a request leaves behind in a session and its connection."""
+
 from __future__ import annotations
 
 from typing import Any

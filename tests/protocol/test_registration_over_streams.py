@@ -1,4 +1,5 @@
 """A workload registers itself over its stream where configuration is files, and its reports of health decide whether it has calls."""
+
 from __future__ import annotations
 
 import pathlib
@@ -35,7 +36,16 @@ spec:
 def vm(it: Running, account: str = "vm", group: str = "vms") -> SecureClient:
     checked = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     made = token("shop", account)
-    return SecureClient(it.port, it.root, token=made, variant="sotw", node_id=NODE, NAMESPACE="shop", AUTO_REGISTER_GROUP=group, PROXY_CONFIG=checked)
+    return SecureClient(
+        it.port,
+        it.root,
+        token=made,
+        variant="sotw",
+        node_id=NODE,
+        NAMESPACE="shop",
+        AUTO_REGISTER_GROUP=group,
+        PROXY_CONFIG=checked,
+    )
 
 
 async def report(client: SecureClient, error: str = "") -> None:

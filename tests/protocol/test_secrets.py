@@ -1,4 +1,5 @@
 """Secrets on a stream: what is not there yet, what changes, who waits for the answer whether it may read."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,11 +48,20 @@ class Edge:
         return self.edit(rows_of(objects))
 
     def edit(self, rows: Mapping[tuple[str, Any], Any]) -> int:
-        return self.server.discovery.wake(self.db.commit([(getattr(self.db, table), key, row) for (table, key), row in rows.items()]), {"secret": 1})
+        return self.server.discovery.wake(
+            self.db.commit([(getattr(self.db, table), key, row) for (table, key), row in rows.items()]), {"secret": 1}
+        )
 
     def client(self, variant: str, account: str = "edge") -> Client:
         shows = f"spiffe://cluster.local/ns/edge/sa/{account}"
-        return Client(self.server, variant, NODE.replace("edge-0", f"{account}-0"), shows, NAMESPACE="edge", SERVICE_ACCOUNT=account)
+        return Client(
+            self.server,
+            variant,
+            NODE.replace("edge-0", f"{account}-0"),
+            shows,
+            NAMESPACE="edge",
+            SERVICE_ACCOUNT=account,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +75,10 @@ async def take(client: Client) -> tuple[dict[str, bytes], tuple[str, ...], str]:
     response = await client.take()
     assert response.type_url == SECRET
     found = [secret_pb2.Secret.FromString(getattr(r, "resource", r).value) for r in response.resources]
-    content = {s.name: s.tls_certificate.certificate_chain.inline_bytes or s.validation_context.trusted_ca.inline_bytes for s in found}
+    content = {
+        s.name: s.tls_certificate.certificate_chain.inline_bytes or s.validation_context.trusted_ca.inline_bytes
+        for s in found
+    }
     return content, tuple(getattr(response, "removed_resources", ())), response.nonce
 
 
@@ -141,6 +154,7 @@ async def test_cve_2021_34824_two_namespaces_ask_for_one_name_on_streams_of_one_
 
 # -- accounts that have to be asked about ----------------------------------------------------------------------------------
 
+
 class Reviews:
     """Answers as a test says, when it says so; counts."""
 
@@ -215,7 +229,9 @@ async def test_an_account_is_asked_about_once_for_all_its_streams_and_again_when
         assert len(reviews.asked) == 3
 
 
-async def test_an_account_is_refused_when_nothing_can_be_found_out_and_forgotten_when_its_streams_are_gone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_account_is_refused_when_nothing_can_be_found_out_and_forgotten_when_its_streams_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with reviewed() as (edge, reviews, access):
         reviews.answers.put_nowait(OSError("no route"))
         async with edge.client("delta") as client:
@@ -231,7 +247,10 @@ async def test_an_account_is_refused_when_nothing_can_be_found_out_and_forgotten
 
 # -- what is told ----------------------------------------------------------------------------------------------------------
 
-async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_key_is(caplog: pytest.LogCaptureFixture) -> None:
+
+async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_key_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG)
     async with running() as edge, edge.client("delta") as client:
         edge.set(tls_secret("web", CA.issue("x", end=-datetime.timedelta(hours=1))))
@@ -245,14 +264,21 @@ async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_
     assert not any("PRIVATE" in record.getMessage() for record in caplog.records)
 
 
-async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async with running() as edge, Client(edge.server, "delta", NODE, "", NAMESPACE="edge", SERVICE_ACCOUNT="edge") as client:
+async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        running() as edge,
+        Client(edge.server, "delta", NODE, "", NAMESPACE="edge", SERVICE_ACCOUNT="edge") as client,
+    ):
         edge.set(tls_secret("web", WEB))
         await client.ask("cds")
         await client.ask("sds", "kubernetes://web")
         await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
     told = [record.getMessage() for record in caplog.records if "gets no" in record.getMessage()]
-    assert [line.partition(" gets ")[2] for line in told] == ["no secret kubernetes://web, for it has not proved who it is"]
+    assert [line.partition(" gets ")[2] for line in told] == [
+        "no secret kubernetes://web, for it has not proved who it is"
+    ]
 
 
 def test_a_report_looks_at_secrets_alone() -> None:

@@ -1,4 +1,5 @@
 """The port with TLS of a whole control plane: certificates for tokens, configuration for both, nothing for anybody else."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,9 @@ BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 
 @BOTH
-async def test_a_workload_gets_its_certificate_for_a_token_and_configuration_for_the_certificate(tmp_path: pathlib.Path, variant: str) -> None:
+async def test_a_workload_gets_its_certificate_for_a_token_and_configuration_for_the_certificate(
+    tmp_path: pathlib.Path, variant: str
+) -> None:
     async with running(tmp_path) as it:
         shown = await enroll(it.port, it.root, token("shop", "web"))
         assert uris(shown.chain.decode()) == [WEB]
@@ -48,7 +51,10 @@ async def test_who_proves_nothing_is_refused(tmp_path: pathlib.Path) -> None:
         async with secure_channel(it.port, it.root) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await create_certificate(channel)
-        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
+        assert (caught.value.code(), caught.value.details()) == (
+            grpc.StatusCode.UNAUTHENTICATED,
+            "request authenticate failure",
+        )
 
 
 async def test_a_workload_gets_no_certificate_of_another(tmp_path: pathlib.Path) -> None:
@@ -66,14 +72,27 @@ async def test_who_has_not_ended_a_handshake_is_cut_off_at_the_end(tmp_path: pat
     writer.close()
 
 
-async def test_cve_2022_39388_a_caller_from_the_same_machine_is_nobody_without_credentials(tmp_path: pathlib.Path) -> None:
-    async with running(tmp_path, {"XDS_AUTH_PLAINTEXT": "true"}) as it, Client(Plain(it.plane.ports["xDS"].number), node_id=NODE) as client:
+async def test_cve_2022_39388_a_caller_from_the_same_machine_is_nobody_without_credentials(
+    tmp_path: pathlib.Path,
+) -> None:
+    async with (
+        running(tmp_path, {"XDS_AUTH_PLAINTEXT": "true"}) as it,
+        Client(Plain(it.plane.ports["xDS"].number), node_id=NODE) as client,
+    ):
         assert await client.refused() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
 
 
 @pytest.mark.parametrize(
     "made",
-    [token(exp=1), token(aud=["other"]), sign(claims(), other_key()), sign(claims(), kid="two"), token(sub="system:node:a"), "nonsense", "a" * 7000],
+    [
+        token(exp=1),
+        token(aud=["other"]),
+        sign(claims(), other_key()),
+        sign(claims(), kid="two"),
+        token(sub="system:node:a"),
+        "nonsense",
+        "a" * 7000,
+    ],
     ids=["expired", "audience", "signature", "unknown key", "no account", "no token", "long"],
 )
 async def test_a_token_that_is_not_valid_is_no_identity(tmp_path: pathlib.Path, made: str) -> None:
@@ -86,9 +105,15 @@ async def test_a_token_that_is_not_valid_is_no_identity(tmp_path: pathlib.Path, 
 
 @pytest.mark.parametrize(
     ("made", "metadata"),
-    [(token("other", "web"), {}), (token("shop", "web"), {"SERVICE_ACCOUNT": "boss"}), (token("shop", "web"), {"NAMESPACE": "other"})],
+    [
+        (token("other", "web"), {}),
+        (token("shop", "web"), {"SERVICE_ACCOUNT": "boss"}),
+        (token("shop", "web"), {"NAMESPACE": "other"}),
+    ],
 )
-async def test_a_proxy_is_of_the_namespace_and_account_that_is_proved(tmp_path: pathlib.Path, made: str, metadata: dict[str, str]) -> None:
+async def test_a_proxy_is_of_the_namespace_and_account_that_is_proved(
+    tmp_path: pathlib.Path, made: str, metadata: dict[str, str]
+) -> None:
     async with running(tmp_path) as it, SecureClient(it.port, it.root, token=made, **metadata) as client:
         assert await client.refused() == (grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
 
@@ -122,7 +147,11 @@ async def test_a_connection_with_a_certificate_that_is_not_the_meshs_ends_even_w
     tmp_path: pathlib.Path, make: Callable[[Running], Shown]
 ) -> None:
     async with running(tmp_path) as it:
-        for shown, works in ((make(it), False), (it.shown(WEB), True), (it.shown(WEB, "web.shop.svc", "10.0.0.7"), True)):
+        for shown, works in (
+            (make(it), False),
+            (it.shown(WEB), True),
+            (it.shown(WEB, "web.shop.svc", "10.0.0.7"), True),
+        ):
             async with SecureClient(it.port, it.root, shown, token=token("shop", "web")) as client:
                 if works:
                     await client.ask("cds")
@@ -141,7 +170,9 @@ async def test_a_gateway_that_is_trusted_says_whose_certificate_it_has_seen(tmp_
                 assert (await denied(it, forwarded=f"By=gateway;URI={WEB}"))[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_without_kubernetes_tokens_of_an_issuer_are_enough_for_a_certificate_and_not_for_configuration(tmp_path: pathlib.Path) -> None:
+async def test_without_kubernetes_tokens_of_an_issuer_are_enough_for_a_certificate_and_not_for_configuration(
+    tmp_path: pathlib.Path,
+) -> None:
     async with key_server() as server:
         server.answers["/keys"] = json.dumps({"keys": [jwk(rsa_key())]})
         server.answers["/.well-known/openid-configuration"] = json.dumps({"jwks_uri": server.url("/keys")})
@@ -155,7 +186,9 @@ async def test_without_kubernetes_tokens_of_an_issuer_are_enough_for_a_certifica
                 assert await client.refused() == (grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
 
 
-async def test_without_an_address_for_tls_the_other_port_issues_certificates_to_those_it_identifies(tmp_path: pathlib.Path) -> None:
+async def test_without_an_address_for_tls_the_other_port_issues_certificates_to_those_it_identifies(
+    tmp_path: pathlib.Path,
+) -> None:
     for environ, works in (({}, False), ({"XDS_AUTH_PLAINTEXT": "true"}, True)):
         async with running(tmp_path, environ, secureGRPCAddr="") as it, it.plain_channel() as channel:
             if works:
@@ -166,6 +199,8 @@ async def test_without_an_address_for_tls_the_other_port_issues_certificates_to_
 
 
 @pytest.mark.parametrize("environ", [{"PILOT_CERT_PROVIDER": "none"}, {"ENABLE_CA_SERVER": "false"}])
-async def test_where_nobody_issues_its_certificate_the_port_does_not_listen(tmp_path: pathlib.Path, environ: dict[str, str]) -> None:
+async def test_where_nobody_issues_its_certificate_the_port_does_not_listen(
+    tmp_path: pathlib.Path, environ: dict[str, str]
+) -> None:
     async with running(tmp_path, environ) as it:
         assert it.port == 0

@@ -1,4 +1,5 @@
 """Parts of serving by themselves: what a server is made with, who is asked about, how writes and turns are timed, and what a connection keeps."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,6 +48,7 @@ def hours(number: int) -> Duration:
 
 # -- settings --------------------------------------------------------------------------------------------------------------
 
+
 def options(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str, int]:
     given: list[tuple[str, int]] = []
 
@@ -62,21 +64,36 @@ def options(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> dict[str, int]:
 
 def test_a_server_has_the_limits_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = {
-        "grpc.so_reuseport": 0, "grpc.http2.bdp_probe": 0, "grpc.max_concurrent_streams": 100_000, "grpc.server.max_pending_requests": 100_000,
-        "grpc.server.max_pending_requests_hard_limit": 100_000, "grpc.max_receive_message_length": 4 << 20, "grpc.max_send_message_length": -1,
-        "grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000, "grpc.http2.ping_timeout_ms": 10_000,
-        "grpc.keepalive_permit_without_calls": 1, "grpc.http2.min_ping_interval_without_data_ms": 15_000,
-    }  # fmt: skip
+        "grpc.so_reuseport": 0,
+        "grpc.http2.bdp_probe": 0,
+        "grpc.max_concurrent_streams": 100_000,
+        "grpc.server.max_pending_requests": 100_000,
+        "grpc.server.max_pending_requests_hard_limit": 100_000,
+        "grpc.max_receive_message_length": 4 << 20,
+        "grpc.max_send_message_length": -1,
+        "grpc.keepalive_time_ms": 30_000,
+        "grpc.keepalive_timeout_ms": 10_000,
+        "grpc.http2.ping_timeout_ms": 10_000,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.min_ping_interval_without_data_ms": 15_000,
+    }
     assert options(monkeypatch) == usual
     aged = {"grpc.max_connection_age_ms": 7_200_000, "grpc.max_connection_age_grace_ms": 10_000}
     assert options(monkeypatch, max_connection_age=hours(2)) == usual | aged
     nothing, for_ever = parse_duration("0s"), hours(1_000_000)
-    found = options(monkeypatch, max_streams=5, max_receive_bytes=6, keepalive_interval=nothing, keepalive_timeout=for_ever)
+    found = options(
+        monkeypatch, max_streams=5, max_receive_bytes=6, keepalive_interval=nothing, keepalive_timeout=for_ever
+    )
     assert {name: value for name, value in found.items() if usual[name] != value} == {
-        "grpc.max_concurrent_streams": 5, "grpc.server.max_pending_requests": 5, "grpc.server.max_pending_requests_hard_limit": 5,
-        "grpc.max_receive_message_length": 6, "grpc.keepalive_time_ms": 1, "grpc.keepalive_timeout_ms": 2**31 - 1,
-        "grpc.http2.ping_timeout_ms": 2**31 - 1, "grpc.http2.min_ping_interval_without_data_ms": 0,
-    }  # fmt: skip
+        "grpc.max_concurrent_streams": 5,
+        "grpc.server.max_pending_requests": 5,
+        "grpc.server.max_pending_requests_hard_limit": 5,
+        "grpc.max_receive_message_length": 6,
+        "grpc.keepalive_time_ms": 1,
+        "grpc.keepalive_timeout_ms": 2**31 - 1,
+        "grpc.http2.ping_timeout_ms": 2**31 - 1,
+        "grpc.http2.min_ping_interval_without_data_ms": 0,
+    }
 
 
 def test_writes_have_the_limits_of_the_settings() -> None:
@@ -96,6 +113,7 @@ def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None
 
 # -- who may read secrets --------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("answer", "before", "kept", "seconds", "told"),
     [
@@ -106,7 +124,12 @@ def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None
     ],
 )
 async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies(
-    answer: bool | Exception, before: bool | None, kept: bool, seconds: float, told: list[str], caplog: pytest.LogCaptureFixture
+    answer: bool | Exception,
+    before: bool | None,
+    kept: bool,
+    seconds: float,
+    told: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     db, account = Mesh(), AccountKey("east", "a", "web")
     discovery = Discovery(db, Metrics(), plan)
@@ -131,6 +154,7 @@ async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies
 
 
 # -- time ------------------------------------------------------------------------------------------------------------------
+
 
 class Loop:
     """The timers that were asked for, in the place of those of the event loop."""
@@ -160,7 +184,9 @@ def pusher() -> Pusher:
     return Pusher(Discovery(Mesh(), metrics, plan), metrics)
 
 
-def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 100.0
     monkeypatch.setattr(pusher_module, "time", SimpleNamespace(monotonic=lambda: now))
     made, gone = pusher(), []
@@ -200,10 +226,14 @@ def test_what_is_held_is_owed_after_one_to_two_times_the_same_time_and_one_timer
     assert [delay for delay, _ in loop.timers] == [HOLD]
 
 
-async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, rounds, batches = 0.0, list[Callable[[], None]](), list[int]()
     future = asyncio.get_running_loop().create_future
-    monkeypatch.setattr(turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future))
+    monkeypatch.setattr(
+        turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
+    )
     turns = Turns(1.0, lambda: now)
     await turns.turn()
     now = 1.0  # the slice is over: the others wait
@@ -227,13 +257,16 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
 
 # -- connections -----------------------------------------------------------------------------------------------------------
 
+
 def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     connection, ended = connected(), []
     connection.give_up()  # a stream that is not served needs no end
     connection.abort = lambda: ended.append("aborted")
     connection.give_up()
     assert ended == ["aborted"]
-    assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [(logging.WARNING, "ADS: web-0.a-3 takes nothing: its stream is ended")]
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [
+        (logging.WARNING, "ADS: web-0.a-3 takes nothing: its stream is ended")
+    ]
 
 
 def test_what_is_kept_for_others_is_what_others_read() -> None:
@@ -276,7 +309,12 @@ def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
         connection.mark(7.0, reasons)
         assert (connection.is_idle, connection.changed.is_set()) == (False, True)
         assert connection.begin() == 7.0
-        assert (connection.busy, connection.events, connection.changed.is_set(), connection.is_idle) == (True, (), False, False)
+        assert (connection.busy, connection.events, connection.changed.is_set(), connection.is_idle) == (
+            True,
+            (),
+            False,
+            False,
+        )
     assert of_events(connection) == fields(event=5)
     assert connection.take_answered() == (), "it is being written"
     connection.busy = False
@@ -336,7 +374,9 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
 
 
 @pytest.mark.parametrize("refused", ["objects", "question"])
-async def test_who_is_refused_something_is_told_and_his_stream_ends(refused: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_is_refused_something_is_told_and_his_stream_ends(
+    refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
     error = QuestionError(grpc.StatusCode.PERMISSION_DENIED, "not for you")
 
     def check(identity: str) -> None:

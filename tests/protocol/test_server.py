@@ -1,4 +1,5 @@
 """The whole server over a real gRPC connection."""
+
 from __future__ import annotations
 
 import asyncio
@@ -53,7 +54,11 @@ async def test_an_equal_result_wakes_but_sends_nothing() -> None:
 
 
 async def test_proxies_of_one_class_share_the_work_and_the_message() -> None:
-    async with serving() as server, Client(server, node_id=NODE) as one, Client(server, node_id=NODE.replace("pod", "pad")) as two:
+    async with (
+        serving() as server,
+        Client(server, node_id=NODE) as one,
+        Client(server, node_id=NODE.replace("pod", "pad")) as two,
+    ):
         server.set("rds", r="1")
         for client in (one, two):
             await client.ask("rds", "r")
@@ -90,7 +95,9 @@ async def test_endpoints_of_a_changed_cluster_come_once_it_is_acknowledged() -> 
         (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE: text is expected"),
     ],
 )
-async def test_a_node_that_cannot_be_understood(variant: str, node_id: str, metadata: dict[str, object], text: str) -> None:
+async def test_a_node_that_cannot_be_understood(
+    variant: str, node_id: str, metadata: dict[str, object], text: str
+) -> None:
     async with serving() as server, Client(server, variant, node_id, **metadata) as client:
         await client.ask("cds")
         code, details = await client.ends()
@@ -100,7 +107,10 @@ async def test_a_node_that_cannot_be_understood(variant: str, node_id: str, meta
 
 
 async def test_the_text_of_a_status_is_cut_and_one_line() -> None:
-    async with serving() as server, Client(server, "delta", "main\nframe" * 10_000 + "~10.0.0.1~pod.ns~ns.svc") as client:
+    async with (
+        serving() as server,
+        Client(server, "delta", "main\nframe" * 10_000 + "~10.0.0.1~pod.ns~ns.svc") as client,
+    ):
         await client.ask("cds")
         code, details = await client.ends()
         assert code is grpc.StatusCode.INVALID_ARGUMENT
@@ -136,7 +146,10 @@ async def test_names_of_what_a_proxy_has_are_known_where_it_is_sent_changes(vari
 
 
 async def test_a_ztunnel_is_told_that_there_is_nothing_for_it() -> None:
-    async with serving() as server, Client(server, "delta", "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local") as client:
+    async with (
+        serving() as server,
+        Client(server, "delta", "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local") as client,
+    ):
         await client.ask("cds")
         code, details = await client.ends()
         assert (code, "ambient" in details) == (grpc.StatusCode.UNKNOWN, True)
@@ -235,7 +248,9 @@ def watching(server: Server, *kinds: str) -> Connection:
     for kind in kinds:
         server.set(kind, a="1")
         session.receive(discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME[kind]))
-    proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
+    proxy = Proxy(
+        type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={}
+    )
     connection = server.discovery.connect(NODE, proxy, "10.0.0.1:99", session)
     connection.mark(0.0, {"config": 1})
     return connection
@@ -299,7 +314,10 @@ async def test_a_bug_in_a_derivation_keeps_the_last_good_value() -> None:
         server.set("rds", r="1")
         server.set("cds", a="2")
         for client in (old, new):
-            assert {(await client.take()).type_url, (await client.take()).type_url} == {BY_SHORT_NAME["cds"], BY_SHORT_NAME["rds"]}
+            assert {(await client.take()).type_url, (await client.take()).type_url} == {
+                BY_SHORT_NAME["cds"],
+                BY_SHORT_NAME["rds"],
+            }
 
 
 async def test_a_proxy_follows_its_new_plan() -> None:
@@ -342,8 +360,22 @@ async def test_a_stream_with_anothers_node_id_takes_nothing_from_it() -> None:
 def test_rows_are_shared_by_equal_streams_of_one_identity_alone() -> None:
     db = Mesh()
     discovery = Discovery(db, Metrics(), plan, linger=0.0)
-    proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={"LABELS": {"a": "b"}})
-    other = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={"LABELS": {"a": "c"}})
+    proxy = Proxy(
+        type=NodeType.SIDECAR,
+        id="pod.ns",
+        ips=("10.0.0.1",),
+        dns_domain="ns.svc",
+        namespace="ns",
+        metadata={"LABELS": {"a": "b"}},
+    )
+    other = Proxy(
+        type=NodeType.SIDECAR,
+        id="pod.ns",
+        ips=("10.0.0.1",),
+        dns_domain="ns.svc",
+        namespace="ns",
+        metadata={"LABELS": {"a": "c"}},
+    )
 
     def connect(connected: Proxy, identity: str = "") -> Connection:
         known = msgspec.structs.replace(connected, identity=identity)
@@ -354,7 +386,9 @@ def test_rows_are_shared_by_equal_streams_of_one_identity_alone() -> None:
     assert len({first.proxy_key, verified.proxy_key, changed.proxy_key}) == 3
     assert (first.peer, verified.peer) == ("10.0.0.1", "spiffe://a")
     assert db.proxies.peek(first.proxy_key) == proxy
-    assert [row.identity for _, row in db.proxies.rows() if row.identity] == ["spiffe://a"], "the row says who was verified"
+    assert [row.identity for _, row in db.proxies.rows() if row.identity] == ["spiffe://a"], (
+        "the row says who was verified"
+    )
     assert db.proxies.peek(changed.proxy_key) == other
     for connection in (first, verified):
         discovery.closed(connection)
@@ -440,7 +474,10 @@ async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
 
 async def test_slow_readers_starve_nobody() -> None:
     size = 1_000_000
-    async with serving(limits=FlightLimits(4 * size + 4096, 100 * size, patience=0.01)) as server, Client(server) as healthy:
+    async with (
+        serving(limits=FlightLimits(4 * size + 4096, 100 * size, patience=0.01)) as server,
+        Client(server) as healthy,
+    ):
         server.set("rds", r="x" * size)
         server.set("lds", l="small")
         await healthy.ask("lds")
@@ -488,7 +525,11 @@ async def test_a_proxy_that_takes_nothing_is_let_go() -> None:
 async def test_what_waited_is_sent_in_its_last_version() -> None:
     size = 100_000
     limits = FlightLimits(size, timeout=600.0)
-    async with serving(limits=limits) as server, Client(server) as slow, Client(server, node_id=NODE.replace("pod", "pad")) as waiting:
+    async with (
+        serving(limits=limits) as server,
+        Client(server) as slow,
+        Client(server, node_id=NODE.replace("pod", "pad")) as waiting,
+    ):
         server.set("rds", r="1" * size)
         await slow.ask("rds", "r")
         await server.eventually(lambda: len(server.pusher.flight))

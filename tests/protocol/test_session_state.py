@@ -1,4 +1,5 @@
 """What a session and the server remember beyond what they send: nonces, what is under way, views of others, who came back."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

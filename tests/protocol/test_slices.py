@@ -1,4 +1,5 @@
 """However much a response holds, it is put together in slices between which others get their turn."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +38,9 @@ def test_stand_ins_are_made_five_hundred_at_a_time(session: Session) -> None:
     stand_ins = StandIns(find_type(ENDPOINT), names)
     slices = list(session.slices(Response(ENDPOINT, VIEW, (batch("x", "y"), stand_ins)), "v", "n"))
     assert len(slices) == 100
-    message: Any = discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
+    message: Any = (
+        discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
+    )
     response = message.FromString(b"".join(slices))
     found = [getattr(r, "resource", r) for r in response.resources][2:]
     assert [endpoint_pb2.ClusterLoadAssignment.FromString(r.value).cluster_name for r in found] == names
@@ -57,7 +60,9 @@ def test_resources_are_joined_ten_thousand_at_a_time(session: Session) -> None:
     many = Payload([resource("cds", "a")] * 30_001)
     slices = list(session.slices(Response(CLUSTER, VIEW, (many,)), "v", "n"))
     assert (len(slices), many.pieces() is many.pieces()) == (4, True)
-    message: Any = discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
+    message: Any = (
+        discovery_pb2.DeltaDiscoveryResponse if isinstance(session, DeltaSession) else discovery_pb2.DiscoveryResponse
+    )
     assert len(message.FromString(b"".join(slices)).resources) == 30_001
 
 
@@ -79,7 +84,11 @@ async def test_the_event_loop_turns_between_two_slices() -> None:
 @pytest.mark.parametrize("variant", ["sotw", "delta"])
 async def test_names_that_come_while_an_answer_is_put_together_are_answered_too(variant: str) -> None:
     names = [f"n{number:05}" for number in range(5_000)]
-    async with serving() as server, Client(server, variant) as client, Client(server, variant, NODE.replace("pod", "pad")) as other:
+    async with (
+        serving() as server,
+        Client(server, variant) as client,
+        Client(server, variant, NODE.replace("pod", "pad")) as other,
+    ):
         server.set("cds", a="1")
         await client.ask("eds", *names)
         await client.ask("eds", *([] if variant == "delta" else names), "z")
@@ -89,5 +98,8 @@ async def test_names_that_come_while_an_answer_is_put_together_are_answered_too(
         async with asyncio.timeout(10):
             while len(found) < 5_001:
                 response = await client.take()
-                found |= {endpoint_pb2.ClusterLoadAssignment.FromString(getattr(r, "resource", r).value).cluster_name for r in response.resources}
+                found |= {
+                    endpoint_pb2.ClusterLoadAssignment.FromString(getattr(r, "resource", r).value).cluster_name
+                    for r in response.resources
+                }
         assert found == {*names, "z"}

@@ -1,4 +1,5 @@
 """The state-of-the-world variant, line by line."""
+
 from __future__ import annotations
 
 import pytest

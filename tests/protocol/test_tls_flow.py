@@ -1,4 +1,5 @@
 """Bytes between two sockets, and how many handshakes are under way, step by step without a network."""
+
 from __future__ import annotations
 
 import asyncio
@@ -113,10 +114,13 @@ def test_a_connection_ends_with_either_side(source: Socket, target: Socket, step
 
 # -- the port --------------------------------------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     made = Loop()
-    monkeypatch.setattr(front_module, "asyncio", SimpleNamespace(get_running_loop=lambda: made, TimerHandle=asyncio.TimerHandle))
+    monkeypatch.setattr(
+        front_module, "asyncio", SimpleNamespace(get_running_loop=lambda: made, TimerHandle=asyncio.TimerHandle)
+    )
     return made
 
 
@@ -145,7 +149,9 @@ class Listening:
         self.closed = True
 
 
-def full_front(loop: Loop, monkeypatch: pytest.MonkeyPatch, *errors: OSError) -> tuple[TlsFront, Listening, list[float]]:
+def full_front(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, *errors: OSError
+) -> tuple[TlsFront, Listening, list[float]]:
     """A front to which connections come, at the time that is in the list; each begins a handshake and sends nothing more."""
     times, listening = [0.0], Listening(*errors)
     front = TlsFront(lambda: times[0])
@@ -159,7 +165,9 @@ def full_front(loop: Loop, monkeypatch: pytest.MonkeyPatch, *errors: OSError) ->
     return front, listening, times
 
 
-def test_so_many_handshakes_are_under_way_at_once_and_more_once_half_are_over(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_handshakes_are_under_way_at_once_and_more_once_half_are_over(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     front, listening, _ = full_front(loop, monkeypatch)
     assert list(loop.readers) == [listening]
     front._accept(listening)  # type: ignore[arg-type]
@@ -177,7 +185,9 @@ def test_so_many_handshakes_are_under_way_at_once_and_more_once_half_are_over(lo
     assert loop.readers == {}, "it was told so once"
 
 
-def test_nothing_is_accepted_for_a_moment_where_there_are_no_more_files(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_accepted_for_a_moment_where_there_are_no_more_files(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     front, listening, _ = full_front(loop, monkeypatch, ConnectionAbortedError(), OSError("too many open files"))
     front._accept(listening)  # type: ignore[arg-type]
     assert (list(loop.readers), loop.timers, len(front._handshakes)) == ([listening], [], 0)
@@ -206,7 +216,9 @@ def test_handshakes_that_take_long_are_ended_sooner_where_others_wait(
     assert left == [[0, 1, 2], [1, 2], [2]]
     assert [delay for delay, _ in loop.timers] == [1.0] * 3
     front.close()
-    assert (front._handshakes, loop.timers) == ({}, []), "what was under way is ended, and nothing is looked at any more"
+    assert (front._handshakes, loop.timers) == ({}, []), (
+        "what was under way is ended, and nothing is looked at any more"
+    )
 
 
 def test_a_port_that_never_listened_can_be_closed(loop: Loop) -> None:

@@ -1,4 +1,5 @@
 """TLS in front of gRPC: nothing of what peers send, or leave unsent, harms it, and nobody gets past it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -58,7 +59,7 @@ class Echo(NamedTuple):
                 await asyncio.sleep(0.005)
 
 
-def context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:  # noqa: B008
+def context(rules: TlsRules = TlsRules()) -> ssl.SSLContext:
     issued = issue_server_certificates(SIGNER, [NAME], datetime.datetime.now(datetime.UTC))
     return make_context([CertificatePair(*one) for one in issued], SIGNER.roots_pem, rules)
 
@@ -102,7 +103,10 @@ async def test_who_connects_to_the_inner_socket_is_refused() -> None:
         assert (caught.value.code(), it.callers) == (grpc.StatusCode.UNAUTHENTICATED, [])
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\xff\xff", bytes(70_000)])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\xff\xff", bytes(70_000)],
+)
 async def test_cve_2022_23635_what_is_no_tls_ends_its_own_connection_alone(sent: bytes) -> None:
     async with echo() as it, it.channel() as channel:
         await it.ask(channel)
@@ -218,8 +222,17 @@ def ask_and_read_nothing(made: ssl.SSLContext, port: int) -> ssl.SSLSocket:
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
     connection.increment_flow_control_window(2 * LARGE)
-    connection.send_headers(1, [(":method", "POST"), (":scheme", "http"), (":path", "/test.Test/Ask"), (":authority", "x"), ("te", "trailers"),
-                                ("content-type", "application/grpc")])  # fmt: skip
+    connection.send_headers(
+        1,
+        [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", "/test.Test/Ask"),
+            (":authority", "x"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+        ],
+    )
     connection.increment_flow_control_window(2 * LARGE, 1)
     connection.send_data(1, b"\0" + struct.pack(">I", 5) + b"large", end_stream=True)
     stream.sendall(connection.data_to_send())
@@ -235,7 +248,9 @@ def read_all(stream: ssl.SSLSocket) -> None:
 
 async def test_a_certificate_is_asked_for_its_names_once_tls_has_verified_it() -> None:
     async with echo() as it, it.channel(Shown(SIGNER.roots_pem, key_pem(SIGNER.key))) as channel:
-        with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):  # a root is no certificate of a client: it may sign alone
+        with pytest.raises(
+            grpc.aio.AioRpcError, match="UNAVAILABLE"
+        ):  # a root is no certificate of a client: it may sign alone
             await it.ask(channel)
         assert it.callers == []
 
@@ -297,9 +312,14 @@ def test_rules_of_tls_that_cannot_be_kept(ciphers: tuple[str, ...], oldest: str,
 
 def test_keys_of_the_port_are_of_the_signers_kind_and_of_p_256_beside_rsa() -> None:
     now = datetime.datetime.now(datetime.UTC)
-    for key, expected in ((rsa_key(), [rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]), (ec_key(), [ec.EllipticCurvePrivateKey])):
+    for key, expected in (
+        (rsa_key(), [rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]),
+        (ec_key(), [ec.EllipticCurvePrivateKey]),
+    ):
         issued = issue_server_certificates(sign_root(key, name("a"), DAY, now), [NAME], now)
-        assert [kind for one, kind in zip(issued, expected, strict=True) if not isinstance(load_key(one.key, "here"), kind)] == []
+        assert [
+            kind for one, kind in zip(issued, expected, strict=True) if not isinstance(load_key(one.key, "here"), kind)
+        ] == []
         assert "PRIVATE" not in repr(issued)
 
 
@@ -312,7 +332,12 @@ async def test_a_port_that_is_closed_can_be_had_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "bound"), [("127.0.0.1", {("127.0.0.1", socket.AF_INET)}), ("::1", {("::1", socket.AF_INET6)}), ("", {("::", socket.AF_INET6)})]
+    ("host", "bound"),
+    [
+        ("127.0.0.1", {("127.0.0.1", socket.AF_INET)}),
+        ("::1", {("::1", socket.AF_INET6)}),
+        ("", {("::", socket.AF_INET6)}),
+    ],
 )
 async def test_a_port_is_open_on_the_address_that_it_names_alone(host: str, bound: set[tuple[str, int]]) -> None:
     listening = await front_module._listen(Address(host, 0))

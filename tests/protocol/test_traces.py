@@ -1,4 +1,5 @@
 """A change is followed from its source to the proxies: by its number in the log, and as a trace where there is a collector."""
+
 from __future__ import annotations
 
 import json
@@ -54,8 +55,14 @@ def by_name(spans: list[dict[str, Any]], trace: str) -> dict[str, dict[str, Any]
     return {span["name"]: span for span in spans if span["traceId"] == trace}
 
 
-async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(tmp_path: pathlib.Path, collector: JsonCollector) -> None:
-    headers = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=a%20b", "OTEL_SERVICE_NAME": "pilot"}
+async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(
+    tmp_path: pathlib.Path, collector: JsonCollector
+) -> None:
+    headers = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-tenant=a%20b",
+        "OTEL_SERVICE_NAME": "pilot",
+    }
     async for _ in change_something(tmp_path, headers):
         assert {request["path"] for request in collector.requests} == {"/v1/traces"}
         assert collector.headers["x-tenant"] == "a b"
@@ -71,7 +78,14 @@ async def test_a_change_is_a_trace_from_its_source_to_the_acknowledgement(tmp_pa
         assert int(found["push"]["attributes"]["pilot.bytes.cds"]) > 0
         times = {name: (int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])) for name, span in found.items()}
         assert all(start <= end for start, end in times.values())
-        assert times["change"][0] == times["read"][0] <= times["commit"][1] <= times["derive"][1] <= times["push"][1] <= times["ack"][1]
+        assert (
+            times["change"][0]
+            == times["read"][0]
+            <= times["commit"][1]
+            <= times["derive"][1]
+            <= times["push"][1]
+            <= times["ack"][1]
+        )
         assert times["ack"][1] == times["change"][1]
 
 
@@ -81,5 +95,8 @@ async def test_lines_of_one_change_have_its_number(tmp_path: pathlib.Path) -> No
         told = next(line for line in lines if line["msg"].startswith("Push event[") and "acknowledged:1" in line["msg"])
         same = [line["msg"] for line in lines if line.get("event") == told["event"]]
         assert isinstance(told["event"], int)
-        assert [text.partition(" for ")[0].split()[0:2] for text in same[:2]] == [["Push", "debounce"], ["XDS:", "Pushing"]]
+        assert [text.partition(" for ")[0].split()[0:2] for text in same[:2]] == [
+            ["Push", "debounce"],
+            ["XDS:", "Pushing"],
+        ]
         assert any(text.startswith("CDS: PUSH for node:web-0.shop") for text in same)

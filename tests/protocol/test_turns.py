@@ -1,4 +1,5 @@
 """How long computing goes on before others get their turn."""
+
 from __future__ import annotations
 
 import asyncio

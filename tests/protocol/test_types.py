@@ -1,4 +1,5 @@
 """What single types of xDS are like on a stream."""
+
 from __future__ import annotations
 
 import random
@@ -22,7 +23,9 @@ BOTH = pytest.mark.parametrize("make", [sotw, delta])
 
 
 def request(make: Callable[[], Session], type_url: str, *names: str, nonce: str = "") -> Any:
-    made: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(type_url=type_url, response_nonce=nonce)
+    made: Any = (discovery_pb2.DiscoveryRequest if make is sotw else discovery_pb2.DeltaDiscoveryRequest)(
+        type_url=type_url, response_nonce=nonce
+    )
     (made.resource_names if make is sotw else made.resource_names_subscribe).extend(names)
     return made
 
@@ -40,7 +43,12 @@ def test_what_is_declared_of_types() -> None:
     assert short_name("type.googleapis.com/istio.workload.Workload") == "wds"
     assert short_name("something/else") == "something/else"
     unknown, page = find_type("networking.istio.io/v1/Gateway"), find_type(SYNCZ)
-    assert (unknown.short_name, unknown.is_named, unknown.needs_identity, unknown.has_nonces) == (unknown.url, False, False, True)
+    assert (unknown.short_name, unknown.is_named, unknown.needs_identity, unknown.has_nonces) == (
+        unknown.url,
+        False,
+        False,
+        True,
+    )
     assert (page.needs_identity, page.has_nonces) == (True, False)
 
 
@@ -73,8 +81,12 @@ def test_responses_with_debug_pages_are_not_acknowledged(make: Callable[[], Sess
 
 
 @pytest.mark.parametrize("variant", ["sotw", "delta"])
-@pytest.mark.parametrize("kind", ["sds", "ecds", "nds", "wds", "wads", "pcds", "type.googleapis.com/a.b.Unknown", HEALTH])
-async def test_a_type_without_resources_is_not_answered_and_keeps_nothing_from_the_others(variant: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["sds", "ecds", "nds", "wds", "wads", "pcds", "type.googleapis.com/a.b.Unknown", HEALTH]
+)
+async def test_a_type_without_resources_is_not_answered_and_keeps_nothing_from_the_others(
+    variant: str, kind: str
+) -> None:
     async with serving() as server, Client(server, variant) as client:
         server.set("cds", a="1")
         await client.ask("cds")
@@ -85,7 +97,9 @@ async def test_a_type_without_resources_is_not_answered_and_keeps_nothing_from_t
 
 
 @pytest.mark.parametrize("variant", ["sotw", "delta"])
-async def test_a_question_to_which_nobody_knows_the_answer_has_an_empty_one_and_keeps_nothing_from_the_others(variant: str) -> None:
+async def test_a_question_to_which_nobody_knows_the_answer_has_an_empty_one_and_keeps_nothing_from_the_others(
+    variant: str,
+) -> None:
     async with serving() as server, Client(server, variant) as client:
         server.set("cds", a="1")
         await client.ask("cds")
@@ -93,4 +107,7 @@ async def test_a_question_to_which_nobody_knows_the_answer_has_an_empty_one_and_
         await client.ask(SYNCZ, "x")
         server.set("cds", a="2")
         found = [await client.take() for _ in range(2)]  # which of them is first, is open
-        assert {short_name(response.type_url): len(response.resources) for response in found} == {"cds": 1, short_name(SYNCZ): 0}
+        assert {short_name(response.type_url): len(response.resources) for response in found} == {
+            "cds": 1,
+            short_name(SYNCZ): 0,
+        }

@@ -1,4 +1,5 @@
 """A ztunnel's stream."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,9 +42,14 @@ def put(server: Server, *objects: Plain, gone: bool = False) -> None:
 class Ztunnel(Client):
     """A delta client that takes any type and keeps nothing."""
 
-    async def subscribe(self, url: str, *names: str, taken_back: tuple[str, ...] = (), versions: dict[str, str] | None = None) -> None:
+    async def subscribe(
+        self, url: str, *names: str, taken_back: tuple[str, ...] = (), versions: dict[str, str] | None = None
+    ) -> None:
         request = discovery_pb2.DeltaDiscoveryRequest(
-            type_url=url, resource_names_subscribe=names, resource_names_unsubscribe=taken_back, initial_resource_versions=versions
+            type_url=url,
+            resource_names_subscribe=names,
+            resource_names_unsubscribe=taken_back,
+            initial_resource_versions=versions,
         )
         if self.first:
             request.node.id, self.first = self.node_id, False
@@ -55,7 +61,9 @@ class Ztunnel(Client):
         async with asyncio.timeout(SECONDS):
             found = discovery_pb2.DeltaDiscoveryResponse.FromString(await self.call.read())
         assert found.type_url == url
-        await self.call.write(discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=found.nonce).SerializeToString())
+        await self.call.write(
+            discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=found.nonce).SerializeToString()
+        )
         return found
 
 
@@ -110,7 +118,10 @@ async def test_what_is_asked_for_by_name(server: Server) -> None:
         assert (names(response), list(response.removed_resources)) == ([], ["/10.9.9.9"])
         put(server, pod("p3", "10.1.0.3", labels="{app: web}"), pod("x", "10.1.5.5"))
         assert names(await client.response()) == ["Kubernetes//Pod/a/p3"]
-        put(server, make("Service", "web", "{clusterIP: 10.96.0.1, selector: {app: other}, ports: [{name: http, port: 80}]}"))
+        put(
+            server,
+            make("Service", "web", "{clusterIP: 10.96.0.1, selector: {app: other}, ports: [{name: http, port: 80}]}"),
+        )
         response = await client.response()
         assert (names(response), list(response.removed_resources)) == ([UIDS[0]], [UIDS[1], "Kubernetes//Pod/a/p3"])
 

@@ -3,6 +3,7 @@
 Conditions of a chain are tried in a fixed order, each leaves the chains that match it best:
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
 """
+
 from __future__ import annotations
 
 import ipaddress
@@ -36,7 +37,9 @@ class Sidecar:
     """The listeners that a sidecar was sent."""
 
     def __init__(self, resources: Mapping[str, Mapping[str, Resource]]) -> None:
-        found = (listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in resources[LISTENER].values())
+        found = (
+            listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in resources[LISTENER].values()
+        )
         self.listeners = {x.name: x for x in found}
 
     def send(self, connection: Connection) -> str:

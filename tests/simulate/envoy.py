@@ -3,6 +3,7 @@
 Rules: https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/listener/v3/listener_components.proto#config-listener-v3-filterchainmatch
 and https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/route/v3/route_components.proto
 """
+
 from __future__ import annotations
 
 import re
@@ -69,7 +70,11 @@ class Envoy:
         assert last.name == HTTP, last.name
         manager = http_connection_manager_pb2.HttpConnectionManager.FromString(last.typed_config.value)
         routes = self.routes.get(manager.rds.route_config_name) if manager.HasField("rds") else manager.route_config
-        return _route(routes, request, terminated) if routes is not None else (Answer("404", "no routes", terminated), None)
+        return (
+            _route(routes, request, terminated)
+            if routes is not None
+            else (Answer("404", "no routes", terminated), None)
+        )
 
     def _listener(self, port: int, address: str) -> listener_pb2.Listener | None:
         at = {
@@ -85,6 +90,7 @@ def _unpack(resource: Resource, kind: Any) -> Any:
 
 
 # -- filter chains ---------------------------------------------------------------------------------------------------------
+
 
 def _chain(listener: listener_pb2.Listener, request: Request) -> listener_components_pb2.FilterChain | None:
     """Returns the chain with the closest server name, and among these the one of the handshake's protocol."""
@@ -115,7 +121,10 @@ def _name_rank(names: Iterable[str], sni: str | None) -> int:
 
 # -- routes ----------------------------------------------------------------------------------------------------------------
 
-def _route(routes: route_pb2.RouteConfiguration, request: Request, terminated: bool) -> tuple[Answer, route_components_pb2.Route | None]:
+
+def _route(
+    routes: route_pb2.RouteConfiguration, request: Request, terminated: bool
+) -> tuple[Answer, route_components_pb2.Route | None]:
     host = request.host.partition(":")[0] if routes.ignore_port_in_host_matching else request.host
     virtual = _virtual_host(routes.virtual_hosts, host.lower())
     if virtual is None:
@@ -128,7 +137,9 @@ def _route(routes: route_pb2.RouteConfiguration, request: Request, terminated: b
     return Answer("404", "no route", terminated), None
 
 
-def _virtual_host(hosts: Iterable[route_components_pb2.VirtualHost], host: str) -> route_components_pb2.VirtualHost | None:
+def _virtual_host(
+    hosts: Iterable[route_components_pb2.VirtualHost], host: str
+) -> route_components_pb2.VirtualHost | None:
     """Exact, then the longest `*suffix`, then the longest `prefix*`, then `*`."""
     ranked: list[tuple[int, int, route_components_pb2.VirtualHost]] = []
     for virtual in hosts:
@@ -150,7 +161,9 @@ def _matches(match: route_components_pb2.RouteMatch, request: Request, host: str
     if match.dynamic_metadata or not _path_matches(match, path):
         return False
     parameters = dict(p.partition("=")[::2] for p in query.split("&") if p)
-    return all(_header_matches(h, headers) for h in match.headers) and all(_parameter_matches(q, parameters) for q in match.query_parameters)
+    return all(_header_matches(h, headers) for h in match.headers) and all(
+        _parameter_matches(q, parameters) for q in match.query_parameters
+    )
 
 
 def _path_matches(match: route_components_pb2.RouteMatch, path: str) -> bool:
@@ -194,7 +207,12 @@ def _text_matches(matcher: Any, value: str) -> bool:
         return re.fullmatch(said.regex, value) is not None
     if matcher.ignore_case:
         said, value = said.lower(), value.lower()
-    checks = {"exact": value == said, "prefix": value.startswith(said), "suffix": value.endswith(said), "contains": said in value}
+    checks = {
+        "exact": value == said,
+        "prefix": value.startswith(said),
+        "suffix": value.endswith(said),
+        "contains": said in value,
+    }
     return checks[kind]
 
 

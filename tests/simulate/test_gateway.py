@@ -1,4 +1,5 @@
 """Where requests go through a gateway."""
+
 from __future__ import annotations
 
 import msgspec
@@ -101,7 +102,9 @@ def envoy(*texts: str, **metadata: str) -> Envoy:
     world = World()
     for text in texts:
         world.apply(text)
-    found = world.resources(world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}, **metadata)))
+    found = world.resources(
+        world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}, **metadata))
+    )
     assert not world.failures
     return Envoy(found)
 
@@ -194,7 +197,9 @@ def clusters(environ: dict[str, str]) -> set[str]:
     world = World(environ=environ)
     for text in (SERVICES, GATEWAY.replace("AUTO_PASSTHROUGH", "PASSTHROUGH"), ROUTES):
         world.apply(text)
-    return set(world.resources(world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"})))[CLUSTER])
+    return set(
+        world.resources(world.connect(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"})))[CLUSTER]
+    )
 
 
 def test_a_router_may_get_only_what_its_routes_lead_to() -> None:
@@ -207,6 +212,8 @@ def test_both_families_share_a_listener() -> None:
     world = World(environ={"ISTIO_DUAL_STACK": "true"})
     for text in (SERVICES, GATEWAY):
         world.apply(text)
-    both = msgspec.structs.replace(proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}), ips=("10.1.0.8", "fd00::8"))
+    both = msgspec.structs.replace(
+        proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}), ips=("10.1.0.8", "fd00::8")
+    )
     listeners = {x.name: x for x in Envoy(world.resources(world.connect(both))).listeners}
     assert [a.address.socket_address.address for a in listeners["0.0.0.0_8080"].additional_addresses] == ["::"]

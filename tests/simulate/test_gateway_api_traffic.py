@@ -1,4 +1,5 @@
 """Where requests go by the Gateway API, followed through the configuration of a router: the table that a real Envoy is held to as well."""
+
 from __future__ import annotations
 
 import functools
@@ -23,7 +24,11 @@ def envoy() -> Envoy:
 
 
 def short(clusters: str) -> str:
-    return re.sub(r"outbound\|(\d+)\|\|(\w+)\.(\w+)\.svc\.cluster\.local", lambda m: m[2] + ("" if m[3] == "edge" else f".{m[3]}"), clusters)
+    return re.sub(
+        r"outbound\|(\d+)\|\|(\w+)\.(\w+)\.svc\.cluster\.local",
+        lambda m: m[2] + ("" if m[3] == "edge" else f".{m[3]}"),
+        clusters,
+    )
 
 
 def shown(answer: Answer, route: route_components_pb2.Route | None, path: str) -> str:
@@ -41,21 +46,31 @@ def _redirected(route: route_components_pb2.Route) -> Iterator[str]:
     said = route.redirect
     codes = {0: "301", 1: "302", 2: "303", 3: "307", 4: "308"}
     yield codes[said.response_code]
-    for name, value in (("scheme", said.scheme_redirect), ("host", said.host_redirect), ("port", said.port_redirect), ("path", said.path_redirect), ("prefix", said.prefix_rewrite)):
+    for name, value in (
+        ("scheme", said.scheme_redirect),
+        ("host", said.host_redirect),
+        ("port", said.port_redirect),
+        ("path", said.path_redirect),
+        ("prefix", said.prefix_rewrite),
+    ):
         if value:
             yield f"{name}={value}"
 
 
 def _changes(route: route_components_pb2.Route, path: str) -> Iterator[str]:
     action = route.route
-    yield from (f"{'=' if h.append_action == 2 else '+'}{h.header.key}:{h.header.value}" for h in route.request_headers_to_add)
+    yield from (
+        f"{'=' if h.append_action == 2 else '+'}{h.header.key}:{h.header.value}" for h in route.request_headers_to_add
+    )
     yield from (f"-{name}" for name in route.request_headers_to_remove)
-    yield from (f"<{'=' if h.append_action == 2 else '+'}{h.header.key}:{h.header.value}" for h in route.response_headers_to_add)
+    yield from (
+        f"<{'=' if h.append_action == 2 else '+'}{h.header.key}:{h.header.value}" for h in route.response_headers_to_add
+    )
     yield from (f"<-{name}" for name in route.response_headers_to_remove)
     if action.host_rewrite_literal:
         yield f"host={action.host_rewrite_literal}"
     if action.prefix_rewrite:
-        yield "path=" + action.prefix_rewrite + path[len(route.match.path_separated_prefix or route.match.prefix):]
+        yield "path=" + action.prefix_rewrite + path[len(route.match.path_separated_prefix or route.match.prefix) :]
     if action.HasField("regex_rewrite"):
         yield "path=" + re.sub(action.regex_rewrite.pattern.regex, action.regex_rewrite.substitution, path, count=1)
     for mirror in action.request_mirror_policies:

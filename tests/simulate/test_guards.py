@@ -1,4 +1,5 @@
 """No way into a workload goes around its policies: every chain that leads to it has their filters, in one order, and no other chain has them."""
+
 from __future__ import annotations
 
 import itertools
@@ -57,11 +58,17 @@ def of_chain(chain: Plain) -> tuple[list[str], list[str]]:
 
 
 MODES = ("STRICT", "PERMISSIVE", "DISABLE")
-INGRESS = make("Sidecar", "s", "{ingress: [{port: {number: 8080, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:1'}, "
-               "{port: {number: 9000, protocol: TCP, name: t}, defaultEndpoint: '127.0.0.1:2', captureMode: NONE}]}")  # fmt: skip
+INGRESS = make(
+    "Sidecar",
+    "s",
+    "{ingress: [{port: {number: 8080, protocol: HTTP, name: h}, defaultEndpoint: '127.0.0.1:1'}, "
+    "{port: {number: 9000, protocol: TCP, name: t}, defaultEndpoint: '127.0.0.1:2', captureMode: NONE}]}",
+)
 
 
-@pytest.mark.parametrize(("mode", "capture", "sidecar"), [*itertools.product(MODES, ("REDIRECT", "TPROXY", "NONE"), ((), (INGRESS,)))])
+@pytest.mark.parametrize(
+    ("mode", "capture", "sidecar"), [*itertools.product(MODES, ("REDIRECT", "TPROXY", "NONE"), ((), (INGRESS,)))]
+)
 def test_every_way_into_a_sidecars_workload_is_guarded(mode: str, capture: str, sidecar: tuple[Plain, ...]) -> None:
     modes = f"mtls: {{mode: {mode}}}, portLevelMtls: {{9000: {{mode: STRICT}}}}"
     mtls = make("PeerAuthentication", "p", f"{{selector: {{matchLabels: {{app: web}}}}, {modes}}}")
@@ -99,8 +106,12 @@ SERVERS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("server_", "expected"), SERVERS, ids=["HTTP", "HTTPS", "TCP", "mesh TLS", "PASSTHROUGH", "AUTO_PASSTHROUGH"])
-def test_every_way_through_a_gateway_is_guarded_but_that_of_mesh_tls_passed_on(server_: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("server_", "expected"), SERVERS, ids=["HTTP", "HTTPS", "TCP", "mesh TLS", "PASSTHROUGH", "AUTO_PASSTHROUGH"]
+)
+def test_every_way_through_a_gateway_is_guarded_but_that_of_mesh_tls_passed_on(
+    server_: str, expected: list[str]
+) -> None:
     gateway = make("Gateway", "gw", f"{{selector: {{app: edge}}, servers: [{server_}]}}")
     rules = f"http: [{{{ROUTE}}}], tcp: [{{{ROUTE}}}], tls: [{{match: [{{sniHosts: [x.com]}}], {ROUTE}}}]"
     routes = make("VirtualService", "v", f"{{hosts: ['*'], gateways: [gw], {rules}}}")

@@ -1,4 +1,5 @@
 """Where connections go through a sidecar, whatever its listeners look like."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,8 +17,14 @@ SHOP = (
     service("db", "[{name: mysql, port: 3306}, {name: http, port: 80}, {name: tls, port: 443}]", "10.96.0.2"),
     service("peer", "[{name: tcp-p, port: 7100}]", "None"),
     endpoint_slice("peer", at("10.1.0.5"), ports="[{name: tcp-p, port: 7100}]"),
-    entry("hosts: [x.com, '*.x.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]", "named", day=2),
-    entry("hosts: [net.com], addresses: [10.200.0.0/16], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]", "net", day=3),
+    entry(
+        "hosts: [x.com, '*.x.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]", "named", day=2
+    ),
+    entry(
+        "hosts: [net.com], addresses: [10.200.0.0/16], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]",
+        "net",
+        day=3,
+    ),
     entry("hosts: [plain.com], resolution: DNS, ports: [{number: 80, name: tcp, protocol: TCP}]", "plain", day=4),
 )
 

@@ -1,4 +1,5 @@
 """Where requests of a sidecar's workload go."""
+
 from __future__ import annotations
 
 import pytest
@@ -94,7 +95,14 @@ ANY = "PassthroughCluster"
 
 
 def request(host: str, path: str = "/", port: int = 80, method: str = "GET", **headers: str) -> Request:
-    return Request(port=port, host=host, path=path, alpn="http/1.1", method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    return Request(
+        port=port,
+        host=host,
+        path=path,
+        alpn="http/1.1",
+        method=method,
+        headers={k.replace("_", "-"): v for k, v in headers.items()},
+    )
 
 
 def went(client: Proxy, sent: Request, extra: str = "", address: str = "0.0.0.0") -> str:
@@ -113,7 +121,10 @@ def test_every_name_of_a_service(host: str) -> None:
     assert went(SHOPPER, request(host)) == WEB
 
 
-@pytest.mark.parametrize(("host", "cluster"), [("bank", ANY), *((h, BANK) for h in ("bank.money", "bank.money.svc", "10.96.0.3", "BANK.money"))])
+@pytest.mark.parametrize(
+    ("host", "cluster"),
+    [("bank", ANY), *((h, BANK) for h in ("bank.money", "bank.money.svc", "10.96.0.3", "BANK.money"))],
+)
 def test_short_names_are_of_the_own_namespace(host: str, cluster: str) -> None:
     assert went(SHOPPER, request(host)) == cluster
     assert went(BANKER, request("bank")) == BANK
@@ -191,10 +202,21 @@ spec: {{{spec}}}
         ("egress: [{hosts: ['money/*']}]", "bank.money", BANK),
         ("egress: [{hosts: ['*/*', '~shop/web.shop.svc.cluster.local']}]", "web", ANY),
         ("egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "www.example.com", "direct 502"),
-        ("egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: out.example.com, port: {number: 8080}}}",
-         "www.example.com", "outbound|8080||out.example.com"),
-        ("egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['money/*']}, {hosts: ['*/*']}]", "web", ANY),
-        ("egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['money/*']}, {hosts: ['*/*']}]", "bank.money", BANK),
+        (
+            "egress: [{hosts: ['*/*']}], outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: out.example.com, port: {number: 8080}}}",
+            "www.example.com",
+            "outbound|8080||out.example.com",
+        ),
+        (
+            "egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['money/*']}, {hosts: ['*/*']}]",
+            "web",
+            ANY,
+        ),
+        (
+            "egress: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['money/*']}, {hosts: ['*/*']}]",
+            "bank.money",
+            BANK,
+        ),
     ],
 )
 def test_what_a_sidecar_lets_through(spec: str, host: str, expected: str) -> None:

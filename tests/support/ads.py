@@ -1,4 +1,5 @@
 """The ADS server in this process, over a plan that a test controls, and a client that only moves messages."""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +79,15 @@ class Server:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()
         self.discovery = Discovery(self.db, self.metrics, plan, linger)
         self.pusher = Pusher(self.discovery, self.metrics, limits)
-        self.ads = Ads(self.discovery, self.pusher, self.metrics, Admission(rate), {"alias": "Kubernetes"}, stream_limits, authenticate)
+        self.ads = Ads(
+            self.discovery,
+            self.pusher,
+            self.metrics,
+            Admission(rate),
+            {"alias": "Kubernetes"},
+            stream_limits,
+            authenticate,
+        )
         self.grpc = make_server(settings, [self.ads.handlers()])
         self.port = self.grpc.add_insecure_port("127.0.0.1:0")
 
@@ -116,7 +125,9 @@ class Listening(Protocol):
 class Client:
     """One stream. `ask` sends a request, `take` awaits a response."""
 
-    def __init__(self, server: Listening, variant: str = "delta", node_id: str = NODE, shows: str = "", **metadata: Any) -> None:
+    def __init__(
+        self, server: Listening, variant: str = "delta", node_id: str = NODE, shows: str = "", **metadata: Any
+    ) -> None:
         """`shows`: what the caller shows of itself, in the header "shows"."""
         self.delta, self.node_id, self.metadata = variant == "delta", node_id, metadata
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=OPTIONS)
@@ -150,20 +161,28 @@ class Client:
 
     async def unsubscribe(self, kind: str, *names: str, nonce: str = "") -> None:
         """Delta: want some names no longer."""
-        request = discovery_pb2.DeltaDiscoveryRequest(type_url=BY_SHORT_NAME[kind], response_nonce=nonce, resource_names_unsubscribe=names)
+        request = discovery_pb2.DeltaDiscoveryRequest(
+            type_url=BY_SHORT_NAME[kind], response_nonce=nonce, resource_names_unsubscribe=names
+        )
         await self.call.write(request.SerializeToString())
 
     async def take(self) -> Any:
         async with asyncio.timeout(SECONDS):
             data = await self.call.read()
         assert data is not grpc.aio.EOF, "the stream has ended"
-        return (discovery_pb2.DeltaDiscoveryResponse if self.delta else discovery_pb2.DiscoveryResponse).FromString(data)
+        return (discovery_pb2.DeltaDiscoveryResponse if self.delta else discovery_pb2.DiscoveryResponse).FromString(
+            data
+        )
 
     async def gets(self, kind: str, *names: str, removed: tuple[str, ...] = ()) -> str:
         """The next response is this one; its nonce."""
         response = await self.take()
         got = [cluster_pb2.Cluster.FromString(getattr(r, "resource", r).value).name for r in response.resources]
-        assert (short_name(response.type_url), got, tuple(getattr(response, "removed_resources", ()))) == (kind, list(names), removed)
+        assert (short_name(response.type_url), got, tuple(getattr(response, "removed_resources", ()))) == (
+            kind,
+            list(names),
+            removed,
+        )
         nonce: str = response.nonce
         return nonce
 

@@ -1,4 +1,5 @@
 """A stand-in for a proxy's agent: a mesh root, and workload certificates served as secrets over a Unix socket."""
+
 from __future__ import annotations
 
 import datetime
@@ -23,12 +24,19 @@ class Root:
     def __init__(self) -> None:
         self.key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "cluster.local")])
-        builder = self._builder(self.name, self.key).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = self._builder(self.name, self.key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         self.certificate = builder.sign(self.key, hashes.SHA256())
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
-        span = {"not_valid_before": now - datetime.timedelta(minutes=2), "not_valid_after": now + datetime.timedelta(days=1)}
+        span = {
+            "not_valid_before": now - datetime.timedelta(minutes=2),
+            "not_valid_after": now + datetime.timedelta(days=1),
+        }
         return x509.CertificateBuilder(self.name, subject, key.public_key(), x509.random_serial_number(), **span)
 
     @classmethod
@@ -50,7 +58,9 @@ class Root:
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
         leaf = self._builder(x509.Name([]), key).add_extension(names, critical=True).sign(self.key, hashes.SHA256())
-        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
         return leaf.public_bytes(serialization.Encoding.PEM), private
 
 

@@ -1,4 +1,5 @@
 """HTTP servers that a test sends requests to, through the mesh."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -30,11 +31,17 @@ class Backend:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                backend.requests.append(Request(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0]))
+                backend.requests.append(
+                    Request(
+                        self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, self.client_address[0]
+                    )
+                )
                 time.sleep(backend.delay)
                 status = 503 if backend.fail > 0 else 200
                 backend.fail -= status == 503
-                body = json.dumps({"backend": backend.name, "path": self.path, "headers": backend.requests[-1].headers}).encode()
+                body = json.dumps(
+                    {"backend": backend.name, "path": self.path, "headers": backend.requests[-1].headers}
+                ).encode()
                 self.send_response(status)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -79,13 +86,20 @@ class Answer:
 
 
 def ask(
-    address: tuple[str, int], path: str, host: str = "", headers: Mapping[str, str] | None = None, method: str = "GET", seconds: float = 15.0
+    address: tuple[str, int],
+    path: str,
+    host: str = "",
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    seconds: float = 15.0,
 ) -> Answer:
     """One request on a connection of its own; redirects are not followed. `seconds` is how long each step may take."""
     connection = http.client.HTTPConnection(*address, timeout=seconds)
     try:
         connection.request(method, path, headers={**({"host": host} if host else {}), **(headers or {})})
         response = connection.getresponse()
-        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace"))
+        return Answer(
+            response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace")
+        )
     finally:
         connection.close()

@@ -1,4 +1,5 @@
 """Objects that are wrong in exactly one way, each with the problem that must tell of it."""
+
 from __future__ import annotations
 
 import pathlib

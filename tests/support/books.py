@@ -1,4 +1,5 @@
 """The service `books` of namespace `shop`, which end-to-end tests of sidecars call: it has one pod."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """A pod and a peer in namespaces, in which everything that listens says its name: who answers shows where a connection went."""
+
 from __future__ import annotations
 
 import contextlib
@@ -34,11 +35,16 @@ class Caller(NamedTuple):
 
 
 CALLERS = {
-    "application": Caller(), "group 7": Caller(group=7), "group 8": Caller(group=8), "peer": Caller(in_pod=False),
-    "proxy": Caller(1337, 1337), "user of the proxy": Caller(1337), "group of the proxy": Caller(group=1337),
+    "application": Caller(),
+    "group 7": Caller(group=7),
+    "group 8": Caller(group=8),
+    "peer": Caller(in_pod=False),
+    "proxy": Caller(1337, 1337),
+    "user of the proxy": Caller(1337),
+    "group of the proxy": Caller(group=1337),
     "proxy as 127.0.0.6": Caller(1337, 1337, source="127.0.0.6"),
     "proxy in the name of the peer": Caller(1337, 1337, source=PEER, mark=1337),
-}  # fmt: skip
+}
 
 
 class Listeners:
@@ -82,7 +88,9 @@ class Listeners:
                 else:
                     connection, caller = found.accept()
                     with connection:
-                        connection.sendall(f"{key.data} {connection.getsockname()[1]} {caller[0].removeprefix('::ffff:')}".encode())
+                        connection.sendall(
+                            f"{key.data} {connection.getsockname()[1]} {caller[0].removeprefix('::ffff:')}".encode()
+                        )
 
     def stop(self) -> None:
         self._end.send(b"x")
@@ -107,7 +115,9 @@ class Pod:
         here = dict.fromkeys((53, 8080, 9090, 15002, 15008, 15020), "application")
         there = dict.fromkeys((53, 80, 443), "outside")
         self._stack.callback(self.host.run(lambda: Listeners(here | PROXY, {("127.0.0.1", 15053): "agent"})).stop)
-        self._stack.callback(self.network.node.run(lambda: Listeners(there, {(PEER, 53): "outside", (ELSEWHERE, 53): "outside"})).stop)
+        self._stack.callback(
+            self.network.node.run(lambda: Listeners(there, {(PEER, 53): "outside", (ELSEWHERE, 53): "outside"})).stop
+        )
 
     def reached(self, caller: str, target: str, port: int, protocol: str = "tcp") -> str:
         """Who answers: a name, with the port and the caller's address that it sees behind it where it is TCP; "nobody" after a while."""
@@ -155,7 +165,9 @@ def _add(interface: str, *addresses: tuple[str, int]) -> None:
     with IPRoute() as route:
         index = route.link_lookup(ifname=interface)[0]
         for address, prefix in addresses:
-            no_detection = {"flags": 2} if ipaddress.ip_address(address).version == 6 else {}  # IFA_F_NODAD: it is there at once
+            no_detection = (
+                {"flags": 2} if ipaddress.ip_address(address).version == 6 else {}
+            )  # IFA_F_NODAD: it is there at once
             route.addr("add", index=index, address=address, prefixlen=prefix, **no_detection)
 
 

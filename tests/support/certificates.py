@@ -1,4 +1,5 @@
 """Keys, requests and authorities for tests. RSA keys are slow to make, so there is one of each size."""
+
 from __future__ import annotations
 
 import base64
@@ -44,7 +45,9 @@ def intermediate(above: Signer, number: int = 0, life: datetime.timedelta = 10 *
     """A signer below another one."""
     key = ec_key(200 + number)
     subject = name(f"intermediate-{number}")
-    builder = x509.CertificateBuilder(above.certificate.subject, subject, key.public_key(), x509.random_serial_number(), NOW - DAY, NOW + life)
+    builder = x509.CertificateBuilder(
+        above.certificate.subject, subject, key.public_key(), x509.random_serial_number(), NOW - DAY, NOW + life
+    )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(key_usage("key_cert_sign"), critical=True)
     certificate = builder.sign(above.key, hash_of(above.key))
@@ -56,7 +59,9 @@ def csr(key: Any = None, names: tuple[str, ...] = (), common_name: str | None = 
     subject = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name is not None else []
     builder = x509.CertificateSigningRequestBuilder(x509.Name(subject))
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(name) for name in names]), critical=True)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(name) for name in names]), critical=True
+        )
     key = key or ec_key()
     return builder.sign(key, hash_of(key)).public_bytes(serialization.Encoding.PEM)
 

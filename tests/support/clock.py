@@ -1,4 +1,5 @@
 """A clock that only moves when told to."""
+
 from __future__ import annotations
 
 import asyncio

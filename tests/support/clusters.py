@@ -1,4 +1,5 @@
 """The clusters of one proxy as proto JSON, of a small mesh with one service and the objects that a test adds."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -61,7 +62,9 @@ spec: {{{spec}}}
 """
 
 
-def clusters(objects: str = "", mesh: str = "", by: Proxy = CLIENT, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def clusters(
+    objects: str = "", mesh: str = "", by: Proxy = CLIENT, environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Every cluster of the proxy, by name."""
     world = World(mesh, environ)
     world.apply(SERVICE + objects)
@@ -78,12 +81,16 @@ def cluster(objects: str = "", port: int = 80, subset: str = "", host: str = HOS
 
 def http_options(found: Mapping[str, Any]) -> dict[str, Any]:
     """The HTTP protocol options of a cluster, {} for none."""
-    options = dict(found.get("typedExtensionProtocolOptions", {}).get("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", {}))
+    options = dict(
+        found.get("typedExtensionProtocolOptions", {}).get("envoy.extensions.upstreams.http.v3.HttpProtocolOptions", {})
+    )
     options.pop("@type", None)
     return options
 
 
 def tls_context(found: Mapping[str, Any]) -> dict[str, Any]:
     """The TLS context of a cluster: its only transport socket, else that for peers of the mesh; {} for none."""
-    socket = found.get("transportSocket") or next((m["transportSocket"] for m in found.get("transportSocketMatches", ())), {})
+    socket = found.get("transportSocket") or next(
+        (m["transportSocket"] for m in found.get("transportSocketMatches", ())), {}
+    )
     return dict(socket.get("typedConfig", {}))

@@ -1,4 +1,5 @@
 """Stand-ins of what spans go to: Zipkin, Datadog's agent and OpenTelemetry's collector. They keep what arrives."""
+
 from __future__ import annotations
 
 import concurrent.futures
@@ -98,7 +99,9 @@ class Collector:
     def _export(self, request: Any, _: grpc.ServicerContext) -> Any:
         for resource in request.resource_spans:
             known = {a.key: a.value.string_value for a in resource.resource.attributes}
-            for span in (span for scope in resource.instrumentation_library_spans for span in scope.spans):  # now called scope_spans
+            for span in (
+                span for scope in resource.instrumentation_library_spans for span in scope.spans
+            ):  # now called scope_spans
                 tags = {a.key: a.value.string_value for a in span.attributes}
                 self.spans.append(Span(known.get("service.name", ""), span.name, tags))
         return trace_service_pb2.ExportTraceServiceResponse()
@@ -118,7 +121,9 @@ class JsonCollector:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 taken.headers = {name.lower(): value for name, value in self.headers.items()}
-                taken.requests.append({"path": self.path, **msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))})
+                taken.requests.append(
+                    {"path": self.path, **msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))}
+                )
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -132,8 +137,17 @@ class JsonCollector:
 
     def spans(self) -> list[dict[str, Any]]:
         """Returns the spans of all requests, with their attributes as a mapping."""
-        found = [span for r in self.requests for resource in r["resourceSpans"] for scope in resource["scopeSpans"] for span in scope["spans"]]
-        return [{**span, "attributes": {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}} for span in found]
+        found = [
+            span
+            for r in self.requests
+            for resource in r["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+        return [
+            {**span, "attributes": {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}}
+            for span in found
+        ]
 
     def stop(self) -> None:
         self._server.shutdown()

@@ -1,4 +1,5 @@
 """The sources of configuration as one test suite sees them: documents under a name, set and removed."""
+
 from __future__ import annotations
 
 import pathlib
@@ -59,7 +60,9 @@ class MemoryConfig:
         if beside is None:
             self.mesh, self.problems, self.clock = Mesh(), ProblemStore(lambda _: None), VirtualClock()
             self.commits: list[Commit] = []
-            self.batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append)
+            self.batch = Batch(
+                self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self.commits.append
+            )
             self.ledger = Ledger(self.problems)
         else:
             self.mesh, self.problems, self.clock = beside.mesh, beside.problems, beside.clock
@@ -86,18 +89,31 @@ class ObjectConfig(MemoryConfig):
         self._named: dict[str, set[Row]] = {}
 
     def set(self, name: str, text: str) -> None:
-        found = {row: decoded for d in read_documents(text.encode(), "memory.yaml") for row, decoded in _row_of(decode_document(d.plain))}
+        found = {
+            row: decoded
+            for d in read_documents(text.encode(), "memory.yaml")
+            for row, decoded in _row_of(decode_document(d.plain))
+        }
         gone = self._named.get(name, set()) - found.keys()
         self._named[name] = set(found)
-        self._put([edit for row in sorted(gone) for edit in self.source.drop(row)] + [e for row in found for e in self.source.put(row, found[row])])
+        self._put(
+            [edit for row in sorted(gone) for edit in self.source.drop(row)]
+            + [e for row in found for e in self.source.put(row, found[row])]
+        )
 
     def remove(self, name: str) -> None:
         self._put([edit for row in sorted(self._named.pop(name)) for edit in self.source.drop(row)])
 
     def list(self, text: str) -> None:
         """Take everything at once, as after a reconnect."""
-        found = {row: decoded for d in read_documents(text.encode(), "memory.yaml") for row, decoded in _row_of(decode_document(d.plain))}
-        self._put([*self.source.retain(found.keys()), *(edit for row in found for edit in self.source.put(row, found[row]))])
+        found = {
+            row: decoded
+            for d in read_documents(text.encode(), "memory.yaml")
+            for row, decoded in _row_of(decode_document(d.plain))
+        }
+        self._put(
+            [*self.source.retain(found.keys()), *(edit for row in found for edit in self.source.put(row, found[row]))]
+        )
 
 
 def _row_of(decoded: Decoded) -> list[tuple[Row, Decoded]]:

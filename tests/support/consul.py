@@ -1,4 +1,5 @@
 """A stand-in of a Consul agent: the part of its HTTP API that lists services and their instances, with blocking queries."""
+
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +70,9 @@ class Consul:
             return web.json_response(found(), headers={"X-Consul-Index": str(self._indexes.get(key, 1))})
 
 
-def instance(address: str = "10.0.0.1", port: int = 8080, status: str = "passing", node: str = "10.9.0.1", **service: Any) -> dict[str, Any]:
+def instance(
+    address: str = "10.0.0.1", port: int = 8080, status: str = "passing", node: str = "10.9.0.1", **service: Any
+) -> dict[str, Any]:
     """One instance; `service` are more fields of it."""
     found = {"Address": address, "Port": port, **service}
     return {"Node": {"Address": node, "Datacenter": "dc1"}, "Service": found, "Checks": [{"Status": status}]}

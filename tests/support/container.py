@@ -1,4 +1,5 @@
 """Who a container's process is: its user and group, with the capabilities that its security context leaves it."""
+
 from __future__ import annotations
 
 import ctypes

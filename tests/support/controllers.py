@@ -1,4 +1,5 @@
 """What controllers of a cluster do with objects that an installation makes: definitions are established, workloads come up, or do not."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -37,8 +38,11 @@ class Controllers:
 
     def _status(self, plain: Plain) -> Plain:
         ready = (plain["spec"].get("replicas", 1)) if self.ready(plain) else 0
-        counts = {"updatedReplicas": ready, "readyReplicas": ready} if plain["kind"] == "Deployment" else {
-            "desiredNumberScheduled": 1, "updatedNumberScheduled": ready, "numberReady": ready}  # fmt: skip
+        counts = (
+            {"updatedReplicas": ready, "readyReplicas": ready}
+            if plain["kind"] == "Deployment"
+            else {"desiredNumberScheduled": 1, "updatedNumberScheduled": ready, "numberReady": ready}
+        )
         return {"observedGeneration": plain["metadata"].get("generation", 1), **counts}
 
     def _set(self, resource: tuple[str, str], plain: Plain, status: Plain) -> None:

@@ -1,4 +1,5 @@
 """Secrets, ConfigMaps, roots and who may read them, for random edits of a mesh."""
+
 from __future__ import annotations
 
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
@@ -36,7 +37,12 @@ CREDENTIALS: list[Slot] = [
     secret("edge")._replace(cluster=WEST, name="Secret edge/c west"),
     one_of(*(data_secret("c-cacert", {"ca.crt": pem}) for pem in (AUTHORITY.pem, b"none"))),
     *(
-        one_of(*(config_map("c", {key: root.pem.decode()}, namespace) for key, root in (("cacert", AUTHORITY), ("ca.crt", PARTNER))))
+        one_of(
+            *(
+                config_map("c", {key: root.pem.decode()}, namespace)
+                for key, root in (("cacert", AUTHORITY), ("ca.crt", PARTNER))
+            )
+        )
         for namespace in ("edge", "istio-system")
     ),
     access(*EVERY_ACCOUNT),
@@ -44,7 +50,12 @@ CREDENTIALS: list[Slot] = [
     access("Kubernetes", "a", "default"),
     access(WEST, "edge", "default"),
     *(
-        one_of(*(data_secret("pull", {".dockerconfigjson": text}, namespace, "kubernetes.io/dockerconfigjson") for text in (b"{}", b'{"auths": {}}')))
+        one_of(
+            *(
+                data_secret("pull", {".dockerconfigjson": text}, namespace, "kubernetes.io/dockerconfigjson")
+                for text in (b"{}", b'{"auths": {}}')
+            )
+        )
         for namespace in ("a", "istio-system")
     ),
     roots("own", AUTHORITY, PARTNER),

@@ -1,4 +1,5 @@
 """Certificates of servers and clients for tests, and the Secrets and ConfigMaps that hold them."""
+
 from __future__ import annotations
 
 import base64
@@ -26,7 +27,9 @@ def rsa_key(bits: int = 2048) -> rsa.RSAPrivateKey:
 
 
 def key_pem(key: Any) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())  # type: ignore[no-any-return]
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )  # type: ignore[no-any-return]
 
 
 def pem(made: Any) -> bytes:
@@ -47,16 +50,22 @@ class Authority:
     def __init__(self, organization: str = "root") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization)])
-        builder = self._builder(self.name, self._key).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = self._builder(self.name, self._key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
         self.certificate = builder.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
         self.pem = pem(self.certificate)
 
     def _builder(self, subject: x509.Name, key: Any, end: datetime.timedelta = DAY) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
-        return x509.CertificateBuilder(self.name, subject, key.public_key(), x509.random_serial_number(), now - 2 * DAY, now + end)
+        return x509.CertificateBuilder(
+            self.name, subject, key.public_key(), x509.random_serial_number(), now - 2 * DAY, now + end
+        )
 
-    def issue(self, host: str, key: Any = None, uri: str = "", end: datetime.timedelta = DAY, must_staple: bool = False) -> Issued:
+    def issue(
+        self, host: str, key: Any = None, uri: str = "", end: datetime.timedelta = DAY, must_staple: bool = False
+    ) -> Issued:
         """A certificate for a host name, or for a URI."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         alt_name = x509.UniformResourceIdentifier(uri) if uri else x509.DNSName(host)
@@ -78,9 +87,18 @@ class Authority:
         """An OCSP response that says that a certificate is good."""
         now = datetime.datetime.now(datetime.UTC)
         builder = ocsp.OCSPResponseBuilder().add_response(
-            issued.certificate, self.certificate, hashes.SHA256(), ocsp.OCSPCertStatus.GOOD, now - DAY, now + DAY, None, None
+            issued.certificate,
+            self.certificate,
+            hashes.SHA256(),
+            ocsp.OCSPCertStatus.GOOD,
+            now - DAY,
+            now + DAY,
+            None,
+            None,
         )
-        response = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, self.certificate).sign(self._key, hashes.SHA256())
+        response = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, self.certificate).sign(
+            self._key, hashes.SHA256()
+        )
         return response.public_bytes(serialization.Encoding.DER)
 
 
@@ -96,14 +114,26 @@ def _data_key(text: str) -> str:
 
 def data_secret(name: str, data: dict[str, bytes], namespace: str = "edge", kind: str = "Opaque") -> dict[str, Any]:
     encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "type": kind, "data": encoded}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "type": kind,
+        "data": encoded,
+    }
 
 
 def config_map(name: str, data: dict[str, str], namespace: str = "edge") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
-def edge(name: str = "edge-0", namespace: str = "edge", account: str = "edge", ip: str = "10.1.0.9", cluster: str = "Kubernetes") -> Proxy:
+def edge(
+    name: str = "edge-0",
+    namespace: str = "edge",
+    account: str = "edge",
+    ip: str = "10.1.0.9",
+    cluster: str = "Kubernetes",
+) -> Proxy:
     """A router that has proved to run as an account."""
     made = proxy("router", name, namespace, ip, {"istio": "ingress"}, CLUSTER_ID=cluster)
     return replace(made, identity=f"spiffe://cluster.local/ns/{namespace}/sa/{account}")

@@ -1,4 +1,5 @@
 """The debug pages over a mesh in memory, with connections that are only described."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,5 @@
 """The pages of the monitoring port on a small mesh in memory: fixtures of the tests of pages."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -67,7 +68,10 @@ PROXY = Proxy(
     metadata={"NAMESPACE": "shop", "LABELS": {"app": "tea"}, "CLUSTER_ID": "Kubernetes"},
     version="1.32.0",
 )
-SECRET = secret_pb2.Secret(name="default", tls_certificate={"private_key": {"inline_bytes": b"TOP"}, "certificate_chain": {"inline_bytes": b"OPEN"}})
+SECRET = secret_pb2.Secret(
+    name="default",
+    tls_certificate={"private_key": {"inline_bytes": b"TOP"}, "certificate_chain": {"inline_bytes": b"OPEN"}},
+)
 
 # A small translation of its own, so that these tests depend on the shape of pages and not on that of clusters.
 
@@ -79,7 +83,10 @@ def rule_hosts(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def rule_of(db: Mesh, key: ObjectKey) -> Any:
-    return next((row for k in rule_hosts(db) if (row := db.destination_rules.get(k)) is not None and row.spec.host == key.name), None)
+    return next(
+        (row for k in rule_hosts(db) if (row := db.destination_rules.get(k)) is not None and row.spec.host == key.name),
+        None,
+    )
 
 
 @derived
@@ -125,7 +132,13 @@ def build_mesh() -> Mesh:
     assert config is not None
     assert not problems
     decoded = [entry for plain in parse_objects(OBJECTS) for entry in decode_document(plain).entries]
-    mesh.commit([(mesh.mesh, "mesh", config), (mesh.proxies, NODE, PROXY), *((getattr(mesh, e.table), e.key, e.object) for e in decoded)])
+    mesh.commit(
+        [
+            (mesh.mesh, "mesh", config),
+            (mesh.proxies, NODE, PROXY),
+            *((getattr(mesh, e.table), e.key, e.object) for e in decoded),
+        ]
+    )
     return mesh
 
 
@@ -135,17 +148,24 @@ def connection(**fields: Any) -> FakeConnection:
 
 Ask = Callable[..., Awaitable[Any]]
 PROBLEM = Problem(
-    code="unknown-host", object=ObjectRef(GroupKind(NETWORKING, "VirtualService"), "shop", "tea"),
-    path="spec.hosts[0]", message="no such host", file="a.yaml", line=7,
+    code="unknown-host",
+    object=ObjectRef(GroupKind(NETWORKING, "VirtualService"), "shop", "tea"),
+    path="spec.hosts[0]",
+    message="no such host",
+    file="a.yaml",
+    line=7,
     severity=Severity.WARNING,
-)  # fmt: skip
+)
 
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(config_dump, "plan", small_plan)
     monkeypatch.setattr(explain, "plan", small_plan)
-    mesh, gate = build_mesh(), Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs")
+    mesh, gate = (
+        build_mesh(),
+        Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs"),
+    )
     mesh.commit([(mesh.proxies, "router~10.2.0.9~cup-1.mugs~", gate)])
     other = connection(id="cup-1.mugs-4", proxy_key="router~10.2.0.9~cup-1.mugs~", proxy=gate)
     return sources(mesh, connection(), other, problems=[PROBLEM])

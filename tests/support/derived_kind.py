@@ -1,4 +1,5 @@
 """A kind for tests alone: a ConfigMap with a key `spec` stands for the VirtualService of its name."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

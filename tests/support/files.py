@@ -1,4 +1,5 @@
 """A folder of configuration files, read into a mesh by a clock that the test moves."""
+
 from __future__ import annotations
 
 import pathlib

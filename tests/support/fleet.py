@@ -1,4 +1,5 @@
 """Proxies of a real control plane, over gRPC: each follows its stream as Envoy does, and knows what it has."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,8 +31,19 @@ Content = dict[str, dict[str, bytes]]
 def envoy_node(proxy: Proxy) -> base_pb2.Node:
     """The node that the proxy announces; `parse_node` makes the same proxy of it."""
     node = base_pb2.Node(id=f"{proxy.type}~{proxy.ips[0]}~{proxy.id}~{proxy.dns_domain}")
-    node.metadata.update({**proxy.metadata, "INSTANCE_IPS": ",".join(proxy.ips), "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version})
-    node.locality.region, node.locality.zone, node.locality.sub_zone = proxy.locality.region, proxy.locality.zone, proxy.locality.subzone
+    node.metadata.update(
+        {
+            **proxy.metadata,
+            "INSTANCE_IPS": ",".join(proxy.ips),
+            "NAMESPACE": proxy.namespace,
+            "ISTIO_VERSION": proxy.version,
+        }
+    )
+    node.locality.region, node.locality.zone, node.locality.sub_zone = (
+        proxy.locality.region,
+        proxy.locality.zone,
+        proxy.locality.subzone,
+    )
     for name in proxy.extensions or ():
         node.extensions.add(name=name)
     return node
@@ -127,7 +139,11 @@ class Follower:
             await self._write(discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=self._nonces[url]))
         else:
             names = sorted(self._asked[url])
-            await self._write(discovery_pb2.DiscoveryRequest(type_url=url, response_nonce=self._nonces[url], version_info="1", resource_names=names))
+            await self._write(
+                discovery_pb2.DiscoveryRequest(
+                    type_url=url, response_nonce=self._nonces[url], version_info="1", resource_names=names
+                )
+            )
 
     async def _ask(self, url: str, names: frozenset[str], first: bool = False) -> None:
         """Subscribe to these names of a type (none: to all of it), if they are others than before."""
@@ -143,7 +159,9 @@ class Follower:
             request.resource_names_subscribe.extend(sorted(names - (before or frozenset())))
             request.resource_names_unsubscribe.extend(sorted((before or frozenset()) - names))
         else:
-            request = discovery_pb2.DiscoveryRequest(type_url=url, response_nonce=self._nonces.get(url, ""), resource_names=sorted(names))
+            request = discovery_pb2.DiscoveryRequest(
+                type_url=url, response_nonce=self._nonces.get(url, ""), resource_names=sorted(names)
+            )
         if first:
             request.node.CopyFrom(envoy_node(self.proxy))
         await self._write(request)
@@ -206,7 +224,9 @@ def difference(got: Mapping[str, Content], want: Mapping[str, Content]) -> list[
         for url in TYPES:
             ours, fresh = got[slot][url], want[slot][url]
             names = sorted(n for n in ours.keys() | fresh.keys() if ours.get(n) != fresh.get(n))
-            wrong += [f"{slot} {url.rpartition('.')[2]} {name}: {_how(ours.get(name), fresh.get(name))}" for name in names]
+            wrong += [
+                f"{slot} {url.rpartition('.')[2]} {name}: {_how(ours.get(name), fresh.get(name))}" for name in names
+            ]
     return wrong
 
 

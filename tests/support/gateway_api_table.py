@@ -2,6 +2,7 @@
 
 https://gateway-api.sigs.k8s.io/concepts/conformance/#2-supported-features
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,10 @@ RULES = [
     when("/q", to("two"), more=", queryParams: [{name: a, value: '1'}, {name: b, value: '2'}]"),
     when("/q", to("three"), more=", queryParams: [{name: c, value: '[a-z]+', type: RegularExpression}]"),
     f"{{matches: [{{path: {{value: /or1}}}}, {{path: {{value: /or2}}}}], {to('one')}}}",
-    when("/w", "backendRefs: [{name: one, port: 80, weight: 1}, {name: two, port: 80, weight: 3}, {name: three, port: 80, weight: 0}]"),
+    when(
+        "/w",
+        "backendRefs: [{name: one, port: 80, weight: 1}, {name: two, port: 80, weight: 3}, {name: three, port: 80, weight: 0}]",
+    ),
     when("/zero", to("one", more=", weight: 0")),
     when("/none", "name: none"),
     when("/ghost", to("ghost")),
@@ -91,11 +95,35 @@ RULES = [
     when("/u-cut", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /}")),
     when("/u-slash", rewrite("path: {type: ReplacePrefixMatch, replacePrefixMatch: /new/}")),
     when("/set", filtered("RequestHeaderModifier", "requestHeaderModifier", "{set: [{name: X-A, value: one}]}")),
-    when("/add", filtered("RequestHeaderModifier", "requestHeaderModifier", "{add: [{name: x-a, value: one}, {name: x-b, value: two}]}")),
+    when(
+        "/add",
+        filtered(
+            "RequestHeaderModifier",
+            "requestHeaderModifier",
+            "{add: [{name: x-a, value: one}, {name: x-b, value: two}]}",
+        ),
+    ),
     when("/remove", filtered("RequestHeaderModifier", "requestHeaderModifier", "{remove: [x-a]}")),
-    when("/twice", filtered("RequestHeaderModifier", "requestHeaderModifier", "{set: [{name: x-a, value: first}, {name: X-A, value: second}]}")),
-    when("/answer", filtered("ResponseHeaderModifier", "responseHeaderModifier", f"{{{ONE_SET}, add: [{{name: x-b, value: two}}], remove: [x-c]}}")),
-    when("/backend", f"backendRefs: [{{name: web, port: 80, filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{ONE_SET}}}}}]}}]"),
+    when(
+        "/twice",
+        filtered(
+            "RequestHeaderModifier",
+            "requestHeaderModifier",
+            "{set: [{name: x-a, value: first}, {name: X-A, value: second}]}",
+        ),
+    ),
+    when(
+        "/answer",
+        filtered(
+            "ResponseHeaderModifier",
+            "responseHeaderModifier",
+            f"{{{ONE_SET}, add: [{{name: x-b, value: two}}], remove: [x-c]}}",
+        ),
+    ),
+    when(
+        "/backend",
+        f"backendRefs: [{{name: web, port: 80, filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{ONE_SET}}}}}]}}]",
+    ),
     when("/copy", f"filters: [{MIRROR % ('one', '')}], {to()}"),
     when("/copies", f"filters: [{MIRROR % ('one', '')}, {MIRROR % ('two', '')}], {to()}"),
     when("/some", f"filters: [{MIRROR % ('one', ', percent: 20')}], {to()}"),
@@ -110,11 +138,11 @@ RULES = [
     when("/retry-off", f"retry: {{attempts: 0}}, {to()}"),
 ]
 GRPC = f"""[
-  {{matches: [{{method: {{service: s.S, method: M}}}}], {to('one')}}},
-  {{matches: [{{method: {{service: s.S}}}}], {to('two')}}},
-  {{matches: [{{method: {{method: Only}}}}], {to('three')}}},
-  {{matches: [{{method: {{service: 're[.].*', type: RegularExpression}}}}], {to('one')}}},
-  {{matches: [{{method: {{service: h.H}}, headers: [{{name: x-a, value: one}}]}}], {to('three')}}},
+  {{matches: [{{method: {{service: s.S, method: M}}}}], {to("one")}}},
+  {{matches: [{{method: {{service: s.S}}}}], {to("two")}}},
+  {{matches: [{{method: {{method: Only}}}}], {to("three")}}},
+  {{matches: [{{method: {{service: 're[.].*', type: RegularExpression}}}}], {to("one")}}},
+  {{matches: [{{method: {{service: h.H}}, headers: [{{name: x-a, value: one}}]}}], {to("three")}}},
   {{matches: [{{method: {{service: w.W}}}}], backendRefs: [{{name: one, port: 80, weight: 1}}, {{name: two, port: 80, weight: 1}}]}},
   {{matches: [{{method: {{service: z.Z}}}}]}}
 ]"""
@@ -127,30 +155,95 @@ def routes() -> Iterator[tuple[str, str, str, str]]:
     yield "HTTPRoute", "wild", f"{AT}, hostnames: ['*.wild.org'], rules: [{{{to('one')}}}]", "edge"
     yield "HTTPRoute", "closer", f"{AT}, hostnames: [a.wild.org], rules: [{{{to('two')}}}]", "edge"
     yield "HTTPRoute", "isolated", f"{AT}, hostnames: [a.x.com, b.x.com, c.org], rules: [{{{to('one')}}}]", "edge"
-    yield "HTTPRoute", "section", f"{AT.replace('}', ', sectionName: exact}')}, rules: [{when('/section', to('two'))}]", "edge"
-    yield "HTTPRoute", "port", f"{AT.replace('}', ', port: 8080}')}, hostnames: [p.n.com, p.org], rules: [{{{to('one')}}}]", "edge"
-    yield "HTTPRoute", "stranger", f"{AT.replace('}', ', sectionName: narrow}')}, hostnames: [s.n.com], rules: [{{{to('one')}}}]", "blue"
-    yield "HTTPRoute", "blue", f"{AT.replace('}', ', sectionName: team}')}, hostnames: [blue.org], rules: [{{{to('one')}}}]", "blue"
-    yield "HTTPRoute", "red", f"{AT.replace('}', ', sectionName: team}')}, hostnames: [red.org], rules: [{{{to('one')}}}]", "edge"
+    yield (
+        "HTTPRoute",
+        "section",
+        f"{AT.replace('}', ', sectionName: exact}')}, rules: [{when('/section', to('two'))}]",
+        "edge",
+    )
+    yield (
+        "HTTPRoute",
+        "port",
+        f"{AT.replace('}', ', port: 8080}')}, hostnames: [p.n.com, p.org], rules: [{{{to('one')}}}]",
+        "edge",
+    )
+    yield (
+        "HTTPRoute",
+        "stranger",
+        f"{AT.replace('}', ', sectionName: narrow}')}, hostnames: [s.n.com], rules: [{{{to('one')}}}]",
+        "blue",
+    )
+    yield (
+        "HTTPRoute",
+        "blue",
+        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [blue.org], rules: [{{{to('one')}}}]",
+        "blue",
+    )
+    yield (
+        "HTTPRoute",
+        "red",
+        f"{AT.replace('}', ', sectionName: team}')}, hostnames: [red.org], rules: [{{{to('one')}}}]",
+        "edge",
+    )
     yield "HTTPRoute", "old", f"{AT}, hostnames: [both.org], rules: [{when('/same', to('one'))}]", "edge"
-    yield "HTTPRoute", "new", f"{AT}, hostnames: [both.org], rules: [{when('/same', to('two'))}, {when('/same/more', to('two'))}]", "edge"
-    yield "HTTPRoute", "set", f"parentRefs: [{{name: more, kind: ListenerSet}}], hostnames: [set.org], rules: [{{{to('one')}}}]", "edge"
-    yield "HTTPRoute", "broken", f"{AT}, hostnames: [broken.org], rules: [{{filters: [{{type: ExtensionRef}}], {to('one')}}}]", "edge"
+    yield (
+        "HTTPRoute",
+        "new",
+        f"{AT}, hostnames: [both.org], rules: [{when('/same', to('two'))}, {when('/same/more', to('two'))}]",
+        "edge",
+    )
+    yield (
+        "HTTPRoute",
+        "set",
+        f"parentRefs: [{{name: more, kind: ListenerSet}}], hostnames: [set.org], rules: [{{{to('one')}}}]",
+        "edge",
+    )
+    yield (
+        "HTTPRoute",
+        "broken",
+        f"{AT}, hostnames: [broken.org], rules: [{{filters: [{{type: ExtensionRef}}], {to('one')}}}]",
+        "edge",
+    )
     yield "GRPCRoute", "calls", f"{AT}, hostnames: [grpc.org], rules: {GRPC}", "edge"
-    yield "GRPCRoute", "beside", f"{AT}, hostnames: [both.org], rules: [{{matches: [{{method: {{service: s.S}}}}], {to('three')}}}]", "edge"
-    yield "TLSRoute", "names", f"{AT.replace('}', ', sectionName: names}')}, hostnames: [a.db.com, '*.com'], rules: [{{{to('one')}}}]", "edge"
-    yield "TLSRoute", "ended", f"{AT.replace('}', ', sectionName: ended}')}, hostnames: [end.com], rules: [{{{to('two')}}}]", "edge"
+    yield (
+        "GRPCRoute",
+        "beside",
+        f"{AT}, hostnames: [both.org], rules: [{{matches: [{{method: {{service: s.S}}}}], {to('three')}}}]",
+        "edge",
+    )
+    yield (
+        "TLSRoute",
+        "names",
+        f"{AT.replace('}', ', sectionName: names}')}, hostnames: [a.db.com, '*.com'], rules: [{{{to('one')}}}]",
+        "edge",
+    )
+    yield (
+        "TLSRoute",
+        "ended",
+        f"{AT.replace('}', ', sectionName: ended}')}, hostnames: [end.com], rules: [{{{to('two')}}}]",
+        "edge",
+    )
     yield "TCPRoute", "sql", f"{AT.replace('}', ', sectionName: sql}')}, {SPLIT}", "edge"
-    yield "TCPRoute", "lost", f"{AT.replace('}', ', sectionName: lost}')}, rules: [{{{to('one', more=', weight: 0')}}}]", "edge"
+    yield (
+        "TCPRoute",
+        "lost",
+        f"{AT.replace('}', ', sectionName: lost}')}, rules: [{{{to('one', more=', weight: 0')}}}]",
+        "edge",
+    )
 
 
-BACKENDS = [(name, namespace) for name in ("web", "one", "two", "three") for namespace in ("edge", "blue", "open", "closed")]
+BACKENDS = [
+    (name, namespace) for name in ("web", "one", "two", "three") for namespace in ("edge", "blue", "open", "closed")
+]
 
 
 def objects(targets: Mapping[int, int] | None = None) -> list[Plain]:
     """Everything of the table but the backends' endpoints. `targets`: by port of the gateway's Service that of its workloads, where it is another."""
     ports = ", ".join(f"{{name: p{n}, port: {n}, targetPort: {(targets or {}).get(n, n)}}}" for n in PORTS)
-    services = [make("Service", name, "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", namespace) for name, namespace in BACKENDS]
+    services = [
+        make("Service", name, "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", namespace)
+        for name, namespace in BACKENDS
+    ]
     grant = "from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: edge}], to: [{group: '', kind: Service, name: one}]"
     own = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}], allowedListeners: {namespaces: {from: Same}}"
     return [
@@ -160,9 +253,14 @@ def objects(targets: Mapping[int, int] | None = None) -> list[Plain]:
         make("Pod", "front-0", "{}", "edge", labels="{app: front}"),
         tls_secret("cert", Authority().issue("x.com"), "edge"),
         gateway_object("Gateway", "gw", f"{own}, listeners: {LISTENERS}"),
-        gateway_object("ListenerSet", "more", "parentRef: {name: gw}, listeners: [{name: more, port: 8082, protocol: HTTP}]"),
+        gateway_object(
+            "ListenerSet", "more", "parentRef: {name: gw}, listeners: [{name: more, port: 8082, protocol: HTTP}]"
+        ),
         gateway_object("ReferenceGrant", "g", grant, "open", api="gateway.networking.k8s.io/v1beta1"),
-        *(gateway_object(kind, name, spec, namespace, day) for day, (kind, name, spec, namespace) in enumerate(routes(), 1)),
+        *(
+            gateway_object(kind, name, spec, namespace, day)
+            for day, (kind, name, spec, namespace) in enumerate(routes(), 1)
+        ),
     ]
 
 

@@ -1,4 +1,5 @@
 """A router in front of many HTTPRoutes, with the statuses and problems of all of them watched as the process watches them."""
+
 from __future__ import annotations
 
 from pilot.derive import Node
@@ -16,7 +17,9 @@ GATEWAY = "gatewayClassName: istio, addresses: [{type: Hostname, value: front}],
 def route(number: int, path: str = "/") -> Rows:
     """Returns an HTTPRoute with a host of its own."""
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
-    return rows_of([gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], hostnames: [h{number}.com], {rules}")])
+    return rows_of(
+        [gateway_object("HTTPRoute", f"r{number}", f"parentRefs: [{{name: gw}}], hostnames: [h{number}.com], {rules}")]
+    )
 
 
 class Front:
@@ -29,7 +32,12 @@ class Front:
             rows_of(
                 (
                     make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", "edge"),
-                    make("Service", "front", "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}]}", "edge"),
+                    make(
+                        "Service",
+                        "front",
+                        "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}]}",
+                        "edge",
+                    ),
                     make("Pod", "f-0", "{}", "edge", labels="{app: f}"),
                     gateway_object("Gateway", "gw", GATEWAY),
                 )
@@ -44,7 +52,9 @@ class Front:
 
     def set(self, rows: Rows) -> None:
         """Commits rows, and brings up to date what they reached."""
-        for node in (hit := self.mesh.commit((getattr(self.mesh, table), key, row) for (table, key), row in rows.items())):
+        for node in (
+            hit := self.mesh.commit((getattr(self.mesh, table), key, row) for (table, key), row in rows.items())
+        ):
             self.mesh.refresh(node)
         for node in hit:
             self._watch_listed(node)

@@ -7,6 +7,7 @@
 A call is {"target", "secure", "calls", "method", "headers", "timeout"}; its answer is {"names": {NAME: count}, "errors": {CODE: count}, "details",
 "attempts"}.
 """
+
 from __future__ import annotations
 
 import collections
@@ -71,11 +72,15 @@ class Caller:
         names: collections.Counter[str] = collections.Counter()
         errors: collections.Counter[str] = collections.Counter()
         details, attempts = "", ""
-        method = self._channel(said["target"], said.get("secure", False)).unary_unary(f"/{SERVICE}/{said.get('method', 'Say')}")
+        method = self._channel(said["target"], said.get("secure", False)).unary_unary(
+            f"/{SERVICE}/{said.get('method', 'Say')}"
+        )
         for _ in range(said.get("calls", 1)):
             headers = tuple((said.get("headers") or {}).items())
             try:
-                answer, call = method.with_call(b"", timeout=said.get("timeout", 10), metadata=(*headers, ("id", str(next(self._ids)))))
+                answer, call = method.with_call(
+                    b"", timeout=said.get("timeout", 10), metadata=(*headers, ("id", str(next(self._ids))))
+                )
                 names[answer.decode()] += 1
                 attempts = dict(call.trailing_metadata() or ()).get("attempts", "")
             except grpc.RpcError as error:
@@ -88,7 +93,11 @@ class Caller:
             found = self._channels.get((target, secure))
             if found is None:
                 credentials = grpc.xds_channel_credentials() if secure else None
-                found = grpc.secure_channel(target, credentials) if credentials is not None else grpc.insecure_channel(target)
+                found = (
+                    grpc.secure_channel(target, credentials)
+                    if credentials is not None
+                    else grpc.insecure_channel(target)
+                )
                 self._channels[target, secure] = found
             return found
 

@@ -1,4 +1,5 @@
 """A workload behind a stock Envoy on loopback ports, whose policies a test changes while it runs."""
+
 from __future__ import annotations
 
 import json
@@ -81,21 +82,40 @@ class Guarded:
         self.agent = Agent(self.root, IDENTITY, work / "agent.sock")
         self.client = MeshClient(self.root, work)
         self.plane.wait_ready()
-        node = ProxyNode(type="sidecar", name="books-0", namespace="shop", ip="10.99.0.1", labels={"app": "books"}, service_account="books")
+        node = ProxyNode(
+            type="sidecar",
+            name="books-0",
+            namespace="shop",
+            ip="10.99.0.1",
+            labels={"app": "books"},
+            service_account="books",
+        )
         self.envoy = Envoy(work, node, self.plane.xds, self.agent.socket)
         self._round = 0
 
     def _mesh(self, more: str) -> str:
         providers = [
             {"name": "judge", "envoyExtAuthzGrpc": {"service": "judge.test", "port": self.judges, "timeout": "5s"}},
-            {"name": "refusing", "envoyExtAuthzHttp": {"service": "refusing.test", "port": self.http_judges, "timeout": "5s"}},
+            {
+                "name": "refusing",
+                "envoyExtAuthzHttp": {"service": "refusing.test", "port": self.http_judges, "timeout": "5s"},
+            },
         ]
-        config = {"extensionProviders": providers, "defaultConfig": {"interceptionMode": "NONE"}, **(yaml.safe_load(more) or {})}
+        config = {
+            "extensionProviders": providers,
+            "defaultConfig": {"interceptionMode": "NONE"},
+            **(yaml.safe_load(more) or {}),
+        }
         return json.dumps(config)
 
     def _write_base(self) -> pathlib.Path:
         ingress = [
-            {"port": {"number": number, "protocol": protocol, "name": name}, "bind": "127.0.0.1", "captureMode": "NONE", "defaultEndpoint": end}
+            {
+                "port": {"number": number, "protocol": protocol, "name": name},
+                "bind": "127.0.0.1",
+                "captureMode": "NONE",
+                "defaultEndpoint": end,
+            }
             for name, number, protocol, end in (
                 ("http", self.http, "HTTP", f"127.0.0.1:{self.backend.port}"),
                 ("other", self.other, "HTTP", f"127.0.0.1:{self.backend.port}"),
@@ -103,10 +123,19 @@ class Guarded:
             )
         ]
         objects = [make("Sidecar", "books", json.dumps({"ingress": ingress, "egress": [{"hosts": ["*/*"]}]}), "shop")]
-        for name, port, at, protocol in (("judge", self.judges, self.judge.port, "GRPC"), ("refusing", self.http_judges, self.refusing.port, "HTTP")):
+        for name, port, at, protocol in (
+            ("judge", self.judges, self.judge.port, "GRPC"),
+            ("refusing", self.http_judges, self.refusing.port, "HTTP"),
+        ):
             ports = [{"number": port, "name": "p", "protocol": protocol}]
             endpoints = [{"address": "127.0.0.1", "ports": {"p": at}}]
-            spec = {"hosts": [f"{name}.test"], "resolution": "STATIC", "location": "MESH_EXTERNAL", "ports": ports, "endpoints": endpoints}
+            spec = {
+                "hosts": [f"{name}.test"],
+                "resolution": "STATIC",
+                "location": "MESH_EXTERNAL",
+                "ports": ports,
+                "endpoints": endpoints,
+            }
             objects.append(make("ServiceEntry", name, json.dumps(spec), "shop"))
         (self.folder / "base.yaml").write_text(yaml.safe_dump_all(objects))
         return self.folder
@@ -129,7 +158,9 @@ class Guarded:
             ports = (self.http, self.other, self.tcp)
             states = [found["active_state"] for found in json.loads(dump).get("configs", ()) if "active_state" in found]
             marked = [s for s in states if f"policy[{mark}-0]" in json.dumps(s)]
-            return len({port for port in ports for s in marked if f"127.0.0.1_{port}" == s["listener"]["name"]}) == len(ports)
+            return len({port for port in ports for s in marked if f"127.0.0.1_{port}" == s["listener"]["name"]}) == len(
+                ports
+            )
 
         eventually(active, 30, f"policies of {mark} in Envoy: {self.envoy.tail(5)}")
 

@@ -1,4 +1,5 @@
 """Envoy's messages through a second decoder, envoy-data-plane, that shares no code with the one that encodes them."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -11,16 +12,18 @@ from envoy_data_plane.google.protobuf import Any as SecondAny
 from envoy_data_plane.message_pool import default_message_pool
 from google.protobuf import any_pb2, descriptor_pool, message_factory
 
-UNKNOWN = frozenset({  # to the second decoder
-    "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig",
-    "istio.networking.nds.v1.NameTable",
-    "istio.security.Authorization",
-    "istio.workload.Address",
-    "istio.workload.Workload",
-    "stats.PluginConfig",
-    "udpa.type.v1.TypedStruct",
-    "xds.type.matcher.v3.IPMatcher",
-})  # fmt: skip
+UNKNOWN = frozenset(
+    {  # to the second decoder
+        "istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig",
+        "istio.networking.nds.v1.NameTable",
+        "istio.security.Authorization",
+        "istio.workload.Address",
+        "istio.workload.Workload",
+        "stats.PluginConfig",
+        "udpa.type.v1.TypedStruct",
+        "xds.type.matcher.v3.IPMatcher",
+    }
+)
 
 
 def check_same_content(any_bytes: bytes) -> int:
@@ -35,7 +38,9 @@ def check_same_content(any_bytes: bytes) -> int:
     second = _second_class(name).parse(wrapped.value)
     inner = 0
     for message in _messages(second):
-        assert not message._unknown_fields, f"{type(message).__name__} in {name}: unknown fields {message._unknown_fields!r}"
+        assert not message._unknown_fields, (
+            f"{type(message).__name__} in {name}: unknown fields {message._unknown_fields!r}"
+        )
         if isinstance(message, SecondAny):
             inner += check_same_content(bytes(message))
     first = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName(name))

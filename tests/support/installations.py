@@ -1,4 +1,5 @@
 """Installations on the API server of the tests: what is put there, what there should be, and clients that end in the middle."""
+
 from __future__ import annotations
 
 import copy
@@ -37,7 +38,11 @@ def installation(*assignments: str) -> Installation:
 @functools.cache
 def few_definitions() -> str:
     """A setting that leaves out the definitions of most kinds: a server takes long to read them."""
-    names = [o["metadata"]["name"] for o in installation("profile=minimal").objects(["Base"]) if o["kind"] == "CustomResourceDefinition"]
+    names = [
+        o["metadata"]["name"]
+        for o in installation("profile=minimal").objects(["Base"])
+        if o["kind"] == "CustomResourceDefinition"
+    ]
     return ",".join(name for name in names if name not in _KEPT)
 
 
@@ -79,13 +84,21 @@ def name_of(plain: Mapping[str, Any]) -> str:
     return "/".join(filter(None, (plain["kind"], metadata.get("namespace"), metadata["name"])))
 
 
-def expected_of(found: Installation, owner: str = "unknown", namespace: str = SYSTEM, revision: str = "default") -> State:
+def expected_of(
+    found: Installation, owner: str = "unknown", namespace: str = SYSTEM, revision: str = "default"
+) -> State:
     """What `manifest generate` prints, with the labels of an installation and the defaults of a server."""
     expected = {}
     for chosen, objects in found.components:
         for generated in objects:
             plain = copy.deepcopy(generated)
-            own = {MANAGED: "Reconcile", VERSION: build_info().version, OWNER: owner, OWNER_NAMESPACE: namespace, REVISION: revision}
+            own = {
+                MANAGED: "Reconcile",
+                VERSION: build_info().version,
+                OWNER: owner,
+                OWNER_NAMESPACE: namespace,
+                REVISION: revision,
+            }
             plain["metadata"].setdefault("labels", {}).update(own, **{COMPONENT: chosen.component.name})
             if plain["kind"] == "Deployment":
                 plain["spec"].setdefault("replicas", 1)
@@ -96,7 +109,11 @@ def expected_of(found: Installation, owner: str = "unknown", namespace: str = SY
 def snapshot(server: ApiServer) -> list[Plain]:
     """The objects of a server, definitions first."""
     resources = sorted(server.resources, key=lambda resource: resource.plural != "customresourcedefinitions")
-    return [copy.deepcopy(stored.plain) for resource in resources for stored in server.store.collection(resource.id).objects.values()]
+    return [
+        copy.deepcopy(stored.plain)
+        for resource in resources
+        for stored in server.store.collection(resource.id).objects.values()
+    ]
 
 
 class Killed(BaseException):

@@ -1,4 +1,5 @@
 """Checks plain data against a JSON Schema, as far as ours go."""
+
 from __future__ import annotations
 
 import re
@@ -7,9 +8,26 @@ from typing import Any
 
 Schema = dict[str, Any]
 _TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float), "null": (type(None),),
-}  # fmt: skip
-_KNOWN = {"$schema", "$ref", "$defs", "definitions", "type", "properties", "additionalProperties", "items", "anyOf", "pattern"}
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+_KNOWN = {
+    "$schema",
+    "$ref",
+    "$defs",
+    "definitions",
+    "type",
+    "properties",
+    "additionalProperties",
+    "items",
+    "anyOf",
+    "pattern",
+}
 
 
 def wrong_paths(value: Any, schema: Schema) -> list[str]:
@@ -30,7 +48,9 @@ def _wrong(value: Any, schema: Schema, root: Schema, path: str) -> Iterator[str]
             yield from max(tried, key=lambda paths: max(map(len, paths)))
     if "type" in schema:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        if not any(isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names):
+        if not any(
+            isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool)) for name in names
+        ):
             yield path
             return
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):

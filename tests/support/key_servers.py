@@ -1,4 +1,5 @@
 """Servers of key sets on this machine, and the keys and tokens of an issuer."""
+
 from __future__ import annotations
 
 import base64

@@ -1,4 +1,5 @@
 """A control plane's side of the API server of the tests: access to it, a clock that does not wait, and what follows it."""
+
 from __future__ import annotations
 
 import asyncio

@@ -3,6 +3,7 @@
 It is the one of the tests, or a real one, which KUBECONFIG names. There the definitions of all kinds are put in place of those that it has, and
 objects are made and taken away in the namespaces `default` and `shop`: it should be a server that nobody needs.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -62,7 +63,16 @@ class KubeConfig:
             self.client = ApiClient(KubeconfigFile(kubeconfig))
             await self._populate()
         await self._define()
-        source = KubeSource(self.client, self.batch, Ledger(self.problems), 0, DocumentOrigin(), self.mesh.catalogue, pace(streams), random.Random(1))
+        source = KubeSource(
+            self.client,
+            self.batch,
+            Ledger(self.problems),
+            0,
+            DocumentOrigin(),
+            self.mesh.catalogue,
+            pace(streams),
+            random.Random(1),
+        )
         self.source = source
         await source.start()
         await source.synced()
@@ -137,7 +147,9 @@ class KubeConfig:
 
     def _row(self, plain: Plain) -> Row:
         kind = self._kind(plain)
-        return kind.id, Name(plain["metadata"].get("namespace", "default") if kind.namespaced else "", plain["metadata"]["name"])
+        return kind.id, Name(
+            plain["metadata"].get("namespace", "default") if kind.namespaced else "", plain["metadata"]["name"]
+        )
 
     async def _write(self, there: dict[Row, Plain], gone: list[tuple[Row, Plain]]) -> None:
         """Writes objects as any client does, and waits until the source has received them."""
@@ -157,7 +169,9 @@ class KubeConfig:
         try:
             answer = await self.client.call("POST", collection, body=_body(plain, metadata))
         except Conflict:
-            answer = await self.client.call("PUT", path, body=_body(plain, metadata | _version(await self.client.call("GET", path))))
+            answer = await self.client.call(
+                "PUT", path, body=_body(plain, metadata | _version(await self.client.call("GET", path)))
+            )
         if "status" in plain:
             answer = await self.client.call("PUT", f"{path}/status", body=_body(plain, metadata | _version(answer)))
         return _version(answer)["resourceVersion"]
@@ -165,7 +179,9 @@ class KubeConfig:
     async def _delete(self, row: Row, plain: Plain) -> None:
         path = f"{self._path(row, plain)}/{row[1].name}"
         await self.client.call("DELETE", path)
-        if row[0] == NAMESPACE and self._server is None:  # somebody has to say that nothing is in it, where no controller does
+        if (
+            row[0] == NAMESPACE and self._server is None
+        ):  # somebody has to say that nothing is in it, where no controller does
             body = {**json.loads(await self.client.call("GET", path)), "spec": {"finalizers": []}}
             await self.client.call("PUT", f"{path}/finalize", body=json.dumps(body).encode())
 
@@ -190,7 +206,9 @@ def _version(answer: bytes) -> dict[str, str]:
 def _says_less(wanted: Any, there: Any) -> bool:
     """Returns whether all that is wanted is there, beside what the server has added."""
     if isinstance(wanted, dict):
-        return isinstance(there, dict) and all(key in there and _says_less(value, there[key]) for key, value in wanted.items())
+        return isinstance(there, dict) and all(
+            key in there and _says_less(value, there[key]) for key, value in wanted.items()
+        )
     if isinstance(wanted, list):
         return isinstance(there, list) and len(wanted) == len(there) and all(map(_says_less, wanted, there))
     return bool(wanted == there)

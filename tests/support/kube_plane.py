@@ -1,4 +1,5 @@
 """A whole control plane in this process, on the API server of the tests."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,9 @@ class Plane:
     def __init__(self, environ: Mapping[str, str], **flags: str) -> None:
         given = {"ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
         quick = {"PILOT_DEBOUNCE_AFTER": "1ms"}
-        self.plane = ControlPlane(load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings)
+        self.plane = ControlPlane(
+            load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings
+        )
         self.task = asyncio.create_task(self.plane.run())
 
     @property

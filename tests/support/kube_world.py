@@ -1,4 +1,5 @@
 """A mesh that is read from API servers, what its proxies get, and everything that happens to them by chance."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,8 +38,13 @@ def service_objects(cluster: int, service: int, pods: int, choose: random.Random
     name, namespace = f"app-{service}", f"ns-{service % 20}"
     ready = [choose.random() < 0.8 for _ in range(pods)]
     labels = f"{{app: {name}, version: v{choose.randint(1, 2)}, security.istio.io/tlsMode: istio}}"
-    made = [pod(f"{name}-{i}", address(cluster, service, i), namespace, labels=labels, ready=ready[i]) for i in range(pods)]
-    endpoints = [at(address(cluster, service, i), f"{name}-{i}", f"{{ready: {str(ready[i]).lower()}}}", namespace) for i in range(pods)]
+    made = [
+        pod(f"{name}-{i}", address(cluster, service, i), namespace, labels=labels, ready=ready[i]) for i in range(pods)
+    ]
+    endpoints = [
+        at(address(cluster, service, i), f"{name}-{i}", f"{{ready: {str(ready[i]).lower()}}}", namespace)
+        for i in range(pods)
+    ]
     ip = f"10.{200 + cluster}.{service // 250}.{service % 250}"
     spec = f"{{clusterIP: {ip}, clusterIPs: [{ip}], selector: {{app: {name}}}, ports: [{{name: http, port: {choose.choice((80, 81))}}}]}}"
     return [make("Service", name, spec, namespace), *made, endpoint_slice(name, *endpoints, namespace=namespace)]
@@ -56,9 +62,16 @@ def config_objects(service: int, choose: random.Random) -> list[Plain]:
         make("VirtualService", f"vs-{service}", f"{{hosts: [{host}], http: [{{route: {route}}}]}}", namespace),
         make("DestinationRule", f"dr-{service}", subsets, namespace),
         make("ServiceEntry", f"se-{service}", entry, namespace),
-        make("WorkloadEntry", f"we-{service}", f"{{address: 1.1.{service % 250}.{choose.randint(1, 3)}, labels: {{app: app-{service}}}}}", namespace),
+        make(
+            "WorkloadEntry",
+            f"we-{service}",
+            f"{{address: 1.1.{service % 250}.{choose.randint(1, 3)}, labels: {{app: app-{service}}}}}",
+            namespace,
+        ),
         make("Sidecar", "default", sidecar, namespace),
-        make("PeerAuthentication", "default", f"{{mtls: {{mode: {choose.choice(('STRICT', 'PERMISSIVE'))}}}}}", namespace),
+        make(
+            "PeerAuthentication", "default", f"{{mtls: {{mode: {choose.choice(('STRICT', 'PERMISSIVE'))}}}}}", namespace
+        ),
     ]
 
 
@@ -119,9 +132,13 @@ class Servers:
         match choose.randrange(8):
             case 0:
                 how = choose.choice(("close", "abort", "half a line", "expired"))
-                server.faults.end_watches("close" if server.faults.disorder else how, lambda asked: asked.resource.plural == kind)
+                server.faults.end_watches(
+                    "close" if server.faults.disorder else how, lambda asked: asked.resource.plural == kind
+                )
             case 1:
-                server.faults.end_watches("close" if server.faults.disorder else choose.choice(("close", "abort", "half a line", "expired")))
+                server.faults.end_watches(
+                    "close" if server.faults.disorder else choose.choice(("close", "abort", "half a line", "expired"))
+                )
             case 2:
                 server.store.compact()
             case 3:
@@ -149,14 +166,18 @@ class KubeWorld:
         ledger = Ledger(ProblemStore(lambda _: None))
         self.clients = [client_of(server, patience) for server in servers.servers]
         self.sources = [self._source(ledger, client, CLUSTERS[i], streams) for i, client in enumerate(self.clients)]
-        sidecars = [proxy("sidecar", f"app-{n}-0", f"ns-{n % 20}", address(0, n, 0), {"app": f"app-{n}"}) for n in (0, 5, 11)]
+        sidecars = [
+            proxy("sidecar", f"app-{n}-0", f"ns-{n % 20}", address(0, n, 0), {"app": f"app-{n}"}) for n in (0, 5, 11)
+        ]
         router = proxy("router", "ingress-0", "ns-1", "10.99.0.1", {"app": "ingress"})
         self._proxies = [self.world.connect(each) for each in (*sidecars, router)]
 
     def _source(self, ledger: Ledger, client: ApiClient, cluster: str, streams: bool) -> KubeSource:
         origin = DocumentOrigin(cluster, cluster == CLUSTERS[0])
         rank = int(not origin.own)
-        return KubeSource(client, self, ledger, rank, origin, self.world.mesh.catalogue, pace(streams), random.Random(1))
+        return KubeSource(
+            client, self, ledger, rank, origin, self.world.mesh.catalogue, pace(streams), random.Random(1)
+        )
 
     def put(self, edits: Iterable[Edit]) -> None:
         """Takes edits as a batch does, without waiting."""
@@ -192,7 +213,11 @@ class KubeWorld:
                 if source.cluster != CLUSTERS[0] and not kind.per_cluster:
                     continue
                 followed = source.followed.get(kind.id)
-                if followed is None or followed.follower.receiving or followed.follower.versions != self._versions_at(server, kind):
+                if (
+                    followed is None
+                    or followed.follower.receiving
+                    or followed.follower.versions != self._versions_at(server, kind)
+                ):
                     yield f"{kind.id} of {source.cluster}"
 
     def _versions_at(self, server: ApiServer, kind: Kind) -> dict[Name, str]:
@@ -205,7 +230,10 @@ class KubeWorld:
     def served(self) -> Served:
         """What every proxy gets."""
         assert self.world.failures == []
-        return {node: {url: {name: r.any for name, r in have.items()} for url, have in self.world.resources(node).items()} for node in self._proxies}
+        return {
+            node: {url: {name: r.any for name, r in have.items()} for url, have in self.world.resources(node).items()}
+            for node in self._proxies
+        }
 
     def rows(self) -> Mapping[Any, Any]:
         return self.world.rows()
@@ -215,7 +243,9 @@ def _there(server: ApiServer, kind: Kind) -> dict[Name, str]:
     """The resource versions of what a server has of a kind, as far as it is read."""
     selects = selector("", collection_of(kind, "v1").fields)
     objects = server.store.collection((kind.id.group, plural_of(kind.id))).objects
-    return {Name(*key): str(stored.revision) for key, stored in objects.items() if selects is None or selects(stored.plain)}
+    return {
+        Name(*key): str(stored.revision) for key, stored in objects.items() if selects is None or selects(stored.plain)
+    }
 
 
 async def start_fresh(servers: Servers, streams: bool, patience: RequestPatience = PATIENCE) -> KubeWorld:

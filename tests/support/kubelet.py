@@ -1,4 +1,5 @@
 """Runs the containers of a pod that was injected, as a kubelet does: each with its arguments, variables, volumes and rights, in the pod's network."""
+
 from __future__ import annotations
 
 import os
@@ -27,16 +28,26 @@ class Kubelet:
         self.pod, self._host, self._ip = pod, host, ip
         self.root = pathlib.Path(tempfile.mkdtemp())  # not below pytest's, which only root may enter
         self.root.chmod(0o755)
-        self._files = {**files, "/etc/istio/pod/labels": self._downward("labels"), "/etc/istio/pod/annotations": self._downward("annotations")}
+        self._files = {
+            **files,
+            "/etc/istio/pod/labels": self._downward("labels"),
+            "/etc/istio/pod/annotations": self._downward("annotations"),
+        }
         self.started: dict[str, Process] = {}
 
     def run_init(self) -> None:
         """Runs the init containers, one after the other. RuntimeError where one fails."""
         for container in self.pod["spec"]["initContainers"]:
             done = subprocess.run(
-                self._command(container), env=self._environ(container), cwd=self._make_root(container), preexec_fn=self._enter(container),
-                capture_output=True, text=True, timeout=INIT_SECONDS, check=False,
-            )  # fmt: skip
+                self._command(container),
+                env=self._environ(container),
+                cwd=self._make_root(container),
+                preexec_fn=self._enter(container),
+                capture_output=True,
+                text=True,
+                timeout=INIT_SECONDS,
+                check=False,
+            )
             if done.returncode:
                 raise RuntimeError(f"{container['name']} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
@@ -44,7 +55,13 @@ class Kubelet:
         """Starts a container."""
         container = next(c for c in self.pod["spec"]["containers"] if c["name"] == name)
         folder = self._make_root(container)
-        made = Process(self._command(container), self.root / f"{name}.log", self._enter(container), self._environ(container), folder)
+        made = Process(
+            self._command(container),
+            self.root / f"{name}.log",
+            self._enter(container),
+            self._environ(container),
+            folder,
+        )
         self.started[name] = made
         return made
 
@@ -83,14 +100,20 @@ class Kubelet:
     def _field(self, path: str) -> str:
         spec, metadata = self.pod["spec"], self.pod["metadata"]
         fields = {
-            "metadata.name": metadata["name"], "metadata.namespace": metadata["namespace"], "status.podIP": self._ip, "status.hostIP": self._ip,
-            "spec.serviceAccountName": spec.get("serviceAccountName", "default"), "spec.nodeName": "node",
-        }  # fmt: skip
+            "metadata.name": metadata["name"],
+            "metadata.namespace": metadata["namespace"],
+            "status.podIP": self._ip,
+            "status.hostIP": self._ip,
+            "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+            "spec.nodeName": "node",
+        }
         found: str = fields[path]
         return found
 
     def _downward(self, what: str) -> bytes:
-        return "".join(f'{key}="{value.translate(_ESCAPES)}"\n' for key, value in self.pod["metadata"].get(what, {}).items()).encode()
+        return "".join(
+            f'{key}="{value.translate(_ESCAPES)}"\n' for key, value in self.pod["metadata"].get(what, {}).items()
+        ).encode()
 
     def _make_root(self, container: Plain) -> pathlib.Path:
         """Makes the folder that stands for the container's file system: its volumes, which are its user's, and nothing else that it may write."""

@@ -1,4 +1,5 @@
 """The listeners of one proxy as proto JSON, of a small mesh, with what tests ask of them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,7 +21,13 @@ WEB_POD = pod("web-0", "10.1.0.1", labels="{app: web}")
 
 def service(name: str, ports: str, ip: str = "10.96.0.1", namespace: str = "a", **more: Any) -> Plain:
     """A Service that selects `app: NAME`; `ports` is YAML."""
-    return make("Service", name, f"{{clusterIP: {ip}, clusterIPs: [{ip}], selector: {{app: {name}}}, ports: {ports}}}", namespace, **more)
+    return make(
+        "Service",
+        name,
+        f"{{clusterIP: {ip}, clusterIPs: [{ip}], selector: {{app: {name}}}, ports: {ports}}}",
+        namespace,
+        **more,
+    )
 
 
 def entry(spec: str, name: str = "entry", namespace: str = "a", **more: Any) -> Plain:
@@ -37,7 +44,10 @@ def listeners(*objects: Mapping[str, Any], by: Proxy = WEB, mesh: str = "", **en
 
 def chains(listener: Plain) -> list[Plain]:
     """Its filter chains, the default one last."""
-    return [*listener.get("filterChains", ()), *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else [])]
+    return [
+        *listener.get("filterChains", ()),
+        *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else []),
+    ]
 
 
 def last(chain: Plain) -> Plain:

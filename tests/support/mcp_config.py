@@ -1,4 +1,5 @@
 """A server of objects over xDS as a source of configuration that the suite over all sources sees."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,11 +41,25 @@ class McpConfig:
     async def _start(self) -> None:
         await self.server.start()
         address = f"127.0.0.1:{self.server.port}"
-        self.source = McpSource(f"xds://{address}", self.mesh.catalogue, self.batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
+        self.source = McpSource(
+            f"xds://{address}",
+            self.mesh.catalogue,
+            self.batch,
+            Ledger(self.problems),
+            0,
+            DocumentOrigin(),
+            self.problems,
+        )
         client = McpClient("sidecar~127.0.0.1~istiod.istio-system~istio-system.svc.cluster.local", "istio-system")
         receive = self.source.receive
         self.stream = McpStream(
-            McpSourceServer(address, self._plain_text), client, self.source.types, receive, self.source.told, Backoff(0.001, 0.02), random.Random(1)
+            McpSourceServer(address, self._plain_text),
+            client,
+            self.source.types,
+            receive,
+            self.source.told,
+            Backoff(0.001, 0.02),
+            random.Random(1),
         )
         await self.stream.start()
         await self.source.synced.wait()
@@ -54,7 +69,11 @@ class McpConfig:
         return None
 
     def set(self, name: str, text: str) -> None:
-        found = {(str(type_of(plain)), name_of(plain)): plain for plain in map(self._preferred, yaml.safe_load_all(text)) if plain}
+        found = {
+            (str(type_of(plain)), name_of(plain)): plain
+            for plain in map(self._preferred, yaml.safe_load_all(text))
+            if plain
+        }
         old = self._named.get(name, {})
         self._named[name] = found
         self._send(found, {key: plain for key, plain in old.items() if key not in found})
@@ -70,7 +89,9 @@ class McpConfig:
         return {**plain, "apiVersion": of._replace(version=kind.versions[0]).api_version}
 
     def _send(self, there: Named, gone: Named) -> None:
-        types = {self.server.put(plain) for plain in there.values()} | {self.server.delete(plain) for plain in gone.values()}
+        types = {self.server.put(plain) for plain in there.values()} | {
+            self.server.delete(plain) for plain in gone.values()
+        }
         self.push(*types)
 
     def push(self, *types: str) -> None:

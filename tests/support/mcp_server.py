@@ -1,4 +1,5 @@
 """A server of configuration objects over xDS, as istiod or an adapter is one: every change sends all objects of its kind again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,13 +39,21 @@ class McpServer:
 
     async def start(self) -> None:
         self._server = aio.server(options=[("grpc.so_reuseport", 0)])
-        handlers = {"StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(
-            self._stream, discovery_pb2.DiscoveryRequest.FromString, discovery_pb2.DiscoveryResponse.SerializeToString
-        )}  # fmt: skip
+        handlers = {
+            "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(
+                self._stream,
+                discovery_pb2.DiscoveryRequest.FromString,
+                discovery_pb2.DiscoveryResponse.SerializeToString,
+            )
+        }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         address = f"127.0.0.1:{self.port}"
         add = self._server
-        self.port = add.add_insecure_port(address) if self._credentials is None else add.add_secure_port(address, self._credentials)
+        self.port = (
+            add.add_insecure_port(address)
+            if self._credentials is None
+            else add.add_secure_port(address, self._credentials)
+        )
         await self._server.start()
 
     async def stop(self) -> None:

@@ -1,4 +1,5 @@
 """A client of a sidecar that speaks as one of the mesh: mutual TLS as any identity, and requests exactly as they are written."""
+
 from __future__ import annotations
 
 import pathlib
@@ -26,7 +27,10 @@ class Ask(NamedTuple):
     tcp: bool = False
 
     def __str__(self) -> str:
-        said = (self.by.removeprefix("spiffe://") or "nobody", "tcp" if self.tcp else f"{self.method} {self.host}{self.path}")
+        said = (
+            self.by.removeprefix("spiffe://") or "nobody",
+            "tcp" if self.tcp else f"{self.method} {self.host}{self.path}",
+        )
         more = [f"from {self.source}"] if self.source != "127.0.0.1" else []
         return " ".join((*said, *more, *(f"{name}={value[:20]}" for name, value in self.headers.items())))
 
@@ -55,7 +59,10 @@ class MeshClient:
         """What comes back until the connection ends, or until `end`."""
         received = b""
         try:
-            with socket.create_connection(("127.0.0.1", port), SECONDS, (ask.source, 0)) as plain, self._wrap(plain, ask) as connection:
+            with (
+                socket.create_connection(("127.0.0.1", port), SECONDS, (ask.source, 0)) as plain,
+                self._wrap(plain, ask) as connection,
+            ):
                 connection.sendall(data)
                 while not (end and end in received) and (block := connection.recv(65536)):
                     received += block

@@ -1,4 +1,5 @@
 """Random edits of a whole mesh, and what its proxies get: of one that lives through them, and of one that starts from scratch."""
+
 from __future__ import annotations
 
 import functools
@@ -74,7 +75,10 @@ class Step(NamedTuple):
     state: tuple[int, ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{SLOTS[i].name} → {'nothing' if self.state[i] == EMPTY else f'variant {self.state[i]}'}" for i in self.slots)
+        return ", ".join(
+            f"{SLOTS[i].name} → {'nothing' if self.state[i] == EMPTY else f'variant {self.state[i]}'}"
+            for i in self.slots
+        )
 
 
 def draw(choose: random.Random, slot: int) -> int:
@@ -134,7 +138,10 @@ def start(rows: Rows, flags: Mapping[str, str]) -> World:
 
 
 def snapshot(world: World, node_ids: Iterable[str] = NODE_IDS) -> Snapshot:
-    return {node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()} for node in node_ids}
+    return {
+        node: {url: {name: r.any for name, r in have.items()} for url, have in world.resources(node).items()}
+        for node in node_ids
+    }
 
 
 def difference(got: Snapshot, want: Snapshot) -> list[str]:
@@ -143,7 +150,11 @@ def difference(got: Snapshot, want: Snapshot) -> list[str]:
     for node, types in want.items():
         for url in types.keys() | got[node].keys():
             ours, fresh = got[node].get(url, {}), types.get(url, {})
-            rows += [f"{node} {url.rpartition('.')[2]} {name}" for name in sorted(ours.keys() | fresh.keys()) if ours.get(name) != fresh.get(name)]
+            rows += [
+                f"{node} {url.rpartition('.')[2]} {name}"
+                for name in sorted(ours.keys() | fresh.keys())
+                if ours.get(name) != fresh.get(name)
+            ]
     return rows
 
 

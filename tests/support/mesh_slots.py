@@ -4,6 +4,7 @@ Objects name each other by few names, so that most edits matter to somebody. A n
 may look, is one more entry. `kind` of a slot says what its variants are: objects of users as plain data, the mesh config or the mesh
 networks as YAML, the node of a proxy that connects, comes back with other metadata, and leaves, or rows that the process itself commits.
 """
+
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET
@@ -54,30 +55,61 @@ NETWORKS = Slot(
         "{networks: {net2: {endpoints: [{fromCidr: 10.7.0.0/16}], gateways: [{address: gw.example.com, port: 15443}, {address: 9.9.9.2, port: 443}]}}}",
     ),
 )
-_SERVICES = tuple((f"{name}.{namespace}.svc.cluster.local", port) for name, namespace, port in (("web", "a", 80), ("api", "b", 80), ("head", "a", 80)))
+_SERVICES = tuple(
+    (f"{name}.{namespace}.svc.cluster.local", port)
+    for name, namespace, port in (("web", "a", 80), ("api", "b", 80), ("head", "a", 80))
+)
 _CLUSTERS = tuple(f"outbound|{port}|{subset}|{host}" for host, port in _SERVICES for subset in ("", "v1"))
 ASKED = {
-    LISTENER: frozenset((*(f"{host}:{port}" for host, port in _SERVICES), "web:80", "xds.istio.io/grpc/lds/inbound/10.1.0.12:8080")),
+    LISTENER: frozenset(
+        (*(f"{host}:{port}" for host, port in _SERVICES), "web:80", "xds.istio.io/grpc/lds/inbound/10.1.0.12:8080")
+    ),
     CLUSTER: frozenset(_CLUSTERS),
     ENDPOINT: frozenset(_CLUSTERS),
     ROUTE: frozenset(_CLUSTERS),
-    SECRET: frozenset((
-        "kubernetes://c", "kubernetes://c-cacert", "kubernetes://edge/c", "kubernetes-gateway://edge/c", "configmap://edge/c",
-        "configmap://istio-system/c-cacert",
-    )),
-    EXTENSION: frozenset((
-        "slow",
-        "absent",
-        *(
-            f"extensions.istio.io/trafficextension/{name}"
-            for namespace in ("a", "edge", "istio-system")
-            for name in (f"{namespace}.w~istio-translated-wasmplugin", f"{namespace}.t")
-        ),
-    )),
-}  # fmt: skip
+    SECRET: frozenset(
+        (
+            "kubernetes://c",
+            "kubernetes://c-cacert",
+            "kubernetes://edge/c",
+            "kubernetes-gateway://edge/c",
+            "configmap://edge/c",
+            "configmap://istio-system/c-cacert",
+        )
+    ),
+    EXTENSION: frozenset(
+        (
+            "slow",
+            "absent",
+            *(
+                f"extensions.istio.io/trafficextension/{name}"
+                for namespace in ("a", "edge", "istio-system")
+                for name in (f"{namespace}.w~istio-translated-wasmplugin", f"{namespace}.t")
+            ),
+        )
+    ),
+}
 """What every proxy asks for by name; where it gets everything of a type, that does not matter."""
-KEY_SETS = tuple({("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'} for kid in ("one", "two"))
+KEY_SETS = tuple(
+    {("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'}
+    for kid in ("one", "two")
+)
 KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
-HOSTS = tuple({("resolved_hosts", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4")))
+HOSTS = tuple(
+    {("resolved_hosts", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4"))
+)
 HOST_SLOT = Slot("ResolvedHost", "rows", HOSTS, 0.2)
-SLOTS: tuple[Slot, ...] = (MESH, NETWORKS, *PROXIES, *KUBERNETES, *WEST_KUBERNETES, *ISTIO, *GATEWAYS, *CREDENTIALS, *FILTERS, *AMBIENT, KEY_SET_SLOT, HOST_SLOT)
+SLOTS: tuple[Slot, ...] = (
+    MESH,
+    NETWORKS,
+    *PROXIES,
+    *KUBERNETES,
+    *WEST_KUBERNETES,
+    *ISTIO,
+    *GATEWAYS,
+    *CREDENTIALS,
+    *FILTERS,
+    *AMBIENT,
+    KEY_SET_SLOT,
+    HOST_SLOT,
+)

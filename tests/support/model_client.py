@@ -1,4 +1,5 @@
 """A client that behaves as Envoy's ADS client does, as plain data: no I/O, no delays but those that a test makes."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -47,7 +48,9 @@ class ModelClient:
     def check(self) -> None:
         """What the session knows of the client, which has read everything, is true."""
         subscriptions = self.session.subscriptions
-        assert {short_name(url) for url in subscriptions} == {kind for kind in self.asked if self.delta or kind not in NAMED or self.names[kind]}
+        assert {short_name(url) for url in subscriptions} == {
+            kind for kind in self.asked if self.delta or kind not in NAMED or self.names[kind]
+        }
         for kind in map(short_name, subscriptions):
             subscription, names = subscriptions[BY_SHORT_NAME[kind]], self.names.get(kind, {"*"})
             assert set(subscription.names) == names, kind
@@ -61,13 +64,17 @@ class ModelClient:
         before = dict(have)
         if not self.delta and kind not in NAMED:
             have.clear()
-        have.update({name: content for name, content in resources.items() if kind not in NAMED or name in self.names[kind]})
+        have.update(
+            {name: content for name, content in resources.items() if kind not in NAMED or name in self.names[kind]}
+        )
         for name in removed:
             have.pop(name, None)
         self.nonces[kind] = nonce
         self._acknowledge(kind)
         if kind == "cds":
-            self.warming = {n for n in self.warming if n in have} | {n for n in have if n[0] <= "f" and have[n] != before.get(n)}
+            self.warming = {n for n in self.warming if n in have} | {
+                n for n in have if n[0] <= "f" and have[n] != before.get(n)
+            }
             self._rename("eds", {name for name in have if name[0] <= "f"})
         if kind == "eds":
             self.warming -= resources.keys()
@@ -81,13 +88,19 @@ class ModelClient:
 
     def _ask(self, kind: str, added: set[str], removed: set[str]) -> None:
         if self.delta:
-            request = self._request(kind, resource_names_subscribe=sorted(added), resource_names_unsubscribe=sorted(removed))
+            request = self._request(
+                kind, resource_names_subscribe=sorted(added), resource_names_unsubscribe=sorted(removed)
+            )
             if kind not in self.asked:
                 for name in self.have[kind]:
                     request.initial_resource_versions[name] = ""
         else:
-            request = self._request(kind, resource_names=sorted(self.names.get(kind, ())), response_nonce=self.nonces.get(kind, ""))
-            if kind not in self.nonces or (kind in NAMED and not self.names[kind]):  # it begins a subscription, or ends one
+            request = self._request(
+                kind, resource_names=sorted(self.names.get(kind, ())), response_nonce=self.nonces.get(kind, "")
+            )
+            if kind not in self.nonces or (
+                kind in NAMED and not self.names[kind]
+            ):  # it begins a subscription, or ends one
                 self.last_sent.pop(kind, None)
         self.asked.add(kind)
         self.session.receive(request)

@@ -1,4 +1,5 @@
 """Hosts of a test's own: network namespaces on one bridge, and the redirection that captures a workload's traffic."""
+
 from __future__ import annotations
 
 import contextlib
@@ -37,7 +38,9 @@ class Host:
         if os.geteuid() != 0:
             raise PermissionError("network namespaces need root: run the tests as root")
         wait = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-        self._holder = subprocess.Popen(wait, stdin=subprocess.PIPE, preexec_fn=lambda: _check(_libc.unshare(CLONE_NEWNET)))
+        self._holder = subprocess.Popen(
+            wait, stdin=subprocess.PIPE, preexec_fn=lambda: _check(_libc.unshare(CLONE_NEWNET))
+        )
         self.pid = self._holder.pid
         self._file = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
         self.run(lambda: _up("lo"))
@@ -110,7 +113,12 @@ class Network:
         def make() -> None:
             with IPRoute() as route:
                 route.link("add", ifname=name, kind="veth", peer={"ifname": "eth0", "net_ns_pid": pod.pid})
-                route.link("set", index=route.link_lookup(ifname=name)[0], master=route.link_lookup(ifname="bridge")[0], state="up")
+                route.link(
+                    "set",
+                    index=route.link_lookup(ifname=name)[0],
+                    master=route.link_lookup(ifname="bridge")[0],
+                    state="up",
+                )
 
         self.node.run(make)
         pod.run(lambda: _up("eth0", address, gateway=self.address))
@@ -133,7 +141,9 @@ def capture(outbound: int = 15001, inbound: int = 15006, kept: Sequence[int] = (
             rule = (*_equal(META_L4PROTO, b"\x06"), *_to_port(port), *verdict(NFT_RETURN))
             nft.rule("add", table="mesh", chain="inbound", expressions=(rule,))
         for chain, port in (("outbound", outbound), ("inbound", inbound)):
-            nft.rule("add", table="mesh", chain=chain, expressions=((*_equal(META_L4PROTO, b"\x06"), *_redirect(port)),))
+            nft.rule(
+                "add", table="mesh", chain=chain, expressions=((*_equal(META_L4PROTO, b"\x06"), *_redirect(port)),)
+            )
 
 
 def _equal(meta: int, value: bytes) -> list[Any]:

@@ -1,4 +1,5 @@
 """A small world of numbers, of which derivations are made that tests of the incremental core run."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Objects as a user's files hold them, by few words."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -29,7 +30,14 @@ def _parse(text: str) -> Any:
 
 
 def make(
-    kind: str, name: str, spec: str = "{}", namespace: str = "a", day: int = 1, labels: str = "{}", annotations: str = "{}", **parts: Any
+    kind: str,
+    name: str,
+    spec: str = "{}",
+    namespace: str = "a",
+    day: int = 1,
+    labels: str = "{}",
+    annotations: str = "{}",
+    **parts: Any,
 ) -> Plain:
     """An object of any kind; `spec`, `labels` and `annotations` are YAML, `day` of January 2025 is when it was created."""
     metadata = {
@@ -46,22 +54,41 @@ def make(
 
 
 def pod(
-    name: str, ip: str, namespace: str = "a", spec: str = "{}", labels: str = "{}", ready: bool = True, phase: str = "Running", **metadata: Any
+    name: str,
+    ip: str,
+    namespace: str = "a",
+    spec: str = "{}",
+    labels: str = "{}",
+    ready: bool = True,
+    phase: str = "Running",
+    **metadata: Any,
 ) -> Plain:
     """A Pod with an address (several between commas)."""
     ips = ip.split(",")
     made = make("Pod", name, spec, namespace, labels=labels)
-    status = {"phase": phase, "podIP": ips[0], "podIPs": [{"ip": i} for i in ips], "conditions": [{"type": "Ready", "status": str(ready)}]}
+    status = {
+        "phase": phase,
+        "podIP": ips[0],
+        "podIPs": [{"ip": i} for i in ips],
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+    }
     made["spec"] = {"serviceAccountName": "default", "containers": [{"name": "app", "image": "app"}], **made["spec"]}
     made["metadata"] |= metadata
     return made | {"status": status}
 
 
 def endpoint_slice(
-    service: str, *endpoints: str, namespace: str = "a", ports: str = "[{name: http, port: 8080}]", name: str = "", **parts: Any
+    service: str,
+    *endpoints: str,
+    namespace: str = "a",
+    ports: str = "[{name: http, port: 8080}]",
+    name: str = "",
+    **parts: Any,
 ) -> Plain:
     """An EndpointSlice of a Service; each endpoint is YAML."""
-    made = make("EndpointSlice", name or f"{service}-0", "{}", namespace, labels=f"{{kubernetes.io/service-name: {service}}}")
+    made = make(
+        "EndpointSlice", name or f"{service}-0", "{}", namespace, labels=f"{{kubernetes.io/service-name: {service}}}"
+    )
     del made["spec"]
     return made | {"addressType": "IPv4", "endpoints": [_parse(e) for e in endpoints], "ports": _parse(ports), **parts}
 

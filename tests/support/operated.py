@@ -1,4 +1,5 @@
 """The operator at the API server of the tests, with the rights that its chart gives it and no others."""
+
 from __future__ import annotations
 
 import asyncio
@@ -72,10 +73,20 @@ class Operated:
     async def start(self, lease: str = "") -> None:
         """Starts the operator."""
         settings = OperatorSettings()
-        watch = dataclasses.replace(settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s"))
+        watch = dataclasses.replace(
+            settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s")
+        )
         name = "istio-operator" + (f"-{self.revision}" if self.revision else "")
-        replica = dataclasses.replace(settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease)
-        self.operator = Operator(dataclasses.replace(settings, watch=watch, replica=replica), Known(self.server, TOKEN), PACE, 0.005, IMPATIENCE)
+        replica = dataclasses.replace(
+            settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease
+        )
+        self.operator = Operator(
+            dataclasses.replace(settings, watch=watch, replica=replica),
+            Known(self.server, TOKEN),
+            PACE,
+            0.005,
+            IMPATIENCE,
+        )
         self._running = asyncio.create_task(self.operator.run())
 
     async def stop(self) -> None:
@@ -89,7 +100,12 @@ class Operated:
 
     async def write(self, namespace: str, name: str, spec: Any, **metadata: Any) -> None:
         """Writes an IstioOperator as a user does, whatever goes wrong at the server meanwhile."""
-        body = {"apiVersion": KIND.api_version, "kind": KIND.name, "metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec}
+        body = {
+            "apiVersion": KIND.api_version,
+            "kind": KIND.name,
+            "metadata": {"name": name, "namespace": namespace, **metadata},
+            "spec": spec,
+        }
         path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators"
         while True:
             there = self.custom(namespace, name)
@@ -134,7 +150,11 @@ class Operated:
 
     def installed(self) -> State:
         """The objects that the operator has installed."""
-        return {name: plain for name, plain in state_of(self.server).items() if MANAGED in (plain["metadata"].get("labels") or {})}
+        return {
+            name: plain
+            for name, plain in state_of(self.server).items()
+            if MANAGED in (plain["metadata"].get("labels") or {})
+        }
 
     async def change(self, plain: Plain, patch: Plain) -> None:
         """Changes an object as somebody does who should not."""
@@ -163,5 +183,3 @@ def light(spec: Plain) -> Plain:
     """A specification with few definitions."""
     values = {**spec.get("values", {}), "base": {"excludedCRDs": few_definitions().split(",")}}
     return {**spec, "values": values}
-
-

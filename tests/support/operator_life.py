@@ -1,4 +1,5 @@
 """A life of IstioOperators: they and what they install are changed by chance while requests fail, and in the end everything is as it should be."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,10 @@ from tests.support.operated import Operated, expected
 
 TEAMS = ("team-a", "team-b")
 FOREIGN = "foreign"
-_UNORDERED = ("MutatingWebhookConfiguration/istio-revision-tag-default", "ValidatingWebhookConfiguration/istiod-default-validator")
+_UNORDERED = (
+    "MutatingWebhookConfiguration/istio-revision-tag-default",
+    "ValidatingWebhookConfiguration/istiod-default-validator",
+)
 """What the first of several control planes takes."""
 _OWNERSHIP = {COMPONENT, OWNER, OWNER_NAMESPACE, REVISION}
 _POD: Plain = {"template": {"spec": {"serviceAccountName": "somebody"}}}  # replicas are the autoscaler's
@@ -31,7 +35,14 @@ def control_plane(choose: random.Random, revision: str, system: str) -> Plain:
         settings["env"] = [{"name": "DRAWN", "value": str(choose.random())}]
     pilot = {"pilot": {"k8s": settings}} if settings else {}
     mesh = {"accessLogFile": choose.choice(("/dev/stdout", "/tmp/log"))}
-    return {"profile": "minimal", "revision": revision, "tag": f"1.{choose.randint(0, 3)}", "components": pilot, "meshConfig": mesh, "values": values}
+    return {
+        "profile": "minimal",
+        "revision": revision,
+        "tag": f"1.{choose.randint(0, 3)}",
+        "components": pilot,
+        "meshConfig": mesh,
+        "values": values,
+    }
 
 
 def gateways(choose: random.Random, *namespaces: str) -> Plain:
@@ -85,7 +96,9 @@ class Life:
 
     async def _meddle(self) -> None:
         """Changes or deletes an object that is installed."""
-        there = [plain for _, plain in sorted(self._o.installed().items()) if plain["metadata"].get("namespace") != FOREIGN]
+        there = [
+            plain for _, plain in sorted(self._o.installed().items()) if plain["metadata"].get("namespace") != FOREIGN
+        ]
         if not there:
             return
         plain = self._choose.choice(there)
@@ -99,8 +112,16 @@ class Life:
                 case 2:
                     await self._o.change(plain, {"metadata": {"labels": {"app.kubernetes.io/part-of": "something"}}})
                 case _:
-                    part = next((name for name in ("spec", "data", "rules", "subjects", "webhooks") if name in plain), "")
-                    changed = {"selector": {"app": "x"}} if plain["kind"] == "Service" else _POD if plain["kind"] == "Deployment" else {}
+                    part = next(
+                        (name for name in ("spec", "data", "rules", "subjects", "webhooks") if name in plain), ""
+                    )
+                    changed = (
+                        {"selector": {"app": "x"}}
+                        if plain["kind"] == "Service"
+                        else _POD
+                        if plain["kind"] == "Deployment"
+                        else {}
+                    )
                     if changed:
                         await self._o.change(plain, {part: changed})
                     elif part in ("rules", "subjects", "webhooks"):
@@ -116,7 +137,11 @@ class Life:
             case 0:
                 server.faults.refuse(choose.choice((429, 500, 503)), times=choose.randint(1, 8))
             case 1:
-                server.faults.refuse(choose.choice((403, 409, 500)), times=choose.randint(1, 4), concerns=lambda asked: asked.verb == "patch")
+                server.faults.refuse(
+                    choose.choice((403, 409, 500)),
+                    times=choose.randint(1, 4),
+                    concerns=lambda asked: asked.verb == "patch",
+                )
             case 2:
                 server.faults.end_watches(choose.choice(("close", "abort", "half a line", "expired")))
             case 3:
@@ -154,12 +179,23 @@ class Life:
         """What is not as it should be: objects, and what statuses say. What all revisions share stays when one goes."""
         wrong_ones = {name for (_, name), spec in self.said.items() if spec is not None and self._is_wrong(spec)}
         there = {
-            name: plain for name, plain in self._o.installed().items()
-            if name not in _UNORDERED and plain["metadata"].get("namespace") != FOREIGN and plain["metadata"]["labels"].get(OWNER) not in wrong_ones
-        }  # fmt: skip
-        found = [f"{name}: surplus" for name, plain in there.items() if name not in wanted and plain["metadata"]["labels"].get(COMPONENT) != "Base"]
+            name: plain
+            for name, plain in self._o.installed().items()
+            if name not in _UNORDERED
+            and plain["metadata"].get("namespace") != FOREIGN
+            and plain["metadata"]["labels"].get(OWNER) not in wrong_ones
+        }
+        found = [
+            f"{name}: surplus"
+            for name, plain in there.items()
+            if name not in wanted and plain["metadata"]["labels"].get(COMPONENT) != "Base"
+        ]
         found += [f"{name}: missing" for name in wanted if name not in there]
-        found += [f"{name}: {difference(there[name], wanted[name])}" for name in wanted if name in there and there[name] != wanted[name]]
+        found += [
+            f"{name}: {difference(there[name], wanted[name])}"
+            for name in wanted
+            if name in there and there[name] != wanted[name]
+        ]
         for key, spec in self.said.items():
             status = self._o.status(*key).get("status")
             if spec is not None and status != ("ERROR" if self._is_wrong(spec) else "HEALTHY"):
@@ -177,9 +213,19 @@ def difference(one: Any, other: Any, path: str = "") -> str:
 
 def foreign_object() -> Plain:
     """An object of a namespace that is not watched, labelled as if it were installed and left over."""
-    labels = {"operator.istio.io/managed": "Reconcile", "operator.istio.io/component": "Pilot", "istio.io/rev": "r1",
-              "install.operator.istio.io/owning-resource": "first", "install.operator.istio.io/owning-resource-namespace": SYSTEM}  # fmt: skip
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "of-others", "namespace": FOREIGN, "labels": labels}, "data": {"a": "b"}}
+    labels = {
+        "operator.istio.io/managed": "Reconcile",
+        "operator.istio.io/component": "Pilot",
+        "istio.io/rev": "r1",
+        "install.operator.istio.io/owning-resource": "first",
+        "install.operator.istio.io/owning-resource-namespace": SYSTEM,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "of-others", "namespace": FOREIGN, "labels": labels},
+        "data": {"a": "b"},
+    }
 
 
 async def live(watched: str, edits: int, seed: int) -> int:
@@ -200,6 +246,10 @@ async def live(watched: str, edits: int, seed: int) -> int:
         after = operated.server.store.get(("", "configmaps"), (FOREIGN, "of-others"))
         assert after is not None
         assert after.revision == before
-        collections = [operated.server.store.collection(resource.id) for resource in operated.server.resources if resource.namespaced]
+        collections = [
+            operated.server.store.collection(resource.id)
+            for resource in operated.server.resources
+            if resource.namespaced
+        ]
         assert [name for each in collections for name in each.objects if name[0] == FOREIGN] == [(FOREIGN, "of-others")]
         return len(operated.server.requests)

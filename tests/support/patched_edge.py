@@ -1,4 +1,5 @@
 """A gateway that EnvoyFilters patch, with a port for each of a table of cases, and what can be seen and noticed at one of them."""
+
 from __future__ import annotations
 
 import json
@@ -52,7 +53,9 @@ class At(NamedTuple):
 
     @property
     def routes(self) -> Plain:
-        return self.edge.dump("RoutesConfigDump", "dynamic_route_configs", "route_config", f"http.{self.port}.127.0.0.1")
+        return self.edge.dump(
+            "RoutesConfigDump", "dynamic_route_configs", "route_config", f"http.{self.port}.127.0.0.1"
+        )
 
     @property
     def host(self) -> Plain:
@@ -66,7 +69,9 @@ class At(NamedTuple):
     # -- what it does ------------------------------------------------------------------------------------------------------
 
     def status(self, path: str = "/", host: str = "a.test", **headers: str) -> int:
-        return self.edge.client.status(self.port, Ask(by="", path=path, host=host, headers={k.replace("_", "-"): v for k, v in headers.items()}))
+        return self.edge.client.status(
+            self.port, Ask(by="", path=path, host=host, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        )
 
     def answer(self, path: str = "/") -> str:
         return self.edge.client.answer(self.port, Ask(by="", path=path, host="a.test")).lower()
@@ -104,25 +109,51 @@ class PatchedEdge:
         (folder / "base.yaml").write_text(yaml.safe_dump_all([*self._base(), *(self.filter(case) for case in cases)]))
         self.plane = ControlPlane(work, folder)
         self.plane.wait_ready()
-        self.envoy = Envoy(work, ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels={"istio": "edge"}), self.plane.xds)
+        self.envoy = Envoy(
+            work,
+            ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels={"istio": "edge"}),
+            self.plane.xds,
+        )
         self._dumps: dict[str, Any] = {}
 
     def filter(self, case: Case) -> Plain:
         """The EnvoyFilter of a case."""
         at = self.at[case.name]
-        text = ", ".join(case.patches).replace("PORT", str(at.port)).replace("SPARE", str(at.spare)).replace("BETA", str(self.beta.port))
-        return make("EnvoyFilter", case.name.lower().replace("_", "-").replace(" ", "."), f"{{configPatches: [{text}]}}", "edge")
+        text = (
+            ", ".join(case.patches)
+            .replace("PORT", str(at.port))
+            .replace("SPARE", str(at.spare))
+            .replace("BETA", str(self.beta.port))
+        )
+        return make(
+            "EnvoyFilter", case.name.lower().replace("_", "-").replace(" ", "."), f"{{configPatches: [{text}]}}", "edge"
+        )
 
     def _base(self) -> list[Plain]:
         beta = self.beta.port
-        hosts = [("usual", self.usual.port, "HTTP"), ("other", beta, "HTTP"), ("gone", beta, "HTTP"), ("echo", self.echo.port, "TCP")]
+        hosts = [
+            ("usual", self.usual.port, "HTTP"),
+            ("other", beta, "HTTP"),
+            ("gone", beta, "HTTP"),
+            ("echo", self.echo.port, "TCP"),
+        ]
         entries = [
-            make("ServiceEntry", name, json.dumps({
-                "hosts": [f"{name}.test"], "resolution": "STATIC", "location": "MESH_EXTERNAL",
-                "ports": [{"number": 80, "name": "p", "protocol": protocol}], "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
-            }), "edge")
+            make(
+                "ServiceEntry",
+                name,
+                json.dumps(
+                    {
+                        "hosts": [f"{name}.test"],
+                        "resolution": "STATIC",
+                        "location": "MESH_EXTERNAL",
+                        "ports": [{"number": 80, "name": "p", "protocol": protocol}],
+                        "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
+                    }
+                ),
+                "edge",
+            )
             for name, port, protocol in hosts
-        ]  # fmt: skip
+        ]
         plain = [
             {"name": "old", "match": [{"uri": {"exact": "/old"}}], "redirect": {"uri": "/new"}},
             {"name": "main", "route": [{"destination": {"host": "usual.test"}}]},
@@ -130,16 +161,35 @@ class PatchedEdge:
         ports = {kind: [self.at[c.name].port for c in self._cases if c.serves == kind] for kind in PROTOCOLS}
         to_echo = [{"destination": {"host": "echo.test", "port": {"number": 80}}}]
         tcp = [{"match": [{"port": port} for port in ports["tcp"]], "route": to_echo}]
-        tls = [{"match": [{"port": port, "sniHosts": [name]}], "route": to_echo} for port in ports["tls"] for name in ("kept.test", "gone.test")]
+        tls = [
+            {"match": [{"port": port, "sniHosts": [name]}], "route": to_echo}
+            for port in ports["tls"]
+            for name in ("kept.test", "gone.test")
+        ]
         servers = [self._server(number, case) for number, case in enumerate(self._cases)]
         gateway = make("Gateway", "front", json.dumps({"selector": {"istio": "edge"}, "servers": servers}), "edge")
         rules = {"hosts": ["*"], "gateways": ["front"], "http": plain, "tcp": tcp}
         passing = {"hosts": ["kept.test", "gone.test"], "gateways": ["front"], "tls": tls}
-        return [gateway, *entries, *(make("VirtualService", name, json.dumps(spec), "edge") for name, spec in (("all", rules), ("tls", passing)))]
+        return [
+            gateway,
+            *entries,
+            *(
+                make("VirtualService", name, json.dumps(spec), "edge")
+                for name, spec in (("all", rules), ("tls", passing))
+            ),
+        ]
 
     def _server(self, number: int, case: Case) -> Plain:
-        port = {"number": self.at[case.name].port, "name": f"{case.serves}-{number}", "protocol": PROTOCOLS[case.serves]}
-        passes: Plain = {"tls": {"mode": "PASSTHROUGH"}, "hosts": ["kept.test", "gone.test"]} if case.serves == "tls" else {"hosts": ["*"]}
+        port = {
+            "number": self.at[case.name].port,
+            "name": f"{case.serves}-{number}",
+            "protocol": PROTOCOLS[case.serves],
+        }
+        passes: Plain = (
+            {"tls": {"mode": "PASSTHROUGH"}, "hosts": ["kept.test", "gone.test"]}
+            if case.serves == "tls"
+            else {"hosts": ["*"]}
+        )
         return {"port": port, "bind": "127.0.0.1", **passes}
 
     # -- what Envoy has ----------------------------------------------------------------------------------------------------
@@ -149,7 +199,10 @@ class PatchedEdge:
 
         def whole() -> bool:
             self.envoy.check_alive()
-            self._dumps = {entry["@type"].rpartition(".")[2]: entry for entry in json.loads(self.envoy.get("/config_dump"))["configs"]}
+            self._dumps = {
+                entry["@type"].rpartition(".")[2]: entry
+                for entry in json.loads(self.envoy.get("/config_dump"))["configs"]
+            }
             gone = {self.at["LISTENER REMOVE"].port}
             added = {self.at[name].spare for name in ("LISTENER ADD", "LISTENER INSERT_FIRST")}
             return ({at.port for at in self.at.values()} - gone) | added <= self.listeners().keys()

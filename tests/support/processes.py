@@ -1,4 +1,5 @@
 """The real thing, started for a test: the control plane as a process, and a stock Envoy that follows it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -118,7 +119,14 @@ class ControlPlane(Process):
         self.host = host
         flags = ("grpcAddr", "httpAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
         self.ports = dict(ports) if ports is not None else {flag: free_port() for flag in flags}
-        arguments = [str(pathlib.Path(sys.executable).parent / "pilot-discovery"), "discovery", "--configDir", str(config), "--ctrlz_port", "0"]
+        arguments = [
+            str(pathlib.Path(sys.executable).parent / "pilot-discovery"),
+            "discovery",
+            "--configDir",
+            str(config),
+            "--ctrlz_port",
+            "0",
+        ]
         for flag, port in self.ports.items():
             arguments += [f"--{flag}", f"{host}:{port}"]
         if mesh_config:
@@ -187,7 +195,9 @@ class Envoy(Process):
         config = work / f"{node.name}.json"
         bootstrap = build_bootstrap(node, xds, self.admin, sds_socket, delta)
         if proof is not None:
-            next(c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "xds-grpc")["transport_socket"] = proof.transport_socket()
+            next(c for c in bootstrap["static_resources"]["clusters"] if c["name"] == "xds-grpc")[
+                "transport_socket"
+            ] = proof.transport_socket()
         config.write_text(json.dumps(bootstrap))
         arguments = [envoy_binary(), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"]
         super().__init__(arguments, work / f"{node.name}.log", join=join)
@@ -199,7 +209,10 @@ class Envoy(Process):
 
     def stats(self, pattern: str) -> dict[str, int]:
         """Counters and gauges whose name matches a regex."""
-        return {name: int(value) for name, value in re.findall(r"^(\S+): (\d+)$", self.get(f"/stats?filter={pattern}"), re.M)}
+        return {
+            name: int(value)
+            for name, value in re.findall(r"^(\S+): (\d+)$", self.get(f"/stats?filter={pattern}"), re.M)
+        }
 
     def rejected(self) -> dict[str, int]:
         return {name: value for name, value in self.stats("update_rejected").items() if value}

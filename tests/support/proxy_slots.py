@@ -1,4 +1,5 @@
 """Proxies of all kinds for random edits of a mesh: each connects, comes back with other metadata, and leaves."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,7 +24,9 @@ def node(connected: Proxy, *changes: Mapping[str, Any]) -> Slot:
         fields = {**change, "metadata": {**connected.metadata, **change.get("metadata", {})}}
         return msgspec.structs.replace(connected, **fields)
 
-    return Slot(f"Proxy {connected.id} {connected.cluster_id}", "proxy", (connected, *(changed(c) for c in changes)), 0.05)
+    return Slot(
+        f"Proxy {connected.id} {connected.cluster_id}", "proxy", (connected, *(changed(c) for c in changes)), 0.05
+    )
 
 
 def proved(connected: Proxy) -> Proxy:
@@ -33,10 +36,16 @@ def proved(connected: Proxy) -> Proxy:
 
 PROXIES = [
     node(
-        proved(proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}, NODE_NAME="n1", NETWORK="net1")),
+        proved(
+            proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}, NODE_NAME="n1", NETWORK="net1")
+        ),
         {"metadata": {"NETWORK": "net2"}, "locality": SECOND_ZONE},
         {"metadata": {"NODE_NAME": "n2"}, "locality": FIRST_ZONE},
-        {"metadata": {"PROXY_CONFIG": {"tracing": {"sampling": 50}, "proxyHeaders": {"preserveHttp1HeaderCase": True}}}},
+        {
+            "metadata": {
+                "PROXY_CONFIG": {"tracing": {"sampling": 50}, "proxyHeaders": {"preserveHttp1HeaderCase": True}}
+            }
+        },
     ),
     node(
         proxy("sidecar", "api-0", "b", "10.1.0.2", {"app": "api"}, INTERCEPTION_MODE="TPROXY", NODE_NAME="n2"),
@@ -44,18 +53,32 @@ PROXIES = [
         {"metadata": {"TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r"}},
     ),
     node(
-        proxy("sidecar", "none-0", "b", "10.1.0.3", {"app": "db"}, INTERCEPTION_MODE="NONE", HTTP_PROXY_PORT="15002", IDLE_TIMEOUT="5s"),
+        proxy(
+            "sidecar",
+            "none-0",
+            "b",
+            "10.1.0.3",
+            {"app": "db"},
+            INTERCEPTION_MODE="NONE",
+            HTTP_PROXY_PORT="15002",
+            IDLE_TIMEOUT="5s",
+        ),
         {"metadata": {"HTTP10": "1", "INBOUND_LISTENER_EXACT_BALANCE": "true"}},
     ),
     node(
         msgspec.structs.replace(
-            proxy("sidecar", "dual-0", "a", "10.1.0.4", {"app": "head"}, DNS_CAPTURE="true", DNS_AUTO_ALLOCATE="true"), ips=("10.1.0.4", "fd00::4")
+            proxy("sidecar", "dual-0", "a", "10.1.0.4", {"app": "head"}, DNS_CAPTURE="true", DNS_AUTO_ALLOCATE="true"),
+            ips=("10.1.0.4", "fd00::4"),
         ),
         {"metadata": {"DNS_CAPTURE": "false"}},
         {"ips": ("fd00::4", "10.1.0.4")},
     ),
     node(proxy("sidecar", "six-0", "a", "fd00::5", {"app": "web"}), {"ips": ("10.1.0.5",)}),
-    node(proxy("sidecar", "vm", "a", "10.9.0.1", {"app": "vm"}), {"ips": ("10.9.0.2",)}, {"metadata": {"LABELS": {"app": "other"}}}),
+    node(
+        proxy("sidecar", "vm", "a", "10.9.0.1", {"app": "vm"}),
+        {"ips": ("10.9.0.2",)},
+        {"metadata": {"LABELS": {"app": "other"}}},
+    ),
     node(
         proxy("sidecar", "far-0", "c", "10.1.0.7", {"app": "far"}, CLUSTER_ID="other", REQUESTED_NETWORK_VIEW="net2"),
         {"metadata": {"REQUESTED_NETWORK_VIEW": ""}, "locality": SECOND_ZONE},
@@ -78,7 +101,11 @@ PROXIES = [
         proved(proxy("router", "egress-0", "a", "10.1.0.10", {"istio": "egress"}, REQUESTED_NETWORK_VIEW="net1")),
         {"metadata": {"LABELS": {"istio": "ingress"}}},
     ),
-    node(proxy("sidecar", "web-0", "a", "10.2.0.1", {"app": "web"}, CLUSTER_ID=WEST), {"locality": SECOND_ZONE}, {"metadata": {"NETWORK": "net2"}}),
+    node(
+        proxy("sidecar", "web-0", "a", "10.2.0.1", {"app": "web"}, CLUSTER_ID=WEST),
+        {"locality": SECOND_ZONE},
+        {"metadata": {"NETWORK": "net2"}},
+    ),
     node(
         proxy("sidecar", "grpc-0", "a", "10.1.0.12", {"app": "web"}, GENERATOR="grpc"),
         {"namespace": "b"},

@@ -1,4 +1,5 @@
 """What a case for a read is: a mesh that is made for it, and edits that need the read to be told of."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """Edits that random ones seldom come to, of meshes that are made for them: each needs one read to be told of what proxies get."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -31,12 +32,18 @@ WAYPOINT_USER = "istio.io/use-waypoint: wp"
 def front(listeners: str = PORT, more: str = "", annotations: Mapping[str, str] | None = None) -> Rows:
     """Returns a Gateway whose routers its Service `front` leads to."""
     spec = f"gatewayClassName: istio, listeners: [{listeners}]{more}"
-    return of(gateway_object("Gateway", "front", spec, annotations={"gateway.istio.io/name-override": "front", **(annotations or {})}))
+    return of(
+        gateway_object(
+            "Gateway", "front", spec, annotations={"gateway.istio.io/name-override": "front", **(annotations or {})}
+        )
+    )
 
 
 def waypoint(**metadata: Any) -> Rows:
     """Returns the Gateway of the waypoint `wp`."""
-    return of(gateway_object("Gateway", "wp", f"gatewayClassName: istio-waypoint, listeners: [{FOR_ALL}]", "a", **metadata))
+    return of(
+        gateway_object("Gateway", "wp", f"gatewayClassName: istio-waypoint, listeners: [{FOR_ALL}]", "a", **metadata)
+    )
 
 
 def waypoint_class(traffic: str) -> Rows:
@@ -49,7 +56,10 @@ def waypoints() -> Rows:
     """Returns two waypoints of another control plane, so that each is where its status says."""
     addresses = {"wp": "10.96.0.48", "second": "10.96.0.49"}
     spec = f"gatewayClassName: foreign, listeners: [{FOR_ALL}]"
-    made = (gateway_object("Gateway", name, spec, "a", status={"addresses": [{"value": ip}]}) for name, ip in addresses.items())
+    made = (
+        gateway_object("Gateway", name, spec, "a", status={"addresses": [{"value": ip}]})
+        for name, ip in addresses.items()
+    )
     return of(*cluster_wide("GatewayClass", "foreign", API, "controllerName: example.com/other").variants, *made)
 
 
@@ -65,17 +75,28 @@ def behind(ip: str) -> Rows:
 
 
 def route(parent: str, backend: str = "{name: api, namespace: b, port: 80}") -> Rows:
-    return of(gateway_object("HTTPRoute", "route", f"parentRefs: [{{{parent}}}], rules: [{{backendRefs: [{backend}]}}]", "b"))
+    return of(
+        gateway_object("HTTPRoute", "route", f"parentRefs: [{{{parent}}}], rules: [{{backendRefs: [{backend}]}}]", "b")
+    )
 
 
-def service(name: str, namespace: str, labels: str = "{}", annotations: str = "{}", kind: str = "ClusterIP", selector: str = "{}") -> Rows:
+def service(
+    name: str,
+    namespace: str,
+    labels: str = "{}",
+    annotations: str = "{}",
+    kind: str = "ClusterIP",
+    selector: str = "{}",
+) -> Rows:
     spec = f"{{type: {kind}, clusterIP: 10.96.0.51, clusterIPs: [10.96.0.51], selector: {selector}, ports: [{{name: http, port: 80}}]}}"
     return of(make("Service", name, spec, namespace, labels=labels, annotations=annotations))
 
 
 def entry(host: str, labels: str = "{}", annotations: str = "{}") -> Rows:
     ports = "ports: [{number: 80, name: http, protocol: HTTP}]"
-    spec = f"{{hosts: [{host}], addresses: [10.50.0.9], resolution: STATIC, {ports}, endpoints: [{{address: 10.60.0.9}}]}}"
+    spec = (
+        f"{{hosts: [{host}], addresses: [10.50.0.9], resolution: STATIC, {ports}, endpoints: [{{address: 10.60.0.9}}]}}"
+    )
     return of(make("ServiceEntry", "out", spec, "a", labels=labels, annotations=annotations))
 
 
@@ -99,12 +120,24 @@ def user(labels: str = "{}") -> Rows:
 def entry_endpoint(name: str, labels: str) -> Rows:
     """Returns a ServiceEntry with an endpoint that has labels."""
     endpoint = f"{{address: 10.60.0.9, labels: {labels}}}"
-    return of(make("ServiceEntry", name, f"{{hosts: [{name}.example.com], resolution: STATIC, {SOCKET}, endpoints: [{endpoint}]}}"))
+    return of(
+        make(
+            "ServiceEntry",
+            name,
+            f"{{hosts: [{name}.example.com], resolution: STATIC, {SOCKET}, endpoints: [{endpoint}]}}",
+        )
+    )
 
 
 def selecting(app: str) -> Rows:
     selector = f"workloadSelector: {{labels: {{app: {app}}}}}"
-    return of(make("ServiceEntry", "chosen", f"{{hosts: [chosen.example.com], addresses: [10.50.0.8], resolution: STATIC, {SOCKET}, {selector}}}"))
+    return of(
+        make(
+            "ServiceEntry",
+            "chosen",
+            f"{{hosts: [chosen.example.com], addresses: [10.50.0.8], resolution: STATIC, {SOCKET}, {selector}}}",
+        )
+    )
 
 
 def unmatched(*addresses: str) -> Rows:
@@ -131,7 +164,8 @@ CASES = (
     ReadCase(
         f"{VIEWS}/credential_access.py _referred Gateway.get",
         mesh(
-            ROUTERS, held("Secret edge/c", "SecretAccess Kubernetes/edge/default"),
+            ROUTERS,
+            held("Secret edge/c", "SecretAccess Kubernetes/edge/default"),
             front(tls("safe", "{name: c}"), annotations={"gateway.istio.io/service-account": "default"}),
         ),
         [front(tls("safe", "{name: c}"), annotations={"gateway.istio.io/service-account": "other"})],
@@ -188,7 +222,11 @@ CASES = (
     ),
     ReadCase(
         f"{VIEWS}/gateway_api/hosts.py mesh_hosts ServiceEntry.get",
-        mesh(held(SIDECAR), entry("out.example.com"), route("name: out, namespace: a, kind: ServiceEntry, group: networking.istio.io")),
+        mesh(
+            held(SIDECAR),
+            entry("out.example.com"),
+            route("name: out, namespace: a, kind: ServiceEntry, group: networking.istio.io"),
+        ),
         [entry("other.example.com")],
     ),
     ReadCase(
@@ -215,7 +253,17 @@ CASES = (
     *(
         ReadCase(
             f"{VIEWS}/services.py refs_in_namespace {read}",
-            mesh(of(make("Sidecar", "default", "{egress: [{hosts: [a/out.example.com, a/late.a.svc.cluster.local]}]}", "b")), before),
+            mesh(
+                of(
+                    make(
+                        "Sidecar",
+                        "default",
+                        "{egress: [{hosts: [a/out.example.com, a/late.a.svc.cluster.local]}]}",
+                        "b",
+                    )
+                ),
+                before,
+            ),
             [edit],
         )
         for read, before, edit in (
@@ -224,9 +272,17 @@ CASES = (
             ("ServiceEntry.get", entry("other.example.com"), entry("other.example.com, out.example.com")),
         )
     ),
-    ReadCase(f"{VIEWS}/ambient/attachments.py _waypoint_of_pod Pod.get", {**WAYPOINT_FOR_ALL, **user()}, [user(f"{{{WAYPOINT_USER}}}")]),
+    ReadCase(
+        f"{VIEWS}/ambient/attachments.py _waypoint_of_pod Pod.get",
+        {**WAYPOINT_FOR_ALL, **user()},
+        [user(f"{{{WAYPOINT_USER}}}")],
+    ),
     ReadCase(f"{VIEWS}/ambient/behind.py _own_entries WorkloadEntry.all_keys", WAYPOINT_FOR_ALL, [behind("10.1.0.61")]),
-    ReadCase(f"{VIEWS}/ambient/behind.py _service_entries ServiceEntry.all_keys", WAYPOINT_FOR_ALL, [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")]),
+    ReadCase(
+        f"{VIEWS}/ambient/behind.py _service_entries ServiceEntry.all_keys",
+        WAYPOINT_FOR_ALL,
+        [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")],
+    ),
     ReadCase(
         f"{VIEWS}/ambient/behind.py _of_service_entry ServiceEntry.get",
         {**WAYPOINT_FOR_ALL, **entry_endpoint("out", "{}")},
@@ -255,5 +311,7 @@ CASES = (
         )
         for read, before in (("keys", {}), ("get", unmatched()))
     ),
-    ReadCase(f"{VIEWS}/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]),
+    ReadCase(
+        f"{VIEWS}/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]
+    ),
 )

@@ -4,6 +4,7 @@ One pass over a course of edits says at which steps a site was the only one that
 changed of what it had read was read there. Without a trace of that read the value would have stayed as it was. Whether a proxy
 would have noticed is then tried with the reads of that site untracked, from the state before the step.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -22,7 +23,9 @@ from tests.support.world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
-READERS: tuple[tuple[type[Any], str], ...] = tuple((kind, name) for kind in (Table, Collection) for name in ("get", "keys", "buckets", "all_keys"))
+READERS: tuple[tuple[type[Any], str], ...] = tuple(
+    (kind, name) for kind in (Table, Collection) for name in ("get", "keys", "buckets", "all_keys")
+)
 EXPLAINED = {
     "pilot/model/views/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod are its workload's, which is read too",
     "pilot/model/views/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
@@ -66,7 +69,9 @@ def _site(frame: FrameType, read: str) -> Site | None:
         _sites[key] = None
         if code.co_filename.startswith(PLACES):
             line = next((line for first, end, line in code.co_lines() if first <= instruction < end and line), 0)
-            _sites[key] = Site(str(pathlib.Path(code.co_filename).relative_to(ROOT)), line, code.co_qualname, instruction, read)
+            _sites[key] = Site(
+                str(pathlib.Path(code.co_filename).relative_to(ROOT)), line, code.co_qualname, instruction, read
+            )
     return _sites[key]
 
 
@@ -139,7 +144,9 @@ class Reads:
         def link(db: Database, node: Node, reads: dict[Node, None]) -> None:
             self._settle(node)
             if node.verified_at >= 0:
-                self._ran[node] = _Run(self._read_at.get(node, {}), node.deps, node.value, node.changed_at, node.verified_at)
+                self._ran[node] = _Run(
+                    self._read_at.get(node, {}), node.deps, node.value, node.changed_at, node.verified_at
+                )
             self._read_at[node] = self._running.pop(id(reads), {})
             original(db, node, reads)
 
@@ -167,7 +174,9 @@ class Reads:
         run = self._ran.pop(node, None)
         if run is None or node.changed_at == run.changed_at or node.value is run.value:
             return
-        told = [run.read_at.get(dep, set()) for dep in run.deps if dep.changed_at > run.verified_at or dep.verified_at < 0]
+        told = [
+            run.read_at.get(dep, set()) for dep in run.deps if dep.changed_at > run.verified_at or dep.verified_at < 0
+        ]
         if told and told[0] and all(sites == told[0] for sites in told):
             self._needed.add(frozenset(told[0]))
 
@@ -184,8 +193,12 @@ Look = Callable[[World], Any]
 
 def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
     """Returns what proxies get, and what users are told: the problems of every object, and every status."""
-    problems = {(check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)}
-    return snapshot(world), problems | {("status of", ref): world.value(status_of, ref) for ref in world.value(objects_with_status)}
+    problems = {
+        (check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)
+    }
+    return snapshot(world), problems | {
+        ("status of", ref): world.value(status_of, ref) for ref in world.value(objects_with_status)
+    }
 
 
 class Occasion(NamedTuple):
@@ -234,7 +247,9 @@ class Survey:
     def noticed(self, site: Site) -> bool:
         """Whether something wrong is seen when the reads of the site leave no trace, and of those that tell the same as well."""
         groups = sorted((group for group in self.occasions if site in group), key=len)
-        return any(self._goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES))
+        return any(
+            self._goes_wrong(group, chance) for group in groups for chance in spread(self.occasions[group], TRIES)
+        )
 
     def _goes_wrong(self, sites: Sites, chance: Occasion) -> bool:
         with untracked(sites):

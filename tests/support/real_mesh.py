@@ -1,4 +1,5 @@
 """A whole mesh on real processes: the slots as files, a control plane that follows them, and proxies connected to it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,12 @@ from tests.support.processes import ControlPlane, free_port
 
 AGREE_SECONDS = 60.0
 """How long two control planes may take to say the same; on a quiet machine it is a second."""
-COMPLAINTS = ("Traceback (most recent call last)", "Task was destroyed but it is pending", "was never retrieved", "was never awaited")
+COMPLAINTS = (
+    "Traceback (most recent call last)",
+    "Task was destroyed but it is pending",
+    "was never retrieved",
+    "was never awaited",
+)
 """What Python and we log of exceptions, and of tasks that nobody ended."""
 VARIANTS = (True, False)
 """Each proxy connects by delta, and a twin of it, of another name, by state of the world."""
@@ -84,7 +90,9 @@ class RealMesh:
 
     async def complaints(self) -> list[str]:
         """What the logs of all processes so far say of mistakes of ours. Tasks that nobody ended are told of when garbage is collected."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.plane.ports['control']}/memj/forcecollection", method="PUT")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.plane.ports['control']}/memj/forcecollection", method="PUT"
+        )
         await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=10).close())
         logs = [path.read_text(errors="replace").splitlines() for path in sorted(self.work.glob("live-*/pilot.log"))]
         return [line for log in logs for line in log if any(told in line for told in COMPLAINTS)]
@@ -118,7 +126,9 @@ class RealMesh:
         os.replace(fresh, path)
 
     async def _connect(self, fleet: Fleet, slot: int) -> None:
-        if SLOTS[slot].kind != "proxy" or SLOTS[slot].variants[0].type is NodeType.ZTUNNEL:  # a ztunnel is told that nothing is there for it
+        if (
+            SLOTS[slot].kind != "proxy" or SLOTS[slot].variants[0].type is NodeType.ZTUNNEL
+        ):  # a ztunnel is told that nothing is there for it
             return
         for delta in VARIANTS:
             name = f"{SLOTS[slot].name} {'delta' if delta else 'state of the world'}"
@@ -155,7 +165,9 @@ class RealMesh:
 
 
 def compare(live: Fleet, fresh: Fleet) -> list[str]:
-    ended = [f"{slot}: its stream has ended" for fleet in (live, fresh) for slot, f in fleet.followers.items() if f.ended]
+    ended = [
+        f"{slot}: its stream has ended" for fleet in (live, fresh) for slot, f in fleet.followers.items() if f.ended
+    ]
     return ended or difference(live.content(), fresh.content())
 
 

@@ -1,4 +1,5 @@
 """A registry of images and a server of files, over plain HTTP on this machine; it asks for a login where a test gives it one."""
+
 from __future__ import annotations
 
 import base64
@@ -80,13 +81,17 @@ class Registry:
 
     def push(self, repository: str, tag: str, layer: bytes, kind: str = ARCHIVE) -> str:
         """Adds an image of one layer; its digest."""
-        body = json.dumps({"mediaType": MANIFEST, "layers": [{"mediaType": kind, "digest": digest(layer), "size": len(layer)}]}).encode()
+        body = json.dumps(
+            {"mediaType": MANIFEST, "layers": [{"mediaType": kind, "digest": digest(layer), "size": len(layer)}]}
+        ).encode()
         self.replies[f"/v2/{repository}/blobs/{digest(layer)}"] = Reply(layer)
         return self._publish(repository, tag, body)
 
     def push_index(self, repository: str, tag: str, *images: tuple[str, str]) -> str:
         """Adds a list of images, each by platform and digest; its digest."""
-        entries = [{"digest": d, "platform": dict(zip(("os", "architecture"), p.split("/"), strict=True))} for p, d in images]
+        entries = [
+            {"digest": d, "platform": dict(zip(("os", "architecture"), p.split("/"), strict=True))} for p, d in images
+        ]
         return self._publish(repository, tag, json.dumps({"mediaType": INDEX, "manifests": entries}).encode())
 
     def _publish(self, repository: str, tag: str, body: bytes) -> str:

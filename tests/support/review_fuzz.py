@@ -1,4 +1,5 @@
 """Bodies that are nearly AdmissionReviews."""
+
 from __future__ import annotations
 
 import copy
@@ -12,17 +13,64 @@ from tests.support.webhooks import make_injector, pod, review
 from webhook.server.application import Webhooks
 
 ENTRY: dict[str, Any] = {
-    "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "one", "namespace": "shop"},
-    "spec": {"hosts": ["one.example.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "NONE"},
-}  # fmt: skip
+    "apiVersion": "networking.istio.io/v1",
+    "kind": "ServiceEntry",
+    "metadata": {"name": "one", "namespace": "shop"},
+    "spec": {
+        "hosts": ["one.example.com"],
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "resolution": "NONE",
+    },
+}
 _VALUES: tuple[Any, ...] = (
-    None, True, 0, -1, 1e300, 2**70, "", "a", "true", "\u0000", [], [None], {}, {"a": {}}, [[[]]], {"name": None}, "{}", "15020",
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    1e300,
+    2**70,
+    "",
+    "a",
+    "true",
+    "\u0000",
+    [],
+    [None],
+    {},
+    {"a": {}},
+    [[[]]],
+    {"name": None},
+    "{}",
+    "15020",
+)
 _KEYS = (
-    "metadata", "annotations", "labels", "spec", "containers", "initContainers", "name", "env", "image", "securityContext", "volumes", "lifecycle",
-    "readinessProbe", "httpGet", "port", "ports", "resources", "limits", "sidecar.istio.io/status", "proxy.istio.io/overrides",
-    "proxy.istio.io/config", "inject.istio.io/templates", "prometheus.io/port", "ownerReferences", "generateName", "hostNetwork", "$patch",
-)  # fmt: skip
+    "metadata",
+    "annotations",
+    "labels",
+    "spec",
+    "containers",
+    "initContainers",
+    "name",
+    "env",
+    "image",
+    "securityContext",
+    "volumes",
+    "lifecycle",
+    "readinessProbe",
+    "httpGet",
+    "port",
+    "ports",
+    "resources",
+    "limits",
+    "sidecar.istio.io/status",
+    "proxy.istio.io/overrides",
+    "proxy.istio.io/config",
+    "inject.istio.io/templates",
+    "prometheus.io/port",
+    "ownerReferences",
+    "generateName",
+    "hostNetwork",
+    "$patch",
+)
 
 
 class Fuzz:
@@ -32,7 +80,9 @@ class Fuzz:
         self._choose = choose
         self._webhooks = Webhooks(make_injector(), CATALOGUE, Metrics())
         full = pod(labels={"app": "a"}, annotations={"prometheus.io/port": "90"})
-        full["spec"]["containers"].append({"name": "istio-proxy", "image": "auto", "readinessProbe": {"httpGet": {"port": 80}}})
+        full["spec"]["containers"].append(
+            {"name": "istio-proxy", "image": "auto", "readinessProbe": {"httpGet": {"port": 80}}}
+        )
         self._good = (review(full), review(pod()), review(ENTRY))
 
     def body(self) -> bytes:

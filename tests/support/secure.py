@@ -1,4 +1,5 @@
 """Clients of the port with TLS: a workload that gets its certificate with a token, and asks for configuration with either."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -27,7 +28,9 @@ class Shown(NamedTuple):
 
 def secure_channel(port: int, root: bytes, shown: Shown | None = None, name: str = NAME) -> grpc.aio.Channel:
     credentials = grpc.ssl_channel_credentials(root, shown.key if shown else None, shown.chain if shown else None)
-    return grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, [*OPTIONS, ("grpc.ssl_target_name_override", name)])
+    return grpc.aio.secure_channel(
+        f"127.0.0.1:{port}", credentials, [*OPTIONS, ("grpc.ssl_target_name_override", name)]
+    )
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
@@ -35,9 +38,15 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 async def create_certificate(
-    channel: grpc.aio.Channel, token: str = "", request: bytes | None = None, seconds: int = 3600, key: Any = None, names: tuple[str, ...] = (),
-    forwarded: str = "", instead_of: str = "",
-) -> list[str]:  # fmt: skip
+    channel: grpc.aio.Channel,
+    token: str = "",
+    request: bytes | None = None,
+    seconds: int = 3600,
+    key: Any = None,
+    names: tuple[str, ...] = (),
+    forwarded: str = "",
+    instead_of: str = "",
+) -> list[str]:
     """The chain that the authority answers with. `forwarded` is what a gateway says of the certificate that it has seen, `instead_of` the identity
     that the certificate is wanted for where it is not that of who asks."""
     asked = ca_pb2.IstioCertificateRequest(csr=(request or csr(key, names)).decode(), validity_duration=seconds)
@@ -58,7 +67,11 @@ async def enroll(port: int, root: bytes, token: str) -> Shown:
 
 
 def uris(certificate: str) -> list[str]:
-    names = x509.load_pem_x509_certificate(certificate.encode()).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = (
+        x509.load_pem_x509_certificate(certificate.encode())
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+    )
     return names.get_values_for_type(x509.UniformResourceIdentifier)
 
 
@@ -66,7 +79,14 @@ class SecureClient(Client):
     """A stream of xDS over TLS."""
 
     def __init__(
-        self, port: int, root: bytes, shown: Shown | None = None, token: str = "", variant: str = "delta", node_id: str = WEB, **metadata: Any
+        self,
+        port: int,
+        root: bytes,
+        shown: Shown | None = None,
+        token: str = "",
+        variant: str = "delta",
+        node_id: str = WEB,
+        **metadata: Any,
     ) -> None:
         self.delta, self.node_id, self.metadata, self.first = variant == "delta", node_id, metadata, True
         self.channel = secure_channel(port, root, shown)

@@ -2,6 +2,7 @@
 
 A caller's token is its SPIFFE identity, so that tests say who asks without a cluster.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -64,7 +65,9 @@ async def no_streams(context: Any) -> None:
 class SecureFront:
     """`stream` serves ADS. `address` and `counted` are there after `start`; `root` is what clients verify it with."""
 
-    def __init__(self, signer: Signer, stream: Stream = no_streams, life: datetime.timedelta = datetime.timedelta(hours=1)) -> None:
+    def __init__(
+        self, signer: Signer, stream: Stream = no_streams, life: datetime.timedelta = datetime.timedelta(hours=1)
+    ) -> None:
         self.authority = Authority(signer, life, datetime.timedelta(days=90))
         self.counted, self.stream, self.address = Counted(), stream, ""
         self.metadata: list[dict[str, str]] = []
@@ -75,7 +78,9 @@ class SecureFront:
         handlers = {method: grpc.stream_stream_rpc_method_handler(self._serve) for method in METHODS}
         certificates = CertificateService(self.authority.answer, token_of, self.counted).handlers()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(ADS, handlers), certificates))
-        port = server.add_secure_port(f"{host}:0", grpc.ssl_server_credentials([own_certificate(self.authority.signer)]))
+        port = server.add_secure_port(
+            f"{host}:0", grpc.ssl_server_credentials([own_certificate(self.authority.signer)])
+        )
         await server.start()
         self.address = f"{host}:{port}"
 

@@ -1,4 +1,5 @@
 """A whole control plane in this process, with its port with TLS, an authority, and keys for tokens."""
+
 from __future__ import annotations
 
 import asyncio

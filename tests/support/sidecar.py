@@ -1,4 +1,5 @@
 """pilot-agent with its Envoy as processes, started for a test as in a pod but without any capability."""
+
 from __future__ import annotations
 
 import ctypes
@@ -53,19 +54,34 @@ class Sidecar(Process):
         (pod / "annotations").write_text("")
         self.admin = f"127.0.0.1:{(config or {}).get('proxyAdminPort', 15000)}"
         self.status = f"127.0.0.1:{(config or {}).get('statusPort', 15020)}"
-        said = {"discoveryAddress": discovery, "binaryPath": envoy_binary(), "concurrency": 1, "terminationDrainDuration": "1s", **(config or {})}
+        said = {
+            "discoveryAddress": discovery,
+            "binaryPath": envoy_binary(),
+            "concurrency": 1,
+            "terminationDrainDuration": "1s",
+            **(config or {}),
+        }
         variables = {
-            "PYTHONPATH": str(REPOSITORY), "PROXY_CONFIG": json.dumps(said), "POD_NAME": f"{account}-0", "POD_NAMESPACE": namespace,
-            "SERVICE_ACCOUNT": account, "INSTANCE_IP": ip, "ISTIOD_SAN": "istiod.istio-system.svc", "ISTIO_META_CLUSTER_ID": "Kubernetes",
-            "ECC_SIGNATURE_ALGORITHM": "ECDSA", **(environ or {}),
-        }  # fmt: skip
+            "PYTHONPATH": str(REPOSITORY),
+            "PROXY_CONFIG": json.dumps(said),
+            "POD_NAME": f"{account}-0",
+            "POD_NAMESPACE": namespace,
+            "SERVICE_ACCOUNT": account,
+            "INSTANCE_IP": ip,
+            "ISTIOD_SAN": "istiod.istio-system.svc",
+            "ISTIO_META_CLUSTER_ID": "Kubernetes",
+            "ECC_SIGNATURE_ALGORITHM": "ECDSA",
+            **(environ or {}),
+        }
 
         def enter() -> None:
             join()
             drop_capabilities()
 
         command = program or [sys.executable, "-m", "pilot.cli.pilot_agent"]
-        super().__init__([*command, "proxy", kind, "--proxyLogLevel", "warning"], folder / "agent.log", enter, variables, folder)
+        super().__init__(
+            [*command, "proxy", kind, "--proxyLogLevel", "warning"], folder / "agent.log", enter, variables, folder
+        )
 
     def get(self, path: str, address: str = "") -> str:
         """What Envoy's admin port answers, or another port of this pod; from inside the pod's network."""

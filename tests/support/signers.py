@@ -1,4 +1,5 @@
 """Signers of an API server: certificates for the signing requests that somebody has approved."""
+
 from __future__ import annotations
 
 import base64
@@ -35,7 +36,11 @@ class Signers:
         if self._denies and not conditions:
             refused = {"type": "Denied", "status": "True", "reason": "Policy", "message": "not here"}
             self._server.store.put(REQUESTS, {**plain, "status": {"conditions": [refused]}})
-        elif [one["type"] for one in conditions] == ["Approved"] and "certificate" not in status and plain["spec"]["signerName"] in self._signers:
+        elif (
+            [one["type"] for one in conditions] == ["Approved"]
+            and "certificate" not in status
+            and plain["spec"]["signerName"] in self._signers
+        ):
             self.asked.append(plain["spec"])
             self._server.store.put(REQUESTS, {**plain, "status": {**status, "certificate": self._issue(plain["spec"])}})
 

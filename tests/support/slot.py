@@ -1,4 +1,5 @@
 """A slot of random edits: a place that holds one of its variants or nothing."""
+
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
@@ -21,7 +22,12 @@ class Slot(NamedTuple):
         return self.name.partition(" ")[0]
 
 
-RARE = {"Sidecar": 0.7, "DestinationRule": 0.4, "VirtualService": 0.4, "PeerAuthentication": 0.4}  # they hide each other, or most of the mesh
+RARE = {
+    "Sidecar": 0.7,
+    "DestinationRule": 0.4,
+    "VirtualService": 0.4,
+    "PeerAuthentication": 0.4,
+}  # they hide each other, or most of the mesh
 
 
 def one_of(*variants: Plain) -> Slot:

@@ -1,4 +1,5 @@
 """A cluster in memory, and small plans of what is installed in it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +11,11 @@ from pilot.kube.objects import Key, VersionedKind, key_of
 
 Plain = dict[str, Any]
 NOBODY = OperatorOwner("unknown", "", "default")
-DEPLOYMENT, CONFIG_MAP, NAMESPACE = VersionedKind("apps/v1", "Deployment"), VersionedKind("v1", "ConfigMap"), VersionedKind("v1", "Namespace")
+DEPLOYMENT, CONFIG_MAP, NAMESPACE = (
+    VersionedKind("apps/v1", "Deployment"),
+    VersionedKind("v1", "ConfigMap"),
+    VersionedKind("v1", "Namespace"),
+)
 
 
 def made(kind: VersionedKind, name: str, namespace: str = "", **more: Any) -> Plain:
@@ -21,7 +26,13 @@ def made(kind: VersionedKind, name: str, namespace: str = "", **more: Any) -> Pl
 class Cluster:
     """Objects that are there. Applying one that `refused` names fails; one of `late` lacks what it takes that many looks to get."""
 
-    def __init__(self, *there: Plain, refused: dict[str, KubeError] | None = None, late: dict[str, int] | None = None, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        *there: Plain,
+        refused: dict[str, KubeError] | None = None,
+        late: dict[str, int] | None = None,
+        dry_run: bool = False,
+    ) -> None:
         self.there = {key_of(plain): plain for plain in there}
         self.refused, self.late, self.dry_run = refused or {}, late or {}, dry_run
         self.applied: list[str] = []
@@ -35,9 +46,11 @@ class Cluster:
             raise error
         terms = [term.partition("=") for term in selector.split(",") if "=" in term]
         return [
-            self._seen(key) for key, plain in self.there.items()
-            if key.kind == kind and all((plain["metadata"].get("labels") or {}).get(name) == value for name, _, value in terms)
-        ]  # fmt: skip
+            self._seen(key)
+            for key, plain in self.there.items()
+            if key.kind == kind
+            and all((plain["metadata"].get("labels") or {}).get(name) == value for name, _, value in terms)
+        ]
 
     async def apply(self, plain: Plain) -> Plain:
         key = key_of(plain)

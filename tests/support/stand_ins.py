@@ -1,4 +1,5 @@
 """Stands in for the parts that something is made of, and writes down what is made and done with each."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,13 +1,14 @@
 """A session played by hand: lines of what a proxy asks and of what changes, and lines of what it is then sent.
 
-    > eds a b @1        a request of a proxy: names, the nonce of the first response of that type (@0 for one never sent, none for "")
-    > eds +a -b =c *    delta: subscribe, unsubscribe, initial_resource_versions; a bare `*` or name is a subscription
-    > cds @1 !5 text    a NACK of the first response
-    ~ cds a=2 b c-      the world: resource a has another content, b is there, c is gone
-    ! push | release    everything is owed again; what is held is owed
-    ! replan eds a      another plan, that has no a
-    < eds a b -c        the next response: resources in order, removed names
+> eds a b @1        a request of a proxy: names, the nonce of the first response of that type (@0 for one never sent, none for "")
+> eds +a -b =c *    delta: subscribe, unsubscribe, initial_resource_versions; a bare `*` or name is a subscription
+> cds @1 !5 text    a NACK of the first response
+~ cds a=2 b c-      the world: resource a has another content, b is there, c is gone
+! push | release    everything is owed again; what is held is owed
+! replan eds a      another plan, that has no a
+< eds a b -c        the next response: resources in order, removed names
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +62,9 @@ class World:
     def replan(self, short_type: str, *without: str) -> None:
         """The same content, but for some names, through another plan."""
         old = self._views[BY_SHORT_NAME[short_type]].union()
-        self._views[BY_SHORT_NAME[short_type]] = TypeState(object(), (Snapshot(r for name, r in old.items() if name not in without),))
+        self._views[BY_SHORT_NAME[short_type]] = TypeState(
+            object(), (Snapshot(r for name, r in old.items() if name not in without),)
+        )
 
     def state(self, type_url: str) -> TypeState | None:
         return self._views.get(type_url)
@@ -93,7 +96,11 @@ class Stream:
             case "~":
                 self.world.change(kind, words)
             case "!":
-                {"push": self.session.owe_everything, "release": self.session.release, "replan": lambda: self.world.replan(*words)}[kind]()
+                {
+                    "push": self.session.owe_everything,
+                    "release": self.session.release,
+                    "replan": lambda: self.world.replan(*words),
+                }[kind]()
             case _:
                 raise ValueError(line)
 
@@ -108,7 +115,16 @@ class Stream:
             assert (response.nonce, response.type_url) == (nonce, answer.type_url)
             self.session.sent(answer, nonce, float(self._count))
             self.nonces.setdefault(kind, []).append(nonce)
-            lines.append(" ".join(["<", kind, *self.names(response), *(f"-{name}" for name in getattr(response, "removed_resources", ()))]))
+            lines.append(
+                " ".join(
+                    [
+                        "<",
+                        kind,
+                        *self.names(response),
+                        *(f"-{name}" for name in getattr(response, "removed_resources", ())),
+                    ]
+                )
+            )
         return lines
 
     def request(self, kind: str, words: Sequence[str]) -> Any:

@@ -1,4 +1,5 @@
 """Backends of a table of requests: each answers with its name, by plain HTTP or, where a client begins with it, by TLS."""
+
 from __future__ import annotations
 
 import http.server

@@ -1,4 +1,5 @@
 """A client of TLS, with a certificate of its own where it has one."""
+
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,9 @@ from tests.support.credentials import Issued
 SECONDS = 10.0
 
 
-def client_context(roots: bytes, own: Issued | None = None, alpn: tuple[str, ...] = ("http/1.1",), check_hostname: bool = True) -> ssl.SSLContext:
+def client_context(
+    roots: bytes, own: Issued | None = None, alpn: tuple[str, ...] = ("http/1.1",), check_hostname: bool = True
+) -> ssl.SSLContext:
     """TLS that verifies the server by these roots."""
     context = ssl.create_default_context(cadata=roots.decode())
     context.check_hostname = check_hostname
@@ -53,7 +56,9 @@ class Connection:
     def ask(self, path: str = "/") -> Answer:
         self._http.request("GET", path)
         response = self._http.getresponse()
-        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace"))
+        return Answer(
+            response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode(errors="replace")
+        )
 
     def close(self) -> None:
         self._http.close()

@@ -1,4 +1,5 @@
 """Service account tokens and the keys that they are verified with."""
+
 from __future__ import annotations
 
 import base64
@@ -29,7 +30,13 @@ def jwk(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str = "one", *
     """The public half of a key."""
     if isinstance(key, rsa.RSAPrivateKey):
         numbers = key.public_key().public_numbers()
-        return {"kty": "RSA", "kid": kid, "n": _integer(numbers.n, key.key_size // 8), "e": _integer(numbers.e, 3), **more}
+        return {
+            "kty": "RSA",
+            "kid": kid,
+            "n": _integer(numbers.n, key.key_size // 8),
+            "e": _integer(numbers.e, 3),
+            **more,
+        }
     point = key.public_key().public_numbers()
     return {"kty": "EC", "kid": kid, "crv": "P-256", "x": _integer(point.x, 32), "y": _integer(point.y, 32), **more}
 
@@ -44,7 +51,10 @@ def sign(claims: Any, key: Any = None, **header: Any) -> str:
     """A token in the compact form. A header that is None is left out."""
     key = key or rsa_key()
     default = {"alg": "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256", "kid": "one"}
-    signed = ".".join(base64url(json.dumps(part).encode()) for part in ({k: v for k, v in {**default, **header}.items() if v is not None}, claims))
+    signed = ".".join(
+        base64url(json.dumps(part).encode())
+        for part in ({k: v for k, v in {**default, **header}.items() if v is not None}, claims)
+    )
     if isinstance(key, rsa.RSAPrivateKey):
         signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
     else:

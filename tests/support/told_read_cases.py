@@ -1,4 +1,5 @@
 """Edits that need one read to be told of what users are told: problems of objects with each other, and statuses."""
+
 from __future__ import annotations
 
 from pilot.model.kind import NETWORKING, GroupKind
@@ -8,11 +9,24 @@ from tests.support.gateway_slots import API, cluster_wide, gateway_object
 from tests.support.mesh_edits import Rows
 from tests.support.objects import make, pod
 from tests.support.read_case import VIEWS, ReadCase, held, mesh, of
-from tests.support.read_cases import NAMED, ROUTER, ROUTERS, SERVED, SOCKET, TARGET, WAYPOINT_FOR_ALL, behind, front, mutual_tls
+from tests.support.read_cases import (
+    NAMED,
+    ROUTER,
+    ROUTERS,
+    SERVED,
+    SOCKET,
+    TARGET,
+    WAYPOINT_FOR_ALL,
+    behind,
+    front,
+    mutual_tls,
+)
 
 CHECKS = "pilot/model/checks"
 STATUS = f"{VIEWS}/gateway_api/status"
-SERVERS = "{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [x.example.com]}]}"
+SERVERS = (
+    "{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [x.example.com]}]}"
+)
 SAFE = (
     "{selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, "
     "tls: {mode: SIMPLE, credentialName: c}, hosts: [x.example.com]}]}"
@@ -27,7 +41,14 @@ def refused(proxy: str, *names: str) -> Rows:
 
 def exported(to: str) -> Rows:
     """Returns a Service that is for another namespace."""
-    return of(make("Service", "shown", "{clusterIP: None, ports: [{name: http, port: 80}]}", annotations=f"{{networking.istio.io/exportTo: {to}}}"))
+    return of(
+        make(
+            "Service",
+            "shown",
+            "{clusterIP: None, ports: [{name: http, port: 80}]}",
+            annotations=f"{{networking.istio.io/exportTo: {to}}}",
+        )
+    )
 
 
 def registered(name: str) -> Rows:
@@ -43,7 +64,9 @@ def pool(port: str) -> Rows:
 def entrance(ip: str) -> Rows:
     """Returns the Service that the mesh config names, with an address from outside."""
     status = {"loadBalancer": {"ingress": [{"ip": ip}]}}
-    return of(make("Service", "entrance", "{type: LoadBalancer, ports: [{name: http, port: 80}]}", "edge", status=status))
+    return of(
+        make("Service", "entrance", "{type: LoadBalancer, ports: [{name: http, port: 80}]}", "edge", status=status)
+    )
 
 
 def default_class(controller: str) -> Rows:
@@ -58,11 +81,22 @@ def traffic_policy(more: str = "") -> Rows:
 
 def ignored_tls_policy(target: str) -> Rows:
     spec = TARGET.replace("name: api", f"name: {target}")
-    return of(gateway_object("BackendTLSPolicy", "ignored", spec, "b", annotations={"istio.io/ignore-policy-attachment": "true"}))
+    return of(
+        gateway_object(
+            "BackendTLSPolicy", "ignored", spec, "b", annotations={"istio.io/ignore-policy-attachment": "true"}
+        )
+    )
 
 
 def route(kind: str, *parents: str) -> Rows:
-    return of(gateway_object(kind, "route", f"parentRefs: [{', '.join(parents)}], rules: [{{backendRefs: [{{name: api, port: 80}}]}}]", "b"))
+    return of(
+        gateway_object(
+            kind,
+            "route",
+            f"parentRefs: [{', '.join(parents)}], rules: [{{backendRefs: [{{name: api, port: 80}}]}}]",
+            "b",
+        )
+    )
 
 
 MISTAKEN, ABSENT = "{name: front, namespace: edge, sectionName: absent}", "{name: absent, namespace: edge}"
@@ -70,8 +104,12 @@ LATE: dict[str, Rows] = {
     "Service.buckets": of(make("Service", "s", "{clusterIP: None, ports: [{name: http, port: 80}]}", "late")),
     "Pod.buckets": of(pod("p", "10.1.0.80", "late")),
     "WorkloadEntry.buckets": of(make("WorkloadEntry", "w", "{address: 10.1.0.81}", "late")),
-    "ServiceEntry.buckets": of(make("ServiceEntry", "e", f"{{hosts: [late.example.com], resolution: DNS, {SOCKET}}}", "late")),
-    "VirtualService.buckets": of(make("VirtualService", "v", "{hosts: [late.example.com], http: [{redirect: {uri: /}}]}", "late")),
+    "ServiceEntry.buckets": of(
+        make("ServiceEntry", "e", f"{{hosts: [late.example.com], resolution: DNS, {SOCKET}}}", "late")
+    ),
+    "VirtualService.buckets": of(
+        make("VirtualService", "v", "{hosts: [late.example.com], http: [{redirect: {uri: /}}]}", "late")
+    ),
     "DestinationRule.buckets": of(make("DestinationRule", "d", "{host: late.example.com}", "late")),
     "Gateway.buckets": of(make("Gateway", "g", SERVERS, "late")),
     "Sidecar.buckets": of(make("Sidecar", "default", "{egress: [{hosts: ['./*']}]}", "late")),
@@ -79,12 +117,22 @@ LATE: dict[str, Rows] = {
 """The first object of a namespace, by the read that finds it."""
 TOLD_CASES = (
     *(
-        ReadCase(f"{VIEWS}/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first])
+        ReadCase(
+            f"{VIEWS}/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
+        )
         for read, first in LATE.items()
     ),
-    ReadCase(f"{VIEWS}/known_namespaces.py known_namespaces Namespace.all_keys", mesh(exported("late")), [of(make("Namespace", "late"))]),
+    ReadCase(
+        f"{VIEWS}/known_namespaces.py known_namespaces Namespace.all_keys",
+        mesh(exported("late")),
+        [of(make("Namespace", "late"))],
+    ),
     ReadCase(f"{VIEWS}/proxies.py proxy_namespaces Proxy.buckets", mesh(exported("edge")), [held(ROUTER)]),
-    ReadCase(f"{VIEWS}/refusals.py refused_objects Refusal.buckets", mesh(refused("one", "first")), [refused("two", "second")]),
+    ReadCase(
+        f"{VIEWS}/refusals.py refused_objects Refusal.buckets",
+        mesh(refused("one", "first")),
+        [refused("two", "second")],
+    ),
     ReadCase(f"{VIEWS}/refusals.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]),
     *(
         ReadCase(
@@ -105,7 +153,11 @@ TOLD_CASES = (
         mesh(ROUTERS, of(make("Gateway", "safe", SAFE, "edge"))),
         [held("Secret edge/c west")],
     ),
-    ReadCase(f"{CHECKS}/policy.py _check_peer PeerAuthentication.keys", mesh(mutual_tls("younger", "STRICT", 2)), [mutual_tls("older", "STRICT")]),
+    ReadCase(
+        f"{CHECKS}/policy.py _check_peer PeerAuthentication.keys",
+        mesh(mutual_tls("younger", "STRICT", 2)),
+        [mutual_tls("older", "STRICT")],
+    ),
     ReadCase(f"{CHECKS}/service.py service_problems Service.get", mesh(exported("nowhere")), [exported("elsewhere")]),
     ReadCase(f"{CHECKS}/workload_entry.py _keys WorkloadEntry.keys", mesh(registered("first")), [registered("second")]),
     ReadCase(
@@ -126,7 +178,11 @@ TOLD_CASES = (
         )
         for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")
     ),
-    ReadCase(f"{STATUS}/policies.py backend_tls_status BackendTLSPolicy.get", mesh(SERVED, ignored_tls_policy("api")), [ignored_tls_policy("other")]),
+    ReadCase(
+        f"{STATUS}/policies.py backend_tls_status BackendTLSPolicy.get",
+        mesh(SERVED, ignored_tls_policy("api")),
+        [ignored_tls_policy("other")],
+    ),
     ReadCase(
         f"{STATUS}/policies.py traffic_policy_status XBackendTrafficPolicy.get",
         mesh(SERVED, traffic_policy()),
@@ -139,7 +195,11 @@ TOLD_CASES = (
     ),
     ReadCase(
         f"{VIEWS}/ingress/status.py _addresses Service.get",
-        mesh(held("Ingress a/in", "IngressClass /ours"), entrance("198.51.100.1"), config="{ingressService: entrance, ingressSelector: ingress}"),
+        mesh(
+            held("Ingress a/in", "IngressClass /ours"),
+            entrance("198.51.100.1"),
+            config="{ingressService: entrance, ingressSelector: ingress}",
+        ),
         [entrance("198.51.100.2")],
     ),
 )

@@ -1,4 +1,5 @@
 """What peers may send before anybody knows who they are, wrong in every way, and the code that has to take it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -114,14 +115,22 @@ class Targets:
 
 
 EXPECTED = {
-    grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAUTHENTICATED,
-}  # fmt: skip
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.UNAUTHENTICATED,
+}
 
 
 def certificate_requests() -> Sequence[bytes]:
     """Requests that are right, or nearly."""
     made = []
-    for pem in (csr(), csr(rsa_key(), (IDENTITY, "spiffe://other/ns/a/sa/b"), "name"), request_pem(b"\x30\x03\x02\x01\x00"), b"nonsense"):
+    for pem in (
+        csr(),
+        csr(rsa_key(), (IDENTITY, "spiffe://other/ns/a/sa/b"), "name"),
+        request_pem(b"\x30\x03\x02\x01\x00"),
+        b"nonsense",
+    ):
         request = ca_pb2.IstioCertificateRequest(csr=pem.decode(), validity_duration=60)
         made.append(request.SerializeToString())
         request.metadata.update({"CertSigner": "", "ImpersonatedIdentity": "", "more": [1, {"a": None}]})
@@ -135,7 +144,15 @@ def first_requests() -> Sequence[bytes]:
         request: Any = kind(type_url=CLUSTER, response_nonce="n")
         request.node.id = NODE
         request.node.locality.region = "r"
-        request.node.metadata.update({"NAMESPACE": "ns", "LABELS": {"a": "b"}, "INSTANCE_IPS": "10.0.0.1,::1", "CLUSTER_ID": "alias", "X": [1, None]})
+        request.node.metadata.update(
+            {
+                "NAMESPACE": "ns",
+                "LABELS": {"a": "b"},
+                "INSTANCE_IPS": "10.0.0.1,::1",
+                "CLUSTER_ID": "alias",
+                "X": [1, None],
+            }
+        )
         made.append(request.SerializeToString())
         request.type_url = "istio.io/debug"
         made.append(request.SerializeToString())
@@ -152,8 +169,10 @@ def tokens() -> Sequence[bytes]:
 
 
 CORPUS: dict[str, Callable[[], Sequence[bytes]]] = {
-    "certificate_request": certificate_requests, "first_request": first_requests, "token": tokens,
-}  # fmt: skip
+    "certificate_request": certificate_requests,
+    "first_request": first_requests,
+    "token": tokens,
+}
 
 
 def damaged(rng: random.Random, corpus: Sequence[bytes]) -> bytes:

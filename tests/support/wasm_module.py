@@ -18,6 +18,7 @@ It speaks version 0.2.1 of https://github.com/proxy-wasm/spec; this is its text:
         (drop (call $add (i32.const 2) (i32.const 16) (i32.const 6) (i32.const 32) (i32.const LENGTH)))
         (i32.const 0)))
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -40,7 +41,10 @@ def module(value: str = "added", traps: bool = False) -> bytes:
         ("proxy_on_request_headers", 3, b"\x00" if traps else _const(0)),
         ("proxy_on_response_headers", 3, add + _const(0)),
     ]
-    exports = [_text("memory") + b"\x02\x00", *(_text(name) + b"\x00" + _number(i) for i, (name, _, _) in enumerate(functions, 1))]
+    exports = [
+        _text("memory") + b"\x02\x00",
+        *(_text(name) + b"\x00" + _number(i) for i, (name, _, _) in enumerate(functions, 1)),
+    ]
     data = [b"\x00" + _const(at) + _END + _text(text) for at, text in ((_NAME_AT, HEADER), (_VALUE_AT, value))]
     sections = [
         (1, [_FUNCTION + _list(_I32 for _ in given) + _list(_I32 for _ in result) for given, result in types]),

@@ -1,4 +1,5 @@
 """Reviews as an API server sends them, and an application that answers them."""
+
 from __future__ import annotations
 
 import base64
@@ -24,9 +25,15 @@ Plain = dict[str, Any]
 
 def pod(**metadata: Any) -> Plain:
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tickets", "namespace": "shop", **metadata},
-        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}]},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "tickets", "namespace": "shop", **metadata},
+        "spec": {
+            "containers": [
+                {"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}
+            ]
+        },
+    }
 
 
 def review(what: Any, version: str = "v1", operation: str = "CREATE", **request: Any) -> Plain:

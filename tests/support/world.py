@@ -1,4 +1,5 @@
 """A mesh in memory: objects in, resources out, without a server."""
+
 from __future__ import annotations
 
 import pathlib
@@ -41,9 +42,16 @@ def rows_of(objects: Iterable[Mapping[str, Any]], cluster: str = OWN.cluster) ->
     return found
 
 
-def proxy(kind: str, name: str, namespace: str, ip: str, labels: Mapping[str, str] | None = None, **metadata: Any) -> Proxy:
+def proxy(
+    kind: str, name: str, namespace: str, ip: str, labels: Mapping[str, str] | None = None, **metadata: Any
+) -> Proxy:
     """Istio's own proxy, as a sidecar or router of that pod."""
-    known = {"NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local", "INTERCEPTION_MODE": "REDIRECT"}
+    known = {
+        "NAMESPACE": namespace,
+        "CLUSTER_ID": "Kubernetes",
+        "MESH_ID": "cluster.local",
+        "INTERCEPTION_MODE": "REDIRECT",
+    }
     return Proxy(
         type=NodeType(kind),
         id=f"{name}.{namespace}",
@@ -122,7 +130,10 @@ class World:
         """The secrets that the proxy gets of those that it asks for, by name."""
         groups = plan(self.mesh, node_id).groups_of(SECRET, frozenset(names)) or ()
         found = [resource for group in groups for resource in group.fn(self.mesh, *group.args).values()]
-        return {resource.name: secret_pb2.Secret.FromString(any_pb2.Any.FromString(resource.any).value) for resource in found}
+        return {
+            resource.name: secret_pb2.Secret.FromString(any_pb2.Any.FromString(resource.any).value)
+            for resource in found
+        }
 
     def sweep(self) -> int:
         """Free what is for no proxy any more, as its plan was when its resources were asked for; the number of nodes that are left."""

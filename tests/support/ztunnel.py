@@ -1,4 +1,5 @@
 """What a ztunnel is told of a mesh, and a client that takes it over a session as ztunnel's does."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -48,7 +49,9 @@ def message(body: any_pb2.Any) -> Any:
 
 def workload(world: World, name: str) -> Any:
     """The workload of that name, None where ztunnels are not told of it."""
-    return next((one for one in told(world).values() if isinstance(one, workload_pb2.Workload) and one.name == name), None)
+    return next(
+        (one for one in told(world).values() if isinstance(one, workload_pb2.Workload) and one.name == name), None
+    )
 
 
 class ZtunnelClient:
@@ -58,7 +61,9 @@ class ZtunnelClient:
     ztunnel subscribes to nothing by subscribing to "*" and taking that back in one request.
     """
 
-    def __init__(self, session: Session, on_demand: bool = False, types: tuple[str, ...] = (ADDRESS, AUTHORIZATION)) -> None:
+    def __init__(
+        self, session: Session, on_demand: bool = False, types: tuple[str, ...] = (ADDRESS, AUTHORIZATION)
+    ) -> None:
         self.types, self.on_demand = types, on_demand
         self.have: dict[str, dict[str, bytes]] = {url: {} for url in types}
         self.versions: dict[str, dict[str, str]] = {url: {} for url in types}

@@ -1,4 +1,5 @@
 """Slots of an ambient mesh that random edits fill, each with one of some objects or with none."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +36,21 @@ def _services(name: str, namespace: str, ip: str) -> tuple[Plain, ...]:
     port = "ports: [{name: http, port: 80, targetPort: %s}]"
     return (
         make("Service", name, f"{{clusterIP: {ip}, selector: {{app: web}}, {port % 8080}}}", namespace),
-        make("Service", name, f"{{clusterIP: {ip}, selector: {{app: web}}, {port % 'web'}}}", namespace, labels="{istio.io/use-waypoint: w}"),
+        make(
+            "Service",
+            name,
+            f"{{clusterIP: {ip}, selector: {{app: web}}, {port % 'web'}}}",
+            namespace,
+            labels="{istio.io/use-waypoint: w}",
+        ),
         make("Service", name, f"{{clusterIP: {ip}, selector: {{app: db}}, {port % 8080}}}", namespace),
         make("Service", name, f"{{clusterIP: {ip}, {port % 8080}}}", namespace),
-        make("Service", name, f"{{clusterIP: 10.96.9.9, selector: {{app: web}}, {port % 8080}, trafficDistribution: PreferClose}}", namespace),
+        make(
+            "Service",
+            name,
+            f"{{clusterIP: 10.96.9.9, selector: {{app: web}}, {port % 8080}, trafficDistribution: PreferClose}}",
+            namespace,
+        ),
         make("Service", name, "{type: ExternalName, externalName: x.example}", namespace),
     )
 
@@ -46,10 +58,35 @@ def _services(name: str, namespace: str, ip: str) -> tuple[Plain, ...]:
 def _entries(name: str, namespace: str, day: int) -> tuple[Plain, ...]:
     spec = "{hosts: [%s], addresses: [10.97.0.1], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, %s}"
     return (
-        make("ServiceEntry", name, spec % ("x.example", "endpoints: [{address: 10.2.0.1}, {address: 10.2.0.2, weight: 2}]"), namespace, day=day),
-        make("ServiceEntry", name, spec % ("x.example, y.example", "workloadSelector: {labels: {app: web}}"), namespace, day=day),
-        make("ServiceEntry", name, "{hosts: [x.example], ports: [{number: 80, name: h, protocol: HTTP}], resolution: DNS}", namespace, day=day),
-        make("ServiceEntry", name, spec % ("y.example", "endpoints: [{address: 10.1.0.1}]"), namespace, day=day, labels="{app: web}"),
+        make(
+            "ServiceEntry",
+            name,
+            spec % ("x.example", "endpoints: [{address: 10.2.0.1}, {address: 10.2.0.2, weight: 2}]"),
+            namespace,
+            day=day,
+        ),
+        make(
+            "ServiceEntry",
+            name,
+            spec % ("x.example, y.example", "workloadSelector: {labels: {app: web}}"),
+            namespace,
+            day=day,
+        ),
+        make(
+            "ServiceEntry",
+            name,
+            "{hosts: [x.example], ports: [{number: 80, name: h, protocol: HTTP}], resolution: DNS}",
+            namespace,
+            day=day,
+        ),
+        make(
+            "ServiceEntry",
+            name,
+            spec % ("y.example", "endpoints: [{address: 10.1.0.1}]"),
+            namespace,
+            day=day,
+            labels="{app: web}",
+        ),
     )
 
 
@@ -61,18 +98,41 @@ def _gateways(name: str, namespace: str) -> tuple[Plain, ...]:
 
     bound = "{ambient.istio.io/waypoint-inbound-binding: PROXY/15088}"
     return (
-        gateway("w.svc"), gateway(""), gateway("w2.svc", "{istio.io/waypoint-for: all}"),
+        gateway("w.svc"),
+        gateway(""),
+        gateway("w2.svc", "{istio.io/waypoint-for: all}"),
         gateway("w.svc", "{istio.io/waypoint-for: workload}", annotations=bound),
-    )  # fmt: skip
+    )
 
 
 def _policies(name: str, namespace: str) -> tuple[Plain, ...]:
     return (
         make("AuthorizationPolicy", name, "{action: DENY, rules: [{from: [{source: {namespaces: [x]}}]}]}", namespace),
-        make("AuthorizationPolicy", name, "{rules: [{to: [{operation: {ports: ['80']}}]}], selector: {matchLabels: {app: web}}}", namespace),
-        make("AuthorizationPolicy", name, "{rules: [{to: [{operation: {methods: [GET]}}]}], selector: {matchLabels: {version: v2}}}", namespace),
-        make("AuthorizationPolicy", name, "{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: web}]}", namespace),
-        make("AuthorizationPolicy", name, "{action: DENY, rules: [{}]}", namespace, annotations="{istio.io/dry-run: 'true'}"),
+        make(
+            "AuthorizationPolicy",
+            name,
+            "{rules: [{to: [{operation: {ports: ['80']}}]}], selector: {matchLabels: {app: web}}}",
+            namespace,
+        ),
+        make(
+            "AuthorizationPolicy",
+            name,
+            "{rules: [{to: [{operation: {methods: [GET]}}]}], selector: {matchLabels: {version: v2}}}",
+            namespace,
+        ),
+        make(
+            "AuthorizationPolicy",
+            name,
+            "{action: DENY, rules: [{}], targetRefs: [{kind: Service, name: web}]}",
+            namespace,
+        ),
+        make(
+            "AuthorizationPolicy",
+            name,
+            "{action: DENY, rules: [{}]}",
+            namespace,
+            annotations="{istio.io/dry-run: 'true'}",
+        ),
     )
 
 
@@ -89,21 +149,37 @@ def _peers(name: str, namespace: str) -> tuple[Plain, ...]:
 
 def _remote(network: str, address: str) -> Plain:
     spec = f"{{gatewayClassName: istio-remote, listeners: [{{name: h, port: 15008, protocol: HBONE}}], addresses: [{{value: {address}}}]}}"
-    return make("Gateway", "remote", spec, "istio-system", apiVersion=GATEWAY_API, labels=f"{{topology.istio.io/network: {network}}}")
+    return make(
+        "Gateway",
+        "remote",
+        spec,
+        "istio-system",
+        apiVersion=GATEWAY_API,
+        labels=f"{{topology.istio.io/network: {network}}}",
+    )
 
 
 def _nodes(name: str) -> tuple[Plain, ...]:
-    return tuple(make("Node", name, labels=f"{{topology.kubernetes.io/region: r, topology.kubernetes.io/zone: {zone}}}") for zone in ("z1", "z2"))
+    return tuple(
+        make("Node", name, labels=f"{{topology.kubernetes.io/region: r, topology.kubernetes.io/zone: {zone}}}")
+        for zone in ("z1", "z2")
+    )
 
 
 SLOTS: Mapping[str, Sequence[Plain]] = {
     **{f"Pod {namespace}/p{number}": _pods(number, namespace) for namespace in ("a", "b") for number in (1, 2, 3, 4)},
-    **{f"Service {namespace}/{name}": _services(name, namespace, f"10.96.{number}.1")
-       for number, (namespace, name) in enumerate((("a", "web"), ("a", "db"), ("b", "web")))},
-    **{f"EndpointSlice a/{name}": (
-        endpoint_slice(name, at("10.1.0.1", "p1"), at("10.1.0.2", "p2")), endpoint_slice(name, at("10.3.0.1"), at("10.1.0.3", "p3")),
-        endpoint_slice(name, at("10.3.0.1", conditions="{ready: false}")),
-    ) for name in ("web", "db")},
+    **{
+        f"Service {namespace}/{name}": _services(name, namespace, f"10.96.{number}.1")
+        for number, (namespace, name) in enumerate((("a", "web"), ("a", "db"), ("b", "web")))
+    },
+    **{
+        f"EndpointSlice a/{name}": (
+            endpoint_slice(name, at("10.1.0.1", "p1"), at("10.1.0.2", "p2")),
+            endpoint_slice(name, at("10.3.0.1"), at("10.1.0.3", "p3")),
+            endpoint_slice(name, at("10.3.0.1", conditions="{ready: false}")),
+        )
+        for name in ("web", "db")
+    },
     "ServiceEntry a/e": _entries("e", "a", 1),
     "ServiceEntry a/f": _entries("f", "a", 2),
     "ServiceEntry b/e": _entries("e", "b", 3),
@@ -115,7 +191,9 @@ SLOTS: Mapping[str, Sequence[Plain]] = {
     "Gateway b/w": _gateways("w", "b"),
     "Gateway remote": (_remote("other", "9.9.9.9"), _remote("other", "gw.example"), _remote("far", "9.9.9.8")),
     "Namespace a": (make("Namespace", "a"), make("Namespace", "a", labels="{istio.io/use-waypoint: w}")),
-    "Namespace istio-system": tuple(make("Namespace", "istio-system", labels=f"{{topology.istio.io/network: {n}}}") for n in ("east", "west")),
+    "Namespace istio-system": tuple(
+        make("Namespace", "istio-system", labels=f"{{topology.istio.io/network: {n}}}") for n in ("east", "west")
+    ),
     "Node n1": _nodes("n1"),
     "Node n2": _nodes("n2"),
     "AuthorizationPolicy a/p": _policies("p", "a"),
@@ -126,11 +204,29 @@ SLOTS: Mapping[str, Sequence[Plain]] = {
     "PeerAuthentication root": _peers("p", "istio-system"),
 }
 NAMES = (
-    "a/web.a.svc.cluster.local", "b/web.b.svc.cluster.local", "a/db.a.svc.cluster.local", "a/x.example", "b/x.example", "a/absent.example",
-    "east/10.1.0.1", "/10.1.0.1", "/10.1.1.2", "east/10.96.0.1", "/10.96.0.1", "/10.97.0.1", "/10.2.0.1", "/10.4.0.1", "/10.3.0.1", "/1.1.1.1",
-    "Kubernetes//Pod/a/p1", "Kubernetes//Pod/b/p3", "Kubernetes//Pod/a/absent", "Kubernetes/networking.istio.io/WorkloadEntry/a/vm",
-    "Kubernetes/networking.istio.io/ServiceEntry/a/e/10.2.0.1", "Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1",
-)  # fmt: skip
+    "a/web.a.svc.cluster.local",
+    "b/web.b.svc.cluster.local",
+    "a/db.a.svc.cluster.local",
+    "a/x.example",
+    "b/x.example",
+    "a/absent.example",
+    "east/10.1.0.1",
+    "/10.1.0.1",
+    "/10.1.1.2",
+    "east/10.96.0.1",
+    "/10.96.0.1",
+    "/10.97.0.1",
+    "/10.2.0.1",
+    "/10.4.0.1",
+    "/10.3.0.1",
+    "/1.1.1.1",
+    "Kubernetes//Pod/a/p1",
+    "Kubernetes//Pod/b/p3",
+    "Kubernetes//Pod/a/absent",
+    "Kubernetes/networking.istio.io/WorkloadEntry/a/vm",
+    "Kubernetes/networking.istio.io/ServiceEntry/a/e/10.2.0.1",
+    "Kubernetes/discovery.k8s.io/EndpointSlice/a/web-0/10.3.0.1",
+)
 """What a ztunnel may ask for: things that are there at times, and some that never are."""
 
 

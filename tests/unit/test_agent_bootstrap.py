@@ -1,4 +1,5 @@
 """Envoy's bootstrap and command line, from the facts of a pod."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -23,9 +24,17 @@ SETTINGS = AgentSettings()
 
 def facts(config: dict[str, Any] | None = None, **changes: Any) -> Facts:
     made = Facts(
-        type="sidecar", name="web-1", namespace="shop", service_account="web", domain="shop.svc.cluster.local", addresses=("10.0.0.1",),
-        labels={"app": "web"}, annotations={}, metadata={}, proxy=build_proxy_config([("test", config or {})]),
-    )  # fmt: skip
+        type="sidecar",
+        name="web-1",
+        namespace="shop",
+        service_account="web",
+        domain="shop.svc.cluster.local",
+        addresses=("10.0.0.1",),
+        labels={"app": "web"},
+        annotations={},
+        metadata={},
+        proxy=build_proxy_config([("test", config or {})]),
+    )
     return dataclasses.replace(made, **changes)
 
 
@@ -34,8 +43,13 @@ def clusters(built: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_envoy_finds_the_agent_on_its_sockets_and_ports() -> None:
-    built = build_proxy_bootstrap(facts({"proxyAdminPort": 15300, "statusPort": 15320, "configPath": "./etc/other"}), SETTINGS)
-    addresses = {name: c["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"] for name, c in clusters(built).items()}
+    built = build_proxy_bootstrap(
+        facts({"proxyAdminPort": 15300, "statusPort": 15320, "configPath": "./etc/other"}), SETTINGS
+    )
+    addresses = {
+        name: c["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
+        for name, c in clusters(built).items()
+    }
     assert addresses["xds-grpc"] == {"pipe": {"path": "./etc/other/XDS"}}
     assert addresses["sds-grpc"] == {"pipe": {"path": "./var/run/secrets/workload-spiffe-uds/socket"}}
     assert addresses["agent"] == {"socket_address": {"address": "127.0.0.1", "port_value": 15320}}
@@ -44,15 +58,28 @@ def test_envoy_finds_the_agent_on_its_sockets_and_ports() -> None:
 
 
 def test_the_node_says_what_the_control_plane_asks_for() -> None:
-    found = facts({"concurrency": 3, "meshId": "m"}, metadata={"CLUSTER_ID": "west", "WORKLOAD_NAME": "web"}, addresses=("10.0.0.1", "fd00::1"))
+    found = facts(
+        {"concurrency": 3, "meshId": "m"},
+        metadata={"CLUSTER_ID": "west", "WORKLOAD_NAME": "web"},
+        addresses=("10.0.0.1", "fd00::1"),
+    )
     node = build_proxy_bootstrap(found, SETTINGS)["node"]
     assert node["id"] == "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"
     assert node["cluster"] == "web.shop"
     expected = {
-        "NAMESPACE": "shop", "SERVICE_ACCOUNT": "web", "CLUSTER_ID": "west", "INSTANCE_IPS": "10.0.0.1,fd00::1", "LABELS": {"app": "web"},
-        "PROXY_CONFIG": {"concurrency": 3, "meshId": "m"}, "MESH_ID": "m", "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
-        "INTERCEPTION_MODE": "REDIRECT", "MODULE_FETCH": "true", "WORKLOAD_NAME": "web",
-    }  # fmt: skip
+        "NAMESPACE": "shop",
+        "SERVICE_ACCOUNT": "web",
+        "CLUSTER_ID": "west",
+        "INSTANCE_IPS": "10.0.0.1,fd00::1",
+        "LABELS": {"app": "web"},
+        "PROXY_CONFIG": {"concurrency": 3, "meshId": "m"},
+        "MESH_ID": "m",
+        "ENVOY_STATUS_PORT": 15021,
+        "ENVOY_PROMETHEUS_PORT": 15090,
+        "INTERCEPTION_MODE": "REDIRECT",
+        "MODULE_FETCH": "true",
+        "WORKLOAD_NAME": "web",
+    }
     assert {name: node["metadata"][name] for name in expected} == expected
 
 
@@ -63,12 +90,22 @@ def test_the_node_says_what_the_control_plane_asks_for() -> None:
         ({}, (), {}, "istio-proxy.shop"),
         ({"serviceCluster": "named"}, (), {"app": "web"}, "named"),
         ({"serviceCluster": "named"}, ("--serviceCluster", "flag"), {}, "flag"),
-        ({"serviceCluster": None, "tracingServiceName": "CANONICAL_NAME_ONLY"}, (), {"app.kubernetes.io/name": "c", "app": "a"}, "c"),
+        (
+            {"serviceCluster": None, "tracingServiceName": "CANONICAL_NAME_ONLY"},
+            (),
+            {"app.kubernetes.io/name": "c", "app": "a"},
+            "c",
+        ),
         ({"serviceCluster": None, "tracingServiceName": "CANONICAL_NAME_AND_NAMESPACE"}, (), {"app": "a"}, "a.shop"),
     ],
 )
-def test_the_nodes_cluster(config: dict[str, Any], flags: tuple[str, ...], labels: dict[str, str], expected: str) -> None:
-    assert build_agent_node(facts(config, labels=labels), load_sections(AgentSettings(), flags, {}).settings).cluster == expected
+def test_the_nodes_cluster(
+    config: dict[str, Any], flags: tuple[str, ...], labels: dict[str, str], expected: str
+) -> None:
+    assert (
+        build_agent_node(facts(config, labels=labels), load_sections(AgentSettings(), flags, {}).settings).cluster
+        == expected
+    )
 
 
 def test_readiness_and_statistics_are_listeners_of_envoy() -> None:
@@ -79,21 +116,29 @@ def test_readiness_and_statistics_are_listeners_of_envoy() -> None:
         port = listener["address"]["socket_address"]["port_value"]
         (route,) = manager["route_config"]["virtual_hosts"][0]["routes"]
         routes[port] = (route["match"], route["route"]["cluster"])
-    assert routes == {16021: ({"path": "/healthz/ready"}, "agent"), 15090: ({"prefix": "/stats/prometheus"}, "prometheus_stats")}
+    assert routes == {
+        16021: ({"path": "/healthz/ready"}, "agent"),
+        15090: ({"prefix": "/stats/prometheus"}, "prometheus_stats"),
+    }
 
 
 def test_readiness_may_be_asked_for_with_the_proxy_protocol() -> None:
     for text, expected in (("true", ["envoy.filters.listener.proxy_protocol"]), ("false", [])):
         settings = load_sections(AgentSettings(), (), {"ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL": text}).settings
         listeners = build_proxy_bootstrap(facts(), settings)["static_resources"]["listeners"]
-        found = {at["address"]["socket_address"]["port_value"]: [f["name"] for f in at.get("listener_filters", ())] for at in listeners}
+        found = {
+            at["address"]["socket_address"]["port_value"]: [f["name"] for f in at.get("listener_filters", ())]
+            for at in listeners
+        }
         assert found == {15021: expected, 15090: []}
 
 
 def test_a_pod_of_ipv6_listens_on_ipv6() -> None:
     built = build_proxy_bootstrap(facts(addresses=("fd00::1",)), SETTINGS)
     assert built["admin"]["address"]["socket_address"]["address"] == "::1"
-    assert {listener["address"]["socket_address"]["address"] for listener in built["static_resources"]["listeners"]} == {"::"}
+    assert {
+        listener["address"]["socket_address"]["address"] for listener in built["static_resources"]["listeners"]
+    } == {"::"}
     assert "v6" in build_arguments(facts(addresses=("fd00::1",)), SETTINGS)
 
 
@@ -110,19 +155,26 @@ def test_the_locality_is_that_of_a_label(labels: dict[str, str], expected: dict[
 
 
 def test_runtime_values_win_over_built_in_ones_and_empty_ones_remove_them() -> None:
-    assert build_runtime({"a": "true", "b": "1.5"}) == {"re2.max_program_size.error_level": 32768, "a": True, "b": "1.5"}
+    assert build_runtime({"a": "true", "b": "1.5"}) == {
+        "re2.max_program_size.error_level": 32768,
+        "a": True,
+        "b": "1.5",
+    }
     assert build_runtime({"re2.max_program_size.error_level": ""}) == {}
 
 
 def test_servers_that_the_proxy_config_names_are_clusters() -> None:
     config = {
-        "tracing": {"zipkin": {"address": "zipkin.istio-system:9411"}}, "envoyMetricsService": {"address": "10.0.0.9:15001"},
+        "tracing": {"zipkin": {"address": "zipkin.istio-system:9411"}},
+        "envoyMetricsService": {"address": "10.0.0.9:15001"},
         "envoyAccessLogService": {"address": "als:15002"},
-    }  # fmt: skip
+    }
     built = build_proxy_bootstrap(facts(config), SETTINGS)
     assert {"zipkin", "envoy_metrics_service", "envoy_accesslog_service"} <= clusters(built).keys()
     assert clusters(built)["zipkin"]["type"] == "STRICT_DNS"
-    assert built["stats_sinks"][0]["typed_config"]["grpc_service"] == {"envoy_grpc": {"cluster_name": "envoy_metrics_service"}}
+    assert built["stats_sinks"][0]["typed_config"]["grpc_service"] == {
+        "envoy_grpc": {"cluster_name": "envoy_metrics_service"}
+    }
 
 
 def test_a_proxy_that_discovers_itself_has_its_own_cluster() -> None:
@@ -153,17 +205,32 @@ def patterns(built: dict[str, Any]) -> set[tuple[str, str]]:
 def test_statistics_are_those_that_are_needed_and_those_that_are_asked_for() -> None:
     matcher = {"inclusionPrefixes": ["http.{pod_ip}_"], "inclusionRegexps": ["a.*"]}
     config = facts({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).proxy.config
-    built = build_stats_config(config, {"sidecar.istio.io/statsInclusionSuffixes": "x,y"}, ("10.0.0.1", "10.0.0.2"), False)
+    built = build_stats_config(
+        config, {"sidecar.istio.io/statsInclusionSuffixes": "x,y"}, ("10.0.0.1", "10.0.0.2"), False
+    )
     found = patterns(built)
-    assert {("prefix", "http.10.0.0.1_"), ("prefix", "http.10.0.0.2_"), ("safe_regex", "a.*"), ("suffix", "x"), ("suffix", "y")} <= found
-    assert {("prefix", "listener_manager"), ("prefix", "cluster_manager"), ("prefix", "server"), ("suffix", "rbac.denied")} <= found
+    assert {
+        ("prefix", "http.10.0.0.1_"),
+        ("prefix", "http.10.0.0.2_"),
+        ("safe_regex", "a.*"),
+        ("suffix", "x"),
+        ("suffix", "y"),
+    } <= found
+    assert {
+        ("prefix", "listener_manager"),
+        ("prefix", "cluster_manager"),
+        ("prefix", "server"),
+        ("suffix", "rbac.denied"),
+    } <= found
     assert ("suffix", "downstream_cx_active") not in found
     assert "mine" in {tag["tag_name"] for tag in built["stats_tags"]}
 
 
 def test_an_annotation_takes_the_place_of_the_proxy_config() -> None:
     config = facts({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).proxy.config
-    found = patterns(build_stats_config(config, {"sidecar.istio.io/statsInclusionPrefixes": "annotation"}, ("10.0.0.1",), True))
+    found = patterns(
+        build_stats_config(config, {"sidecar.istio.io/statsInclusionPrefixes": "annotation"}, ("10.0.0.1",), True)
+    )
     assert ("prefix", "annotation") in found
     assert ("prefix", "config") not in found
     assert ("suffix", "downstream_cx_active") in found
@@ -172,7 +239,10 @@ def test_an_annotation_takes_the_place_of_the_proxy_config() -> None:
 def test_buckets_of_histograms_come_from_an_annotation() -> None:
     annotation = "sidecar.istio.io/statsHistogramBuckets"
     built = build_stats_config(facts().proxy.config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False)
-    assert built["histogram_bucket_settings"] == [{"match": {"prefix": "a"}, "buckets": [3]}, {"match": {"prefix": "b"}, "buckets": [1, 2.5]}]
+    assert built["histogram_bucket_settings"] == [
+        {"match": {"prefix": "a"}, "buckets": [3]},
+        {"match": {"prefix": "b"}, "buckets": [1, 2.5]},
+    ]
     with pytest.raises(ValueError, match=f"annotation {annotation} is not an object"):
         build_stats_config(facts().proxy.config, {annotation: "[1]"}, ("10.0.0.1",), False)
 
@@ -195,7 +265,9 @@ def test_envoys_own_definition_takes_the_bootstrap() -> None:
 
     config = {"envoyMetricsService": {"address": "a:1"}, "extraStatTags": ["t"], "runtimeValues": {"x": "false"}}
     annotations = {"sidecar.istio.io/statsHistogramBuckets": '{"a": [1]}', "sidecar.istio.io/statsFlushInterval": "10s"}
-    built = build_proxy_bootstrap(facts(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS)
+    built = build_proxy_bootstrap(
+        facts(config, annotations=annotations, metadata={"ENABLE_SELF_DISCOVERY": "true"}), SETTINGS
+    )
     message = json_format.ParseDict(json.loads(json.dumps(built)), bootstrap_pb2.Bootstrap())
     assert message.node.id.startswith("sidecar~")
 
@@ -204,7 +276,13 @@ def test_envoys_command_line() -> None:
     settings = load_sections(AgentSettings(), ("--proxyLogLevel", "info,misc:error", "--concurrency", "2"), {}).settings
     found = build_arguments(facts({"drainDuration": "20s"}), settings)
     text = " ".join(found)
-    for part in ("-c ./etc/istio/proxy/envoy-rev.json", "--drain-time-s 20", "-l info", "--component-log-level misc:error", "--concurrency 2"):
+    for part in (
+        "-c ./etc/istio/proxy/envoy-rev.json",
+        "--drain-time-s 20",
+        "-l info",
+        "--component-log-level misc:error",
+        "--concurrency 2",
+    ):
         assert part in text
     assert "--concurrency" not in build_arguments(facts({"concurrency": 0}), AgentSettings())
 

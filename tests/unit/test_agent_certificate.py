@@ -1,4 +1,5 @@
 """The workload's certificate: its key, when it is renewed, what happens while there is none."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,12 +37,17 @@ def certificate(begins: datetime.datetime, ends: datetime.datetime) -> WorkloadC
 
 def test_a_certificate_is_renewed_when_the_grace_part_of_its_life_is_left() -> None:
     begins = NOW - datetime.timedelta(minutes=2)  # as authorities date certificates back
-    left = [seconds_until_renewal(begins, NOW + 10 * HOUR, NOW + hours * HOUR, 0.5, 0, lambda: 0.5) for hours in (0, 4, 6)]
+    left = [
+        seconds_until_renewal(begins, NOW + 10 * HOUR, NOW + hours * HOUR, 0.5, 0, lambda: 0.5) for hours in (0, 4, 6)
+    ]
     assert left == [5 * 3600, 3600, 0]
 
 
 def test_jitter_moves_the_renewal_both_ways() -> None:
-    found = [seconds_until_renewal(NOW, NOW + 10 * HOUR, NOW, 0.5, 0.1, lambda number=number: number) for number in (0, 0.5, 1)]
+    found = [
+        seconds_until_renewal(NOW, NOW + 10 * HOUR, NOW, 0.5, 0.1, lambda number=number: number)
+        for number in (0, 0.5, 1)
+    ]
     assert found == [pytest.approx(6 * 3600), pytest.approx(5 * 3600), pytest.approx(4 * 3600)]
 
 
@@ -135,7 +141,11 @@ async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_paus
         (CertificateSettings(), rsa.RSAPrivateKey, b"-----BEGIN RSA PRIVATE KEY"),
         (CertificateSettings(pkcs8=True), rsa.RSAPrivateKey, b"-----BEGIN PRIVATE KEY"),
         (CertificateSettings(algorithm="ECDSA"), ec.EllipticCurvePrivateKey, b"-----BEGIN EC PRIVATE KEY"),
-        (CertificateSettings(algorithm="ECDSA", curve="P384"), ec.EllipticCurvePrivateKey, b"-----BEGIN EC PRIVATE KEY"),
+        (
+            CertificateSettings(algorithm="ECDSA", curve="P384"),
+            ec.EllipticCurvePrivateKey,
+            b"-----BEGIN EC PRIVATE KEY",
+        ),
     ],
 )
 def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, begins: bytes) -> None:
@@ -175,8 +185,10 @@ def test_what_shows_a_certificate_never_shows_its_key() -> None:
 def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> None:
     write_certificate(str(tmp_path), certificate(NOW, NOW + HOUR))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
-        "key.pem": b"key", "cert-chain.pem": b"chain", "root-cert.pem": b"roots"
-    }  # fmt: skip
+        "key.pem": b"key",
+        "cert-chain.pem": b"chain",
+        "root-cert.pem": b"roots",
+    }
     assert (tmp_path / "key.pem").stat().st_mode & 0o077 == 0
 
 
@@ -192,7 +204,9 @@ async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(t
     above = certificates.root(now=datetime.datetime.now(datetime.UTC))
     front = SecureFront(above)
     await front.start()
-    found = await fetch_certificate(upstream(front, tmp_path), QUICK, "spiffe://cluster.local/ns/other/sa/other", b"# more\n")
+    found = await fetch_certificate(
+        upstream(front, tmp_path), QUICK, "spiffe://cluster.local/ns/other/sa/other", b"# more\n"
+    )
     await front.stop()
     leaf = x509.load_pem_x509_certificate(found.chain)
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -204,7 +218,9 @@ async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(t
 async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathlib.Path) -> None:
     front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    found = await fetch_certificate(upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(60)), IDENTITY)
+    found = await fetch_certificate(
+        upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(60)), IDENTITY
+    )
     await front.stop()
     assert found.ends - found.begins == datetime.timedelta(minutes=3)
 
@@ -215,7 +231,9 @@ async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotIssued, match="refuses: UNAUTHENTICATED: request authenticate failure"):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
     with pytest.raises(NotIssued, match="refuses: INVALID_ARGUMENT: CSR signing error"):
-        await fetch_certificate(upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(10**9)), IDENTITY)
+        await fetch_certificate(
+            upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(10**9)), IDENTITY
+        )
     with pytest.raises(NotIssued, match="UNAVAILABLE"):  # its certificate is for another name
         await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
     await front.stop()
@@ -230,7 +248,9 @@ async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
-    whole = Upstream("127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"})
+    whole = Upstream(
+        "127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"}
+    )
     assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
 
 
@@ -247,7 +267,10 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
     await front.start()
     with_token = upstream(front, tmp_path)
     write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
-    shown = with_token._replace(pair=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")), token=str(tmp_path / "none"))
+    shown = with_token._replace(
+        pair=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
+        token=str(tmp_path / "none"),
+    )
     with pytest.raises(NotIssued, match="UNAUTHENTICATED"):  # this front knows tokens alone, but the handshake is done
         await fetch_certificate(shown, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
@@ -258,14 +281,21 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
 
 def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
     (tmp_path / "token").write_text("secret")
-    plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(token=str(tmp_path / "token"))
+    plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(
+        token=str(tmp_path / "token")
+    )
     assert all(name != "authorization" for name, _ in plain.metadata())
     assert ("authorization", "Bearer secret") in plain._replace(root="SYSTEM").metadata()
 
 
 @pytest.mark.parametrize(
     ("address", "name"),
-    [("istiod.mesh.svc:15012", "istiod.mesh.svc"), ("localhost:15012", NAME), ("127.0.0.1:15012", NAME), ("[::1]:15012", NAME)],
+    [
+        ("istiod.mesh.svc:15012", "istiod.mesh.svc"),
+        ("localhost:15012", NAME),
+        ("127.0.0.1:15012", NAME),
+        ("[::1]:15012", NAME),
+    ],
 )
 def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: str, name: str) -> None:
     assert authority_upstream(CONTROL_PLANE, address, {}).server_name == name
@@ -283,7 +313,13 @@ def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: st
     ],
 )
 def test_the_roots_of_the_authority(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, given: str, provider: str, there: bool, provisioned: str, root: str
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    provider: str,
+    there: bool,
+    provisioned: str,
+    root: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if there:

@@ -1,4 +1,5 @@
 """How a proxy ends, and what the command line says where it cannot begin."""
+
 from __future__ import annotations
 
 import mmap
@@ -120,7 +121,9 @@ def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
         (["request", "GET", "stats", "--debug-port", "1"], 1, "Error: GET http://localhost:1/stats: "),
     ],
 )
-def test_the_command_line_says_what_is_wrong(argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_says_what_is_wrong(
+    argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert pilot_agent.main(argv) == status
     assert text in capsys.readouterr().err
 
@@ -129,24 +132,35 @@ def test_the_command_line_says_what_is_wrong(argv: list[str], status: int, text:
 @pytest.mark.parametrize(
     ("command", "usage"),
     [
-        ("wait", """\
+        (
+            "wait",
+            """\
 pilot-agent wait: return once the proxy of this machine is ready
 
   pilot-agent wait [--timeoutSeconds 60] [--requestTimeoutMillis 500] [--periodMillis 500] [--url http://localhost:15021/healthz/ready]
-"""),
-        ("request", """\
+""",
+        ),
+        (
+            "request",
+            """\
 pilot-agent request: ask Envoy's admin port
 
   pilot-agent request METHOD PATH [--debug-port 15000]
-"""),
+""",
+        ),
     ],
-)  # fmt: skip
-def test_what_the_help_of_a_command_says(command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+)
+def test_what_the_help_of_a_command_says(
+    command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert pilot_agent.main([command, word]) == 0
     assert capsys.readouterr() == (usage, "")
 
 
-@pytest.mark.parametrize(("argv", "kind"), [([], "sidecar"), (["router"], "router"), (["--concurrency", "3"], "sidecar"), (["waypoint"], "waypoint")])
+@pytest.mark.parametrize(
+    ("argv", "kind"),
+    [([], "sidecar"), (["router"], "router"), (["--concurrency", "3"], "sidecar"), (["waypoint"], "waypoint")],
+)
 def test_the_type_of_a_proxy_is_the_first_word(monkeypatch: pytest.MonkeyPatch, argv: list[str], kind: str) -> None:
     ran = list[str]()
     monkeypatch.setattr(agent_run, "run", lambda kind, settings, environ: ran.append(kind) or 0)
@@ -164,20 +178,33 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("environ", "text"),
     [
         ({"PROXY_CONFIG": "{}", "INSTANCE_IP": "x"}, "Error: variable INSTANCE_IP: 'x' is not an IP address"),
-        ({"PROXY_CONFIG": '{"discoveryAddress": "istiod"}'}, "Error: ProxyConfig.discoveryAddress: 'istiod' is not host:port"),
+        (
+            {"PROXY_CONFIG": '{"discoveryAddress": "istiod"}'},
+            "Error: ProxyConfig.discoveryAddress: 'istiod' is not host:port",
+        ),
         ({"CA_ADDR": "istiod"}, "Error: variable CA_ADDR: 'istiod' is not host:port"),
-        ({"PROXY_CONFIG": '{"binaryPath": "/no/envoy", "statusPort": PORT}'}, "Error: Envoy cannot be started: /no/envoy: No such file"),
+        (
+            {"PROXY_CONFIG": '{"binaryPath": "/no/envoy", "statusPort": PORT}'},
+            "Error: Envoy cannot be started: /no/envoy: No such file",
+        ),
         ({"DNS_PROXY_ADDR": "localhost"}, "Error: variable DNS_PROXY_ADDR: 'localhost' is not host:port"),
         ({"ISTIO_KUBE_APP_PROBERS": "{"}, "Error: variable ISTIO_KUBE_APP_PROBERS is not JSON"),
         ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
     ],
 )
-def test_an_agent_that_cannot_start_says_why_in_one_sentence(environ: dict[str, str], text: str, tmp_path: pathlib.Path) -> None:
+def test_an_agent_that_cannot_start_says_why_in_one_sentence(
+    environ: dict[str, str], text: str, tmp_path: pathlib.Path
+) -> None:
     root, port = str(pathlib.Path(__file__).parents[2]), str(free_port())
     environ = {name: value.replace("PORT", port) for name, value in environ.items()}
     command = [sys.executable, "-m", "pilot.cli.pilot_agent", "proxy", "sidecar", "--log_output_level", "all:none"]
     ended = subprocess.run(
-        command, env={"PYTHONPATH": root, "INSTANCE_IP": "127.0.0.1", **environ}, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        command,
+        env={"PYTHONPATH": root, "INSTANCE_IP": "127.0.0.1", **environ},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     assert text in ended.stderr

@@ -1,4 +1,5 @@
 """What the agent makes of environment, pod and ProxyConfig."""
+
 from __future__ import annotations
 
 import json
@@ -34,13 +35,23 @@ def test_a_value_that_is_not_quoted_is_named(value: str) -> None:
 def test_a_pod_is_described_by_its_environment() -> None:
     found = gather(
         {
-            "POD_NAME": "web-1", "POD_NAMESPACE": "shop", "SERVICE_ACCOUNT": "web", "INSTANCE_IP": "10.0.0.1, fd00::1,10.0.0.1",
-            "ISTIO_META_CLUSTER_ID": "west", "ISTIO_META_WORKLOAD_NAME": "web", "ISTIO_METAJSON_LABELS": '{"app": "web"}',
+            "POD_NAME": "web-1",
+            "POD_NAMESPACE": "shop",
+            "SERVICE_ACCOUNT": "web",
+            "INSTANCE_IP": "10.0.0.1, fd00::1,10.0.0.1",
+            "ISTIO_META_CLUSTER_ID": "west",
+            "ISTIO_META_WORKLOAD_NAME": "web",
+            "ISTIO_METAJSON_LABELS": '{"app": "web"}',
             "ISTIO_METAJSON_MORE": '{"OWNER": "me", "LIST": [1]}',
         },
         ("--domain", "shop.svc.mesh.local"),
-    )  # fmt: skip
-    assert (found.name, found.namespace, found.service_account, found.domain) == ("web-1", "shop", "web", "shop.svc.mesh.local")
+    )
+    assert (found.name, found.namespace, found.service_account, found.domain) == (
+        "web-1",
+        "shop",
+        "web",
+        "shop.svc.mesh.local",
+    )
     assert found.addresses == ("10.0.0.1", "fd00::1")
     assert found.labels == {"app": "web"}
     assert found.metadata == {"CLUSTER_ID": "west", "WORKLOAD_NAME": "web", "OWNER": "me", "LIST": [1]}
@@ -70,7 +81,11 @@ def test_metadata_of_the_proxy_config_is_that_of_the_node_below_the_environment(
         ({"PROXY_CONFIG": "[1]"}, "sidecar", "variable PROXY_CONFIG is not an object"),
         ({"PROXY_CONFIG": "{a: b: c}"}, "sidecar", "variable PROXY_CONFIG is neither JSON nor YAML"),
         ({"PROXY_CONFIG": '{"concurrency": "many"}'}, "sidecar", r"variable PROXY_CONFIG: .*\$.concurrency"),
-        ({"PROXY_CONFIG": '{"drainDuration": "long"}'}, "sidecar", r"variable PROXY_CONFIG: .*'long'.*\$.drainDuration"),
+        (
+            {"PROXY_CONFIG": '{"drainDuration": "long"}'},
+            "sidecar",
+            r"variable PROXY_CONFIG: .*'long'.*\$.drainDuration",
+        ),
         ({"PROXY_CONFIG": '{"concurency": 1}'}, "sidecar", "variable PROXY_CONFIG: .*concurency"),
     ],
 )
@@ -81,19 +96,28 @@ def test_what_cannot_be_right_is_said_in_a_sentence(environ: dict[str, str], kin
 
 def test_later_sources_of_the_proxy_config_win_and_metadata_is_merged(tmp_path: pathlib.Path) -> None:
     mesh = tmp_path / "mesh"
-    mesh.write_text("defaultConfig: {concurrency: 1, statusPort: 15030, drainDuration: 20s, proxyMetadata: {A: mesh, B: mesh}}")
-    sources = read_sources(str(mesh), '{"concurrency": 2, "proxyMetadata": {"B": "variable"}}', {"proxy.istio.io/config": "concurrency: 4"})
+    mesh.write_text(
+        "defaultConfig: {concurrency: 1, statusPort: 15030, drainDuration: 20s, proxyMetadata: {A: mesh, B: mesh}}"
+    )
+    sources = read_sources(
+        str(mesh), '{"concurrency": 2, "proxyMetadata": {"B": "variable"}}', {"proxy.istio.io/config": "concurrency: 4"}
+    )
     found = build_proxy_config(sources)
-    assert (found.config.concurrency, found.config.status_port, found.config.drain_duration) == (4, 15030, Duration.of(20))
+    assert (found.config.concurrency, found.config.status_port, found.config.drain_duration) == (
+        4,
+        15030,
+        Duration.of(20),
+    )
     assert found.config.proxy_metadata == {"A": "mesh", "B": "variable"}
     assert found.given["proxyMetadata"] == {"A": "mesh", "B": "variable"}
 
 
 def test_annotations_of_their_own_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
     annotations = {
-        "proxy.istio.io/config": "{discoveryAddress: a:1, statusPort: 15030}", "sidecar.istio.io/discoveryAddress": "b:2",
+        "proxy.istio.io/config": "{discoveryAddress: a:1, statusPort: 15030}",
+        "sidecar.istio.io/discoveryAddress": "b:2",
         "status.sidecar.istio.io/port": "15040",
-    }  # fmt: skip
+    }
     found = build_proxy_config(read_sources(str(tmp_path / "none"), "", annotations)).config
     assert (found.discovery_address, found.status_port) == ("b:2", 15040)
     with pytest.raises(ValueError, match=r"annotation status\.sidecar\.istio\.io/port: .*statusPort"):

@@ -1,4 +1,5 @@
 """The certificate of a workload on its way: who it is asked for, what is told of it, where it is put, and who is woken by it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -65,9 +66,10 @@ async def test_why_there_is_no_certificate_is_told_once_for_each_reason(caplog: 
     caplog.set_level(logging.INFO, "pilot")
     slept = await kept(iter(["away", "away", "no such account", CERTIFICATE]), 5)
     assert said(caplog) == [
-        ("WARNING", "there is no new certificate yet: away"), ("WARNING", "there is no new certificate yet: no such account"),
+        ("WARNING", "there is no new certificate yet: away"),
+        ("WARNING", "there is no new certificate yet: no such account"),
         ("INFO", "there is a certificate until 2026-01-03T00:00:00Z, to be renewed at 2026-01-02T12:00:00Z"),
-    ]  # fmt: skip
+    ]
     assert slept[1:3] == [2 * slept[0], 4 * slept[0]]
     assert slept[3:] == [60.0, 60.0]
 
@@ -75,7 +77,11 @@ async def test_why_there_is_no_certificate_is_told_once_for_each_reason(caplog: 
 def test_a_certificate_is_written_as_three_files_for_its_owner_alone(tmp_path: pathlib.Path) -> None:
     write_certificate(str(tmp_path), CERTIFICATE)
     found = {path.name: (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
-    assert found == {"root-cert.pem": (b"roots", 0o600), "key.pem": (b"key", 0o600), "cert-chain.pem": (b"chain", 0o600)}
+    assert found == {
+        "root-cert.pem": (b"roots", 0o600),
+        "key.pem": (b"key", 0o600),
+        "cert-chain.pem": (b"chain", 0o600),
+    }
 
 
 def test_who_waits_is_woken_by_what_changes_alone() -> None:
@@ -108,7 +114,9 @@ def test_secrets_are_what_envoy_s_definition_says() -> None:
     )
 
 
-async def asked(monkeypatch: pytest.MonkeyPatch, settings: AgentSettings, config: dict[str, Any], metrics: AgentMetrics) -> tuple[Any, ...]:
+async def asked(
+    monkeypatch: pytest.MonkeyPatch, settings: AgentSettings, config: dict[str, Any], metrics: AgentMetrics
+) -> tuple[Any, ...]:
     """What the authority is asked for first, once its answer was taken."""
     found, taken = list[tuple[Any, ...]](), asyncio.Event()
 
@@ -139,7 +147,9 @@ async def asked(monkeypatch: pytest.MonkeyPatch, settings: AgentSettings, config
     return found[0]
 
 
-async def test_the_authority_is_asked_for_the_identity_of_the_workload(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_authority_is_asked_for_the_identity_of_the_workload(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()
     metrics = AgentMetrics()
@@ -179,7 +189,9 @@ async def test_files_take_the_place_of_an_authority(
     assert len(beside) == 1
     again, nothing = await identity.WorkloadIdentity(facts(), settings, AUTHORITY, AgentMetrics()).start()
     assert (again, nothing) == (None, [])
-    assert said(caplog)[-1:] == [("INFO", "certificates come from who serves ./var/run/secrets/workload-spiffe-uds/socket")]
+    assert said(caplog)[-1:] == [
+        ("INFO", "certificates come from who serves ./var/run/secrets/workload-spiffe-uds/socket")
+    ]
     beside[0].close()
     await server.stop(None)
 
@@ -190,7 +202,9 @@ def test_keys_that_do_not_exist_are_refused_before_anything_is_served() -> None:
         identity.WorkloadIdentity(facts(), settings, AUTHORITY, AgentMetrics())
 
 
-async def test_a_socket_that_cannot_be_is_said_in_a_sentence(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_socket_that_cannot_be_is_said_in_a_sentence(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     long = load_sections(AgentSettings(), [], {"WORKLOAD_IDENTITY_SOCKET_FILE": "x" * 80}).settings
     with pytest.raises(StartError, match="has more than 107 bytes"):

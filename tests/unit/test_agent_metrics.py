@@ -1,4 +1,5 @@
 """What the agent counts of itself: every name once something has happened, and what a page of metrics makes of the pages of others."""
+
 from __future__ import annotations
 
 import datetime
@@ -18,8 +19,14 @@ ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 def shown(metrics: AgentMetrics) -> dict[str, str]:
     """Every sample that is not of the process, and not 0."""
-    lines = (line for line in metrics.render().decode().splitlines() if not line.startswith(("#", "istio_agent_process_")))
-    return {name: value for name, _, value in (line.removeprefix("istio_agent_").partition(" ") for line in lines) if value != "0"}
+    lines = (
+        line for line in metrics.render().decode().splitlines() if not line.startswith(("#", "istio_agent_process_"))
+    )
+    return {
+        name: value
+        for name, _, value in (line.removeprefix("istio_agent_").partition(" ") for line in lines)
+        if value != "0"
+    }
 
 
 def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
@@ -32,9 +39,16 @@ def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
         metrics.module_converted(result)
     metrics.modules_kept(3)
     for count in (
-        metrics.asked_authority, metrics.not_issued, metrics.scraped, metrics.xds_request, metrics.xds_response, metrics.upstream_failed,
-        metrics.dns_asked, metrics.dns_forwarded, metrics.dns_failed,
-    ):  # fmt: skip
+        metrics.asked_authority,
+        metrics.not_issued,
+        metrics.scraped,
+        metrics.xds_request,
+        metrics.xds_response,
+        metrics.upstream_failed,
+        metrics.dns_asked,
+        metrics.dns_forwarded,
+        metrics.dns_failed,
+    ):
         count()
     metrics.xds_request()
     metrics.scrape_failed("envoy")
@@ -42,14 +56,26 @@ def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
     metrics.envoy_ended("cancelled")
     assert shown(metrics) == {
         'cert_expiry_seconds{resource_name="default"}': "90",
-        'wasm_cache_lookup_count{hit="true"}': "1", 'wasm_cache_lookup_count{hit="false"}': "2", "wasm_cache_entries": "3",
-        'wasm_remote_fetch_count{result="success"}': "1", 'wasm_remote_fetch_count{result="download_failure"}': "1",
-        'wasm_config_conversion_count{result="success"}': "1", 'wasm_config_conversion_count{result="download_failure"}': "1",
-        'num_outgoing_requests{request_type="csr"}': "1", 'num_failed_outgoing_requests{request_type="csr"}': "1", "scrapes_total": "1",
-        'scrape_failures_total{type="envoy"}': "1", "xds_proxy_requests": "2", "xds_proxy_responses": "1", "istiod_connection_failures": "1",
-        'istiod_connection_terminations{type="closed"}': "1", 'envoy_connection_terminations{type="cancelled"}': "1", "dns_requests_total": "1",
-        "dns_upstream_requests_total": "1", "dns_upstream_failures_total": "1",
-    }  # fmt: skip
+        'wasm_cache_lookup_count{hit="true"}': "1",
+        'wasm_cache_lookup_count{hit="false"}': "2",
+        "wasm_cache_entries": "3",
+        'wasm_remote_fetch_count{result="success"}': "1",
+        'wasm_remote_fetch_count{result="download_failure"}': "1",
+        'wasm_config_conversion_count{result="success"}': "1",
+        'wasm_config_conversion_count{result="download_failure"}': "1",
+        'num_outgoing_requests{request_type="csr"}': "1",
+        'num_failed_outgoing_requests{request_type="csr"}': "1",
+        "scrapes_total": "1",
+        'scrape_failures_total{type="envoy"}': "1",
+        "xds_proxy_requests": "2",
+        "xds_proxy_responses": "1",
+        "istiod_connection_failures": "1",
+        'istiod_connection_terminations{type="closed"}': "1",
+        'envoy_connection_terminations{type="cancelled"}': "1",
+        "dns_requests_total": "1",
+        "dns_upstream_requests_total": "1",
+        "dns_upstream_failures_total": "1",
+    }
 
 
 def test_the_time_of_the_start_is_that_until_the_proxy_was_ready_for_the_first_time() -> None:
@@ -107,11 +133,18 @@ def site() -> Iterator[Site]:
 )
 def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, expected: bytes) -> None:
     site.body = body
-    assert b"".join(merge(b"own\n", [MetricsPage("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)) == expected
+    assert (
+        b"".join(
+            merge(b"own\n", [MetricsPage("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)
+        )
+        == expected
+    )
     [(path, headers)] = site.asked
     assert (path, headers["accept"], headers["x-prometheus-scrape-timeout-seconds"]) == (
-        "/mine?a=b", "text/plain;version=0.0.4;q=1.0,*/*;q=0.1", "2.5",
-    )  # fmt: skip
+        "/mine?a=b",
+        "text/plain;version=0.0.4;q=1.0,*/*;q=0.1",
+        "2.5",
+    )
 
 
 def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> None:
@@ -125,10 +158,17 @@ def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> 
 def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
     assert sorted(RESERVED) == [15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090]
     for text, reason in (
-        ("{", "is not JSON: "), ("[]", "is not an object"), ('{"port": 80}', ": 80 is not a port"), ('{"port": "x"}', ": 'x' is not a port"),
-        ('{"port": "65536"}', ": '65536' is not a port"), ('{"port": "15090"}', ": port 15090 is one of the proxy's own"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"^variable ISTIO_PROMETHEUS_ANNOTATIONS {reason}|^variable ISTIO_PROMETHEUS_ANNOTATIONS{reason}"):
+        ("{", "is not JSON: "),
+        ("[]", "is not an object"),
+        ('{"port": 80}', ": 80 is not a port"),
+        ('{"port": "x"}', ": 'x' is not a port"),
+        ('{"port": "65536"}', ": '65536' is not a port"),
+        ('{"port": "15090"}', ": port 15090 is one of the proxy's own"),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=f"^variable ISTIO_PROMETHEUS_ANNOTATIONS {reason}|^variable ISTIO_PROMETHEUS_ANNOTATIONS{reason}",
+        ):
             parse_targets(text, "127.0.0.1", 15020)
     assert parse_targets('{"port": "65535"}', "::1", 15020) == [MetricsPage("application", "::1", 65535, "/metrics")]
 
@@ -139,9 +179,18 @@ def probed(site: Site, one: Probe, **headers: str) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(200, (200, b"said")), (299, (299, b"said")), (300, (200, b"")), (399, (200, b"")), (400, (400, b"said")), (503, (503, b"said"))],
+    [
+        (200, (200, b"said")),
+        (299, (299, b"said")),
+        (300, (200, b"")),
+        (399, (200, b"")),
+        (400, (400, b"said")),
+        (503, (503, b"said")),
+    ],
 )
-def test_a_probe_has_the_application_s_status_but_of_redirections(site: Site, status: int, expected: tuple[int, bytes]) -> None:
+def test_a_probe_has_the_application_s_status_but_of_redirections(
+    site: Site, status: int, expected: tuple[int, bytes]
+) -> None:
     site.status, site.body = status, b"said"
     assert probed(site, Probe("http", site.port)) == expected
 
@@ -149,7 +198,10 @@ def test_a_probe_has_the_application_s_status_but_of_redirections(site: Site, st
 def test_a_probe_is_sent_as_the_kubelet_sent_it(site: Site) -> None:
     site.body = b"x" * 10241
     declared = Probe("http", site.port, "/live", headers=(("X-Mine", "1"), ("Accept", "text/plain")))
-    assert probed(site, declared, Host="10.0.0.1:15020", accept="*/*", Connection="keep-alive", TE="trailers") == (200, b"x" * 10240)
+    assert probed(site, declared, Host="10.0.0.1:15020", accept="*/*", Connection="keep-alive", TE="trailers") == (
+        200,
+        b"x" * 10240,
+    )
     probed(site, Probe("http", site.port), Host="web.example:80")
     probed(site, Probe("http", site.port))
     assert site.asked == [

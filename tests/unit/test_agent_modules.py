@@ -1,4 +1,5 @@
 """Wasm modules that the agent fetches: from images and over HTTP, checked, limited, kept, and what stands in for those that cannot be had."""
+
 from __future__ import annotations
 
 import collections
@@ -55,16 +56,22 @@ class Counts:
 class Modules:
     """Module files of a folder, and a registry that they may ask. `now` is the time, which only tests move; `slept` is how it was waited."""
 
-    def __init__(self, folder: pathlib.Path, registry: Registry, allowed: str = "127.0.0.0/8", insecure: bool = True) -> None:
+    def __init__(
+        self, folder: pathlib.Path, registry: Registry, allowed: str = "127.0.0.0/8", insecure: bool = True
+    ) -> None:
         self.registry, self.counts, self.now, self.slept = registry, Counts(), 0.0, list[float]()
         context = ssl.create_default_context()
         unverified = ssl.create_default_context()
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         fetcher = HttpFetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
         hosts = frozenset((registry.host,)) if insecure else frozenset[str]()
-        self.files = ModuleFiles(folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append, folder / "config.json")
+        self.files = ModuleFiles(
+            folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append, folder / "config.json"
+        )
 
-    def get(self, url: str, resource: str = "r", version: str = "1", checksum: str = "", policy: str = "", secret: str = "") -> bytes:
+    def get(
+        self, url: str, resource: str = "r", version: str = "1", checksum: str = "", policy: str = "", secret: str = ""
+    ) -> bytes:
         source = ModuleSource(url.replace("HOST", self.registry.host), resource, version, checksum, policy, secret)
         return self.files.get(source, 20).read_bytes()
 
@@ -93,6 +100,7 @@ def modules(tmp_path: pathlib.Path, registry: Registry) -> Modules:
 
 # -- references ------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("text", "image"),
     [
@@ -109,13 +117,16 @@ def test_a_reference_names_an_image(text: str, image: ImageReference) -> None:
     assert parse_image(text) == image
 
 
-@pytest.mark.parametrize("text", ["", "r.io/", "r.io/A", "r.io/a:", "r.io/a:-", "r.io/a@sha256:0", "r.io/a@", "r.io/../a", "r.io/a b"])
+@pytest.mark.parametrize(
+    "text", ["", "r.io/", "r.io/A", "r.io/a:", "r.io/a:-", "r.io/a@sha256:0", "r.io/a@", "r.io/../a", "r.io/a b"]
+)
 def test_what_names_no_image_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no image"):
         parse_image(text)
 
 
 # -- images ----------------------------------------------------------------------------------------------------------------
+
 
 def test_an_image_is_pulled_with_the_proof_that_the_registry_asks_for(tmp_path: pathlib.Path, login: str) -> None:
     registry = Registry("" if login == "no login" else "lab:secret", basic=login == "basic")
@@ -141,7 +152,10 @@ def test_an_image_is_of_a_container_or_the_module_itself_or_of_a_list(modules: M
     assert modules.get("oci://HOST/a:module") == OTHER
     assert modules.get("oci://HOST/a:list") == OTHER
     assert modules.get(f"oci://HOST/a@{listed}") == OTHER
-    assert modules.get("oci://HOST/a:list", checksum=module_digest.removeprefix("sha256:"), policy=ALWAYS, version="2") == OTHER
+    assert (
+        modules.get("oci://HOST/a:list", checksum=module_digest.removeprefix("sha256:"), policy=ALWAYS, version="2")
+        == OTHER
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,6 +192,7 @@ def test_what_is_not_there_is_an_error_at_once(modules: Modules, url: str) -> No
 
 # -- HTTP ------------------------------------------------------------------------------------------------------------------
 
+
 def test_a_module_over_http_is_checked_by_its_checksum(modules: Modules) -> None:
     modules.registry.replies["/x.wasm"] = Reply(BODY)
     assert modules.get("http://HOST/x.wasm", checksum=hashlib.sha256(BODY).hexdigest()) == BODY
@@ -185,7 +200,11 @@ def test_a_module_over_http_is_checked_by_its_checksum(modules: Modules) -> None
 
 
 def test_redirects_are_followed_to_an_end(modules: Modules) -> None:
-    modules.registry.replies |= {"/a": Reply(b"", 302, (("Location", "/b"),)), "/b": Reply(BODY), "/loop": Reply(b"", 307, (("Location", "/loop"),))}
+    modules.registry.replies |= {
+        "/a": Reply(b"", 302, (("Location", "/b"),)),
+        "/b": Reply(BODY),
+        "/loop": Reply(b"", 307, (("Location", "/loop"),)),
+    }
     assert modules.get("http://HOST/a") == BODY
     assert "redirects" in modules.fails("http://HOST/loop")
 
@@ -203,19 +222,24 @@ def test_what_fails_for_the_time_being_is_tried_again(modules: Modules) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://HOST/x", "oci://HOST/a:1"])
-def test_private_addresses_are_not_asked_unless_the_settings_allow_them(tmp_path: pathlib.Path, registry: Registry, url: str) -> None:
+def test_private_addresses_are_not_asked_unless_the_settings_allow_them(
+    tmp_path: pathlib.Path, registry: Registry, url: str
+) -> None:
     made = Modules(tmp_path, registry, allowed="")
     assert "not a public address" in made.fails(url)
     assert not registry.asked
 
 
-def test_a_registry_is_spoken_to_in_plain_text_only_where_the_settings_say_so(tmp_path: pathlib.Path, registry: Registry) -> None:
+def test_a_registry_is_spoken_to_in_plain_text_only_where_the_settings_say_so(
+    tmp_path: pathlib.Path, registry: Registry
+) -> None:
     registry.push("a", "1", archive(BODY))
     assert "does not answer" in Modules(tmp_path, registry, insecure=False).fails("oci://HOST/a:1")
     assert not registry.asked["/v2/a/manifests/1"]
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("tag", "policy", "version", "fetched"),
@@ -228,7 +252,9 @@ def test_a_registry_is_spoken_to_in_plain_text_only_where_the_settings_say_so(tm
         ("1", ALWAYS, "2", 2),
     ],
 )
-def test_a_tag_is_looked_up_again_by_the_pull_policy(modules: Modules, tag: str, policy: str, version: str, fetched: int) -> None:
+def test_a_tag_is_looked_up_again_by_the_pull_policy(
+    modules: Modules, tag: str, policy: str, version: str, fetched: int
+) -> None:
     modules.registry.push("a", tag, archive(BODY))
     for said in ("1", version):
         assert modules.get(f"oci://HOST/a:{tag}", version=said, policy=policy) == BODY
@@ -268,6 +294,7 @@ def test_what_nobody_asked_for_in_a_while_is_removed(modules: Modules, tmp_path:
 
 # -- what Envoy is given ---------------------------------------------------------------------------------------------------
 
+
 def response(config: extension_pb2.TypedExtensionConfig, delta: bool) -> bytes:
     if delta:
         made = discovery_pb2.DeltaDiscoveryResponse(type_url=EXTENSION, nonce="n")
@@ -287,8 +314,12 @@ def given(raw: bytes, delta: bool) -> extension_pb2.TypedExtensionConfig:
     return found
 
 
-def wasm(modules: Modules, url: str = "http://HOST/x", secret: str | None = None, **more: str) -> extension_pb2.TypedExtensionConfig:
-    config = WasmConfig(url=url.replace("HOST", modules.registry.host), vm_config=VmConfig((EnvVar("A", value="b"),)), **more)
+def wasm(
+    modules: Modules, url: str = "http://HOST/x", secret: str | None = None, **more: str
+) -> extension_pb2.TypedExtensionConfig:
+    config = WasmConfig(
+        url=url.replace("HOST", modules.registry.host), vm_config=VmConfig((EnvVar("A", value="b"),)), **more
+    )
     return build_extension_config("r", "a.x", config, "1", secret)
 
 
@@ -310,7 +341,9 @@ def test_a_remote_module_becomes_a_file(modules: Modules, delta: bool, kind: str
 
 @pytest.mark.parametrize(("strategy", "rules"), [("FAIL_OPEN", False), ("FAIL_CLOSE", True), ("FAIL_RELOAD", True)])
 @pytest.mark.parametrize("kind", ["HTTP", "NETWORK"])
-def test_a_filter_stands_in_for_a_module_that_cannot_be_had(modules: Modules, strategy: str, rules: bool, kind: str) -> None:
+def test_a_filter_stands_in_for_a_module_that_cannot_be_had(
+    modules: Modules, strategy: str, rules: bool, kind: str
+) -> None:
     found = given(rewritten(modules, response(wasm(modules, type=kind, fail_strategy=strategy), True), True), True)
     built = network_rbac_pb2.RBAC() if kind == "NETWORK" else http_rbac_pb2.RBAC()
     assert found.typed_config.Unpack(built)
@@ -367,13 +400,18 @@ def test_a_pull_secret_that_is_not_told_is_waited_for_and_nothing_tried_again(mo
     assert not stream.waits
 
 
-@pytest.mark.parametrize(("content", "works"), [
-    ('{"auths": {"HOST": {"auth": "bGFiOnNlY3JldA=="}}}', True),
-    ('{"auths": {"other": {"auth": "bGFiOnNlY3JldA=="}}}', False),
-    ("no JSON", False),
-    (None, False),
-])  # fmt: skip
-def test_an_image_without_a_pull_secret_is_pulled_with_the_machines_login(tmp_path: pathlib.Path, content: str | None, works: bool) -> None:
+@pytest.mark.parametrize(
+    ("content", "works"),
+    [
+        ('{"auths": {"HOST": {"auth": "bGFiOnNlY3JldA=="}}}', True),
+        ('{"auths": {"other": {"auth": "bGFiOnNlY3JldA=="}}}', False),
+        ("no JSON", False),
+        (None, False),
+    ],
+)
+def test_an_image_without_a_pull_secret_is_pulled_with_the_machines_login(
+    tmp_path: pathlib.Path, content: str | None, works: bool
+) -> None:
     registry = Registry("lab:secret")
     try:
         modules = Modules(tmp_path, registry)

@@ -1,4 +1,5 @@
 """Names of the mesh, answered over DNS."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +13,17 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2
 
-from pilot.agent.dns_message import AAAA, FORMAT_ERROR, SERVER_FAILURE, A, Question, build_answer, build_error, cut, parse_query
+from pilot.agent.dns_message import (
+    AAAA,
+    FORMAT_ERROR,
+    SERVER_FAILURE,
+    A,
+    Question,
+    build_answer,
+    build_error,
+    cut,
+    parse_query,
+)
 from pilot.agent.dns_server import DnsServer, Resolvers, parse_resolv_conf
 from pilot.agent.name_table import NAME_TABLE, NameTable
 from pilot.lib.start_error import StartError
@@ -30,7 +41,9 @@ def query(name: str, kind: int = A, number: int = 7, size: int = 0) -> bytes:
     """A query as resolvers send it; `size` adds EDNS."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.strip(".").split(".")) + b"\0"
     edns = b"\0" + struct.pack(">HHIH", 41, size, 0, 0) if size else b""
-    return struct.pack(">HHHHHH", number, 0x0100, 1, 0, 0, 1 if size else 0) + labels + struct.pack(">HH", kind, 1) + edns
+    return (
+        struct.pack(">HHHHHH", number, 0x0100, 1, 0, 0, 1 if size else 0) + labels + struct.pack(">HH", kind, 1) + edns
+    )
 
 
 def read(answer: bytes) -> tuple[int, int, list[str]]:
@@ -46,7 +59,9 @@ def read(answer: bytes) -> tuple[int, int, list[str]]:
     for _ in range(answers):
         assert answer[at : at + 2] == b"\xc0\x0c"
         kind, _, _, size = struct.unpack_from(">HHIH", answer, at + 2)
-        found.append(socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, answer[at + 12 : at + 12 + size]))
+        found.append(
+            socket.inet_ntop(socket.AF_INET if kind == A else socket.AF_INET6, answer[at + 12 : at + 12 + size])
+        )
         at += 12 + size
     assert at == len(answer)
     return number, flags & 0xF, found
@@ -55,7 +70,9 @@ def read(answer: bytes) -> tuple[int, int, list[str]]:
 def table(search: tuple[str, ...] = (), **hosts: Any) -> NameTable:
     made = nds_pb2.NameTable()
     made.table["books.shop.svc.cluster.local"].CopyFrom(
-        nds_pb2.NameTable.NameInfo(ips=["10.96.0.1", "fd00::1"], registry="Kubernetes", shortname="books", namespace="shop")
+        nds_pb2.NameTable.NameInfo(
+            ips=["10.96.0.1", "fd00::1"], registry="Kubernetes", shortname="books", namespace="shop"
+        )
     )
     made.table["carts.other.svc.cluster.local"].CopyFrom(
         nds_pb2.NameTable.NameInfo(ips=["10.96.0.2"], registry="Kubernetes", shortname="carts", namespace="other")
@@ -137,7 +154,10 @@ def test_answers_byte_for_byte() -> None:
     record = b"\xc0\x0c\0\x1c\0\1\0\0\0\x1e\0\x10" + V6.packed
     assert build_answer(parse_query(question), (V4, V6), 512) == head + asked + record
     assert build_answer(parse_query(question), (V6,), len(head + asked + record)) == head + asked + record
-    assert build_answer(parse_query(question), (V6,), len(head + asked + record) - 1) == b"\0\7\x87\x80\0\1" + bytes(6) + asked
+    assert (
+        build_answer(parse_query(question), (V6,), len(head + asked + record) - 1)
+        == b"\0\7\x87\x80\0\1" + bytes(6) + asked
+    )
     quiet = question[:2] + bytes(2) + question[4:]  # of who does not want recursion
     assert build_answer(parse_query(quiet), (), 512) == b"\0\7\x84\x80\0\1" + bytes(6) + asked
     assert build_error(question, SERVER_FAILURE) == b"\0\7\x80\2" + bytes(8)
@@ -148,7 +168,10 @@ def test_answers_byte_for_byte() -> None:
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (query("A.bC"), Question(7, 0x100, "a.bc.", A, query("a.bc")[12:].replace(b"a", b"A").replace(b"bc", b"bC"), 512)),
+        (
+            query("A.bC"),
+            Question(7, 0x100, "a.bc.", A, query("a.bc")[12:].replace(b"a", b"A").replace(b"bc", b"bC"), 512),
+        ),
         (query("a")[:12] + b"\0\0\x1c\0\1", Question(7, 0x100, ".", AAAA, b"\0\0\x1c\0\1", 512)),
         (query("a", size=1232), Question(7, 0x100, "a.", A, query("a")[12:], 1232)),
         (query("a", size=1), Question(7, 0x100, "a.", A, query("a")[12:], 512)),
@@ -340,13 +363,28 @@ async def test_what_the_control_plane_says_is_answered(name: str, kind: int, add
     world.apply_objects(
         make("Service", "api", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1'], {ports}}}", "b"),
         make("Service", "peers", f"{{clusterIP: None, {ports}}}", "b"),
-        endpoint_slice("peers", *(at(f"10.1.0.{n + 2}", f"peers-{n}", namespace="b") for n in (0, 1)), namespace="b", ports=f"[{port}]"),
+        endpoint_slice(
+            "peers",
+            *(at(f"10.1.0.{n + 2}", f"peers-{n}", namespace="b") for n in (0, 1)),
+            namespace="b",
+            ports=f"[{port}]",
+        ),
         endpoint_slice("peers", at("fd00::2", "peers-0", namespace="b"), namespace="b", ports=f"[{port}]", name="six")
         | {"addressType": "IPv6"},
-        *(pod(f"peers-{n}", ip, "b", f"{{subdomain: peers, hostname: peers-{n}}}") for n, ip in enumerate(("10.1.0.2,fd00::2", "10.1.0.3"))),
-        make("ServiceEntry", "x", "{hosts: [x.example.com], addresses: [240.1.0.1], resolution: DNS, ports: [{number: 80, name: http}]}", "b"),
+        *(
+            pod(f"peers-{n}", ip, "b", f"{{subdomain: peers, hostname: peers-{n}}}")
+            for n, ip in enumerate(("10.1.0.2,fd00::2", "10.1.0.3"))
+        ),
+        make(
+            "ServiceEntry",
+            "x",
+            "{hosts: [x.example.com], addresses: [240.1.0.1], resolution: DNS, ports: [{number: 80, name: http}]}",
+            "b",
+        ),
     )
-    app = msgspec.structs.replace(proxy("sidecar", "web-0", "b", "10.9.0.1", {}, DNS_CAPTURE="true"), ips=("10.9.0.1", "fd00::9"))
+    app = msgspec.structs.replace(
+        proxy("sidecar", "web-0", "b", "10.9.0.1", {}, DNS_CAPTURE="true"), ips=("10.9.0.1", "fd00::9")
+    )
     (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
     told = NameTable("b", "b.svc.cluster.local")
     told.take([any_pb2.Any.FromString(resource.any).value])

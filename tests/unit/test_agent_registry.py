@@ -1,4 +1,5 @@
 """What registries of images are asked, by what they ask for in turn. A client of HTTP stands in, and keeps every request."""
+
 from __future__ import annotations
 
 import hashlib
@@ -21,7 +22,7 @@ PAGE = "https://r.example.com/v2/lab/x/manifests/1"
 ACCEPTED = (
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, "
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
-)  # fmt: skip
+)
 
 
 class Fetcher:
@@ -33,7 +34,9 @@ class Fetcher:
         self.answers: dict[str, list[Any]] = {}
         self.asked: list[tuple[str, str, bool]] = []
 
-    def get(self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False) -> FetchedBody:
+    def get(
+        self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
+    ) -> FetchedBody:
         said = dict(headers or {})
         assert deadline == 7.0
         assert ("manifests" not in url) or said["Accept"] == ACCEPTED
@@ -70,19 +73,35 @@ FINE = FetchedBody(200, {}, MANIFEST)
 @pytest.mark.parametrize(
     ("said", "asked"),
     [
-        ('Bearer realm="https://auth.example/t",service="r",scope="s:a b"', "https://auth.example/t?service=r&scope=s%3Aa+b"),
+        (
+            'Bearer realm="https://auth.example/t",service="r",scope="s:a b"',
+            "https://auth.example/t?service=r&scope=s%3Aa+b",
+        ),
         ('bearer realm="https://auth.example/t"', "https://auth.example/t?scope=repository%3Alab%2Fx%3Apull"),
-        ('Bearer realm="https://auth.example/t?a=b",service="r"', "https://auth.example/t?a=b&service=r&scope=repository%3Alab%2Fx%3Apull"),
+        (
+            'Bearer realm="https://auth.example/t?a=b",service="r"',
+            "https://auth.example/t?a=b&service=r&scope=repository%3Alab%2Fx%3Apull",
+        ),
     ],
 )
 @pytest.mark.parametrize("login", [None, LOGIN])
 @pytest.mark.parametrize("field", ["token", "access_token"])
 def test_a_token_is_asked_for_where_the_registry_says(said: str, asked: str, login: Login | None, field: str) -> None:
-    made, fetcher = registry({PAGE: [challenge(said), FINE], asked: [FetchedBody(200, {}, json.dumps({field: "tok"}).encode())]}, login)
+    made, fetcher = registry(
+        {PAGE: [challenge(said), FINE], asked: [FetchedBody(200, {}, json.dumps({field: "tok"}).encode())]}, login
+    )
     digest = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
     manifest, digests = made.manifest()
-    assert (manifest.digest, digests, [layer.digest for layer in manifest.layers]) == (digest, frozenset((digest,)), ["sha256:a"])
-    assert fetcher.asked == [(PAGE, "", False), (asked, login.basic if login else "", False), (PAGE, "Bearer tok", False)]
+    assert (manifest.digest, digests, [layer.digest for layer in manifest.layers]) == (
+        digest,
+        frozenset((digest,)),
+        ["sha256:a"],
+    )
+    assert fetcher.asked == [
+        (PAGE, "", False),
+        (asked, login.basic if login else "", False),
+        (PAGE, "Bearer tok", False),
+    ]
 
 
 def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers() -> None:
@@ -98,14 +117,39 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
 @pytest.mark.parametrize(
     ("answers", "text", "result", "passing"),
     [
-        ([challenge("Basic realm=x")], "the registry of NAME asks for a login, and there is none", "manifest_failure", False),
-        ([challenge('Bearer realm="http://auth.example/t"')], "the registry of NAME asks for a proof that is not known", "manifest_failure", False),
-        ([challenge('Digest realm="https://auth.example/t"')], "the registry of NAME asks for a proof that is not known", "manifest_failure", False),
-        ([challenge('Bearer realm="https://auth.example/t"')], "there is no token for the registry of NAME: status 404", "manifest_failure", False),
+        (
+            [challenge("Basic realm=x")],
+            "the registry of NAME asks for a login, and there is none",
+            "manifest_failure",
+            False,
+        ),
+        (
+            [challenge('Bearer realm="http://auth.example/t"')],
+            "the registry of NAME asks for a proof that is not known",
+            "manifest_failure",
+            False,
+        ),
+        (
+            [challenge('Digest realm="https://auth.example/t"')],
+            "the registry of NAME asks for a proof that is not known",
+            "manifest_failure",
+            False,
+        ),
+        (
+            [challenge('Bearer realm="https://auth.example/t"')],
+            "there is no token for the registry of NAME: status 404",
+            "manifest_failure",
+            False,
+        ),
         ([FetchedBody(404, {}, b"")], "the registry of NAME answers 404", "manifest_failure", False),
         ([FetchedBody(500, {}, b"")], "the registry of NAME answers 500", "manifest_failure", True),
         ([FetchedBody(200, {}, b"no JSON")], "the manifest of NAME cannot be read", "manifest_failure", False),
-        ([FetchedBody(200, {}, b" " * (4 * 1024 * 1024 + 1))], "the manifest of NAME has more than 4194304 bytes", "manifest_failure", False),
+        (
+            [FetchedBody(200, {}, b" " * (4 * 1024 * 1024 + 1))],
+            "the manifest of NAME has more than 4194304 bytes",
+            "manifest_failure",
+            False,
+        ),
     ],
 )
 def test_what_a_registry_does_not_give_is_said(answers: list[Any], text: str, result: str, passing: bool) -> None:
@@ -116,17 +160,23 @@ def test_what_a_registry_does_not_give_is_said(answers: list[Any], text: str, re
 @pytest.mark.parametrize("token", ["", "a\nb", "é"])
 def test_a_token_that_is_none_is_not_sent(token: str) -> None:
     asked = "https://auth.example/t?scope=repository%3Alab%2Fx%3Apull"
-    made, fetcher = registry({
-        PAGE: [challenge('Bearer realm="https://auth.example/t"')], asked: [FetchedBody(200, {}, json.dumps({"token": token}).encode())],
-    })  # fmt: skip
+    made, fetcher = registry(
+        {
+            PAGE: [challenge('Bearer realm="https://auth.example/t"')],
+            asked: [FetchedBody(200, {}, json.dumps({"token": token}).encode())],
+        }
+    )
     assert fails(made)[0] == f"there is no token for the registry of {IMAGE.name}: status 200"
     assert len(fetcher.asked) == 2
 
 
 @pytest.mark.parametrize(
-    ("insecure", "cause", "falls_back"), [(True, ssl.SSLError(), True), (False, ssl.SSLError(), False), (True, OSError(), False)]
+    ("insecure", "cause", "falls_back"),
+    [(True, ssl.SSLError(), True), (False, ssl.SSLError(), False), (True, OSError(), False)],
 )
-def test_plain_http_is_spoken_where_that_is_allowed_and_there_is_no_tls(insecure: bool, cause: OSError, falls_back: bool) -> None:
+def test_plain_http_is_spoken_where_that_is_allowed_and_there_is_no_tls(
+    insecure: bool, cause: OSError, falls_back: bool
+) -> None:
     error = FetchError("no TLS")
     error.__cause__ = cause
     plain = PAGE.replace("https:", "http:")
@@ -143,19 +193,31 @@ def test_plain_http_is_spoken_where_that_is_allowed_and_there_is_no_tls(insecure
 @pytest.mark.parametrize(
     ("platforms", "chosen"),
     [
-        ([("linux", "arm64"), ("linux", "amd64")], 1), ([("linux", "amd64"), ("wasi", "wasm")], 1), ([("wasi", "wasm"), ("wasip1", "wasm")], 1),
-        ([("linux", "arm64"), ("windows", "amd64")], 0), ([None, ("linux", "amd64")], 1), ([None, ("wasm", "wasi")], 0),
+        ([("linux", "arm64"), ("linux", "amd64")], 1),
+        ([("linux", "amd64"), ("wasi", "wasm")], 1),
+        ([("wasi", "wasm"), ("wasip1", "wasm")], 1),
+        ([("linux", "arm64"), ("windows", "amd64")], 0),
+        ([None, ("linux", "amd64")], 1),
+        ([None, ("wasm", "wasi")], 0),
     ],
-)  # fmt: skip
-def test_of_a_list_the_image_for_wasm_is_taken_then_that_of_linux_then_the_first(platforms: list[Any], chosen: int) -> None:
+)
+def test_of_a_list_the_image_for_wasm_is_taken_then_that_of_linux_then_the_first(
+    platforms: list[Any], chosen: int
+) -> None:
     images = [json.dumps({"layers": [{"digest": f"sha256:{number}"}]}).encode() for number in range(len(platforms))]
     digests = [f"sha256:{hashlib.sha256(image).hexdigest()}" for image in images]
     listed = [
-        {"digest": digest, **({"platform": dict(zip(("os", "architecture"), platform, strict=True))} if platform else {})}
+        {
+            "digest": digest,
+            **({"platform": dict(zip(("os", "architecture"), platform, strict=True))} if platform else {}),
+        }
         for digest, platform in zip(digests, platforms, strict=True)
     ]
     top = json.dumps({"manifests": listed}).encode()
-    pages = {PAGE.replace("/1", f"/{digest}"): [FetchedBody(200, {}, image)] for digest, image in zip(digests, images, strict=True)}
+    pages = {
+        PAGE.replace("/1", f"/{digest}"): [FetchedBody(200, {}, image)]
+        for digest, image in zip(digests, images, strict=True)
+    }
     made, _ = registry({PAGE: [FetchedBody(200, {}, top)], **pages})
     manifest, names = made.manifest()
     assert [layer.digest for layer in manifest.layers] == [f"sha256:{chosen}"]
@@ -192,7 +254,10 @@ def test_docker_s_registry_has_three_names(host: str) -> None:
     assert find_login(json.dumps({"auths": {host: {"auth": "bGFiOnNlY3JldA=="}}}), "index.docker.io") == LOGIN
 
 
-@pytest.mark.parametrize(("secret", "text"), [("x", "no configuration of Docker's"), ('{"auths": {"r": {"auth": "?"}}}', "no base64 of text")])
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [("x", "no configuration of Docker's"), ('{"auths": {"r": {"auth": "?"}}}', "no base64 of text")],
+)
 def test_a_pull_secret_that_cannot_be_read_is_said(secret: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         find_login(secret, "r")

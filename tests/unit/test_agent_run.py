@@ -1,4 +1,5 @@
 """One agent from its start to its end, in this process: what it serves and writes, how it ends with its Envoy. A script stands in for Envoy."""
+
 from __future__ import annotations
 
 import asyncio
@@ -73,20 +74,31 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: pathlib.Path, script: str, kind: str = "sidecar", config: Mapping[str, str] = {}, **environ: str) -> AsyncIterator[Proxy]:
+async def running(
+    folder: pathlib.Path, script: str, kind: str = "sidecar", config: Mapping[str, str] = {}, **environ: str
+) -> AsyncIterator[Proxy]:
     admin, ports = Admin(), {name: free_port() for name in ("status", "names")}
     server = await asyncio.start_server(admin.serve, "127.0.0.1", 0)
     envoy = folder / "envoy"
     envoy.write_text(f"#!/bin/sh\n{script}\n")
     envoy.chmod(0o755)
     proxy_config = {
-        "binaryPath": str(envoy), "statusPort": ports["status"], "proxyAdminPort": server.sockets[0].getsockname()[1],
-        "terminationDrainDuration": "0s", "drainDuration": "7s", "discoveryAddress": "127.0.0.1:15012", **config,
-    }  # fmt: skip
+        "binaryPath": str(envoy),
+        "statusPort": ports["status"],
+        "proxyAdminPort": server.sockets[0].getsockname()[1],
+        "terminationDrainDuration": "0s",
+        "drainDuration": "7s",
+        "discoveryAddress": "127.0.0.1:15012",
+        **config,
+    }
     given = {
-        "INSTANCE_IP": "127.0.0.1", "POD_NAME": "web-1", "POD_NAMESPACE": "shop", "PROXY_CONFIG": json.dumps(proxy_config),
-        "DNS_PROXY_ADDR": f"127.0.0.1:{ports['names']}", **environ,
-    }  # fmt: skip
+        "INSTANCE_IP": "127.0.0.1",
+        "POD_NAME": "web-1",
+        "POD_NAMESPACE": "shop",
+        "PROXY_CONFIG": json.dumps(proxy_config),
+        "DNS_PROXY_ADDR": f"127.0.0.1:{ports['names']}",
+        **environ,
+    }
     settings = load_sections(AgentSettings(), ["--concurrency", "1"], given).settings
     agent = Agent(gather_facts(kind, settings, given), settings, given)
 
@@ -113,11 +125,18 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "pilot"]
 
 
-async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(folder: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(
+    folder: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     async with running(folder, LIVES) as proxy:
         await proxy.until("arguments")
-        assert (folder / "arguments").read_text().split()[:4] == ["-c", "./etc/istio/proxy/envoy-rev.json", "--drain-time-s", "7"]
+        assert (folder / "arguments").read_text().split()[:4] == [
+            "-c",
+            "./etc/istio/proxy/envoy-rev.json",
+            "--drain-time-s",
+            "7",
+        ]
         written = json.loads((folder / "etc/istio/proxy/envoy-rev.json").read_text())
         assert written["node"]["id"] == "sidecar~127.0.0.1~web-1.shop~shop.svc.cluster.local"
         assert is_served(XDS)
@@ -153,7 +172,9 @@ async def test_an_envoy_that_ends_by_itself_ends_the_agent_with_a_status_that_is
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_an_agent_as_its_command_does(folder: pathlib.Path, number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_signal_ends_an_agent_as_its_command_does(
+    folder: pathlib.Path, number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     unheard = signal.getsignal(number)
     async with running(folder, LIVES) as proxy:
@@ -180,7 +201,9 @@ async def test_a_second_signal_ends_an_agent_before_it_has_drained(folder: pathl
         assert await asyncio.wait_for(proxy.ended, 30) == 0
 
 
-async def test_what_is_to_be_done_now_and_then_is_done_from_the_start(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_to_be_done_now_and_then_is_done_from_the_start(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = list[str]()
 
     async def purge(*_: Any) -> None:
@@ -196,9 +219,14 @@ async def test_what_is_to_be_done_now_and_then_is_done_from_the_start(folder: pa
 
 
 async def test_an_agent_without_envoy_serves_until_it_is_told_to_end(folder: pathlib.Path) -> None:
-    async with running(folder, "touch arguments", DISABLE_ENVOY="true", ISTIO_META_GENERATOR="grpc", ISTIO_META_DNS_CAPTURE="true") as proxy:
+    async with running(
+        folder, "touch arguments", DISABLE_ENVOY="true", ISTIO_META_GENERATOR="grpc", ISTIO_META_DNS_CAPTURE="true"
+    ) as proxy:
         await proxy.until("etc/istio/proxy/grpc-bootstrap.json")
-        assert json.loads((folder / "etc/istio/proxy/grpc-bootstrap.json").read_text())["node"]["metadata"]["GENERATOR"] == "grpc"
+        assert (
+            json.loads((folder / "etc/istio/proxy/grpc-bootstrap.json").read_text())["node"]["metadata"]["GENERATOR"]
+            == "grpc"
+        )
         assert await proxy.ask("/healthz/ready") == (200, "")
         assert "envoy_up" not in (await proxy.ask("/stats/prometheus"))[1]
         async with asyncio.timeout(30):
@@ -225,7 +253,9 @@ async def test_an_agent_without_envoy_serves_until_it_is_told_to_end(folder: pat
         ("router", {"ISTIO_META_ENABLE_DNS_SERVER": "true"}, True),
     ],
 )
-async def test_names_are_answered_where_that_is_asked_for(folder: pathlib.Path, kind: str, environ: Mapping[str, str], answers: bool) -> None:
+async def test_names_are_answered_where_that_is_asked_for(
+    folder: pathlib.Path, kind: str, environ: Mapping[str, str], answers: bool
+) -> None:
     async with running(folder, LIVES, kind, **environ) as proxy:
         await proxy.until("arguments")
         with socket.socket() as client:
@@ -233,7 +263,9 @@ async def test_names_are_answered_where_that_is_asked_for(folder: pathlib.Path, 
 
 
 @pytest.mark.parametrize(("kind", "shown"), [("sidecar", True), ("router", False)])
-async def test_an_applications_metrics_are_on_the_page_of_a_sidecar_alone(folder: pathlib.Path, kind: str, shown: bool) -> None:
+async def test_an_applications_metrics_are_on_the_page_of_a_sidecar_alone(
+    folder: pathlib.Path, kind: str, shown: bool
+) -> None:
     application = Admin()
     server = await asyncio.start_server(application.serve, "127.0.0.1", 0)
     where = json.dumps({"port": str(server.sockets[0].getsockname()[1]), "path": "/mine"})
@@ -245,9 +277,12 @@ async def test_an_applications_metrics_are_on_the_page_of_a_sidecar_alone(folder
 
 
 def test_headers_are_those_of_variables_with_a_prefix() -> None:
-    assert _headers({"XDS_HEADER_A": "1", "CA_HEADER_A": "2", "OTHER": "3", "XDS_HEADER_B_XDS_HEADER_": "4"}, "XDS_HEADER_") == {
-        "A": "1", "B_XDS_HEADER_": "4",
-    }  # fmt: skip
+    assert _headers(
+        {"XDS_HEADER_A": "1", "CA_HEADER_A": "2", "OTHER": "3", "XDS_HEADER_B_XDS_HEADER_": "4"}, "XDS_HEADER_"
+    ) == {
+        "A": "1",
+        "B_XDS_HEADER_": "4",
+    }
 
 
 async def test_a_part_that_ends_by_a_mistake_of_ours_is_told_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -255,7 +290,9 @@ async def test_a_part_that_ends_by_a_mistake_of_ours_is_told_with_its_trace(capl
         if error is not None:
             raise error
 
-    tasks: list[Any] = [asyncio.ensure_future(ends(error)) for error in (None, asyncio.CancelledError(), ValueError("odd"))]
+    tasks: list[Any] = [
+        asyncio.ensure_future(ends(error)) for error in (None, asyncio.CancelledError(), ValueError("odd"))
+    ]
     await asyncio.wait(tasks)
     for task in tasks:
         _log_bug(task)

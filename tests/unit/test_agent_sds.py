@@ -1,4 +1,5 @@
 """Secrets for Envoy: the protocol, the socket, and secrets of files."""
+
 from __future__ import annotations
 
 import asyncio
@@ -179,7 +180,9 @@ async def test_the_socket_with_the_private_key_is_for_its_user_alone(served: Any
     assert os.stat(served[1]).st_mode & 0o077 == 0
 
 
-async def test_a_socket_that_somebody_serves_is_told_from_one_that_was_left(served: Any, tmp_path: pathlib.Path) -> None:
+async def test_a_socket_that_somebody_serves_is_told_from_one_that_was_left(
+    served: Any, tmp_path: pathlib.Path
+) -> None:
     assert await asyncio.to_thread(is_served, served[1])
     assert not is_served(str(tmp_path / "none"))
     left = tmp_path / "left"
@@ -273,11 +276,15 @@ def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplo
     for _ in range(2):
         files.wanted(name)
         files.look()
-    assert caplog.messages == [f"the secret {name} is left as it was: [Errno 2] No such file or directory: '{tmp_path}/root.pem'"]
+    assert caplog.messages == [
+        f"the secret {name} is left as it was: [Errno 2] No such file or directory: '{tmp_path}/root.pem'"
+    ]
 
 
 @pytest.mark.parametrize("there", [(), (0,), (1, 3), (2,)])
-def test_roots_of_the_system_are_the_first_that_are_there(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, there: tuple[int, ...]) -> None:
+def test_roots_of_the_system_are_the_first_that_are_there(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, there: tuple[int, ...]
+) -> None:
     bundles = tuple(str(tmp_path / str(number)) for number in range(4))
     for number in there:
         pathlib.Path(bundles[number]).write_text("")

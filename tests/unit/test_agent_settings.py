@@ -1,4 +1,5 @@
 """Settings of the agent and of captures: documented as they are, and each flag and variable sets the field that declares it."""
+
 from __future__ import annotations
 
 import pathlib
@@ -17,7 +18,13 @@ from pilot.settings.parse import load_sections
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 AGENT, CAPTURE = AgentSettings(), CaptureSettings()
 WAYS = [(kind, one, way) for kind in (AGENT, CAPTURE) for one in declared(kind) for way in (one.flag, one.env) if way]
-OTHERS = {bool: ("true", True), Duration: ("1h1m1s", Duration(3661 * 10**9)), tuple: ("a,b", ("a", "b")), int: ("77", 77), float: ("0.75", 0.75)}
+OTHERS = {
+    bool: ("true", True),
+    Duration: ("1h1m1s", Duration(3661 * 10**9)),
+    tuple: ("a,b", ("a", "b")),
+    int: ("77", 77),
+    float: ("0.75", 0.75),
+}
 
 
 @pytest.mark.parametrize(("kind", "document"), [(AGENT, "agent.md"), (CAPTURE, "capture.md")])

@@ -1,4 +1,5 @@
 """The agent's own port: readiness, probes of the application, merged metrics, commands."""
+
 from __future__ import annotations
 
 import datetime
@@ -28,8 +29,11 @@ from tests.support import certificates
 from tests.support.processes import eventually
 
 READY = {
-    "server.state": 0, "listener_manager.workers_started": 1, "cluster_manager.cds.update_success": 1, "listener_manager.lds.update_success": 1
-}  # fmt: skip
+    "server.state": 0,
+    "listener_manager.workers_started": 1,
+    "cluster_manager.cds.update_success": 1,
+    "listener_manager.lds.update_success": 1,
+}
 
 
 class Envoy:
@@ -52,7 +56,10 @@ class Envoy:
         ({"server.state": 2}, "Envoy is not live, its state is 2"),
         ({"listener_manager.workers_started": 0}, "Envoy's workers have not started"),
         ({"cluster_manager.cds.update_success": 0}, "Envoy has not been sent clusters"),
-        ({"cluster_manager.cds.update_success": 0, "listener_manager.lds.update_success": 0}, "Envoy has not been sent clusters and listeners"),
+        (
+            {"cluster_manager.cds.update_success": 0, "listener_manager.lds.update_success": 0},
+            "Envoy has not been sent clusters and listeners",
+        ),
         ({"listener_manager.lds.update_success": 0, "listener_manager.lds.update_rejected": 1}, ""),
         ({"cluster_manager.cds.update_success": 0, "cluster_manager.cds.update_rejected": 1}, ""),
         ({"cluster_manager.cds.update_rejected": 1, "listener_manager.lds.update_rejected": 1}, ""),
@@ -129,7 +136,10 @@ def probe(one: Probe, headers: dict[str, str] | None = None) -> tuple[int, bytes
 
 
 def test_an_http_probe_is_asked_as_the_kubelet_asks(app: App) -> None:
-    answer = probe(Probe("http", app.port, "/live?x=1", headers=(("X-Probe", "me"),)), {"User-Agent": "kube-probe/1", "Host": "10.0.0.1:15020"})
+    answer = probe(
+        Probe("http", app.port, "/live?x=1", headers=(("X-Probe", "me"),)),
+        {"User-Agent": "kube-probe/1", "Host": "10.0.0.1:15020"},
+    )
     assert answer == (200, b"fine")
     path, headers, source = app.seen[0]
     assert path == "/live?x=1"
@@ -152,7 +162,9 @@ def test_a_host_that_a_probe_names_wins(app: App) -> None:
 
 def test_a_probe_over_https_takes_any_certificate(tmp_path: Any) -> None:
     root, key = certificates.root(), certificates.ec_key(3)
-    leaf = root.issue(decode_csr(certificates.csr(key)), ["expired.example"], datetime.timedelta(hours=1), certificates.NOW)
+    leaf = root.issue(
+        decode_csr(certificates.csr(key)), ["expired.example"], datetime.timedelta(hours=1), certificates.NOW
+    )
     (tmp_path / "pem").write_bytes(root.chain(leaf)[0].encode() + key_pem(key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pem")
@@ -182,7 +194,9 @@ def test_a_grpc_probe_asks_for_the_health_of_a_service() -> None:
         return b"\x08\x01" if request == b"\x0a\x03shp" else b"\x08\x02"
 
     server = grpc.server(futures.ThreadPoolExecutor(2))
-    handler = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": grpc.unary_unary_rpc_method_handler(check)})
+    handler = grpc.method_handlers_generic_handler(
+        "grpc.health.v1.Health", {"Check": grpc.unary_unary_rpc_method_handler(check)}
+    )
     server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -195,7 +209,9 @@ def test_a_grpc_probe_asks_for_the_health_of_a_service() -> None:
 
 def test_probes_are_read_from_what_the_injector_writes() -> None:
     said = {
-        "/app-health/web/livez": {"httpGet": {"path": "live", "port": 8080, "scheme": "HTTPS", "httpHeaders": [{"name": "A", "value": "b"}]}},
+        "/app-health/web/livez": {
+            "httpGet": {"path": "live", "port": 8080, "scheme": "HTTPS", "httpHeaders": [{"name": "A", "value": "b"}]}
+        },
         "/app-health/web/readyz": {"tcpSocket": {"port": 9000}, "timeoutSeconds": 3},
         "/app-health/web/startupz": {"grpc": {"port": 9001, "service": "s"}},
         "/app-lifecycle/web/prestopz": {"httpGet": {"port": 1}},
@@ -217,9 +233,18 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
         ('{"/other": {"tcpSocket": {"port": 1}}}', "/other: no such path"),
         ('{"/app-health/a/livez": {}}', "/app-health/a/livez: there must be one of httpGet, tcpSocket and grpc"),
         ('{"/app-health/a/livez": {"tcpSocket": {"port": 1}, "grpc": {"port": 1}}}', "there must be one of"),
-        ('{"/app-health/a/livez": {"tcpSocket": {"port": "http"}}}', r"livez.tcpSocket.port: 'http' is not a port's number"),
-        ('{"/app-health/a/livez": {"httpGet": {"port": 1, "scheme": "FTP"}}}', "livez.httpGet.scheme: 'FTP' is neither"),
-        (json.dumps({"/app-health/a/livez": {"grpc": {"port": 1, "service": "x" * 128}}}), "livez.grpc.service: it is longer than 127 bytes"),
+        (
+            '{"/app-health/a/livez": {"tcpSocket": {"port": "http"}}}',
+            r"livez.tcpSocket.port: 'http' is not a port's number",
+        ),
+        (
+            '{"/app-health/a/livez": {"httpGet": {"port": 1, "scheme": "FTP"}}}',
+            "livez.httpGet.scheme: 'FTP' is neither",
+        ),
+        (
+            json.dumps({"/app-health/a/livez": {"grpc": {"port": 1, "service": "x" * 128}}}),
+            "livez.grpc.service: it is longer than 127 bytes",
+        ),
     ],
 )
 def test_a_probe_that_cannot_be_used_is_named(text: str, reason: str) -> None:
@@ -253,7 +278,11 @@ class Served:
     def __init__(self, envoy: Envoy, targets: tuple[MetricsPage, ...] = ()) -> None:
         self.metrics, self.commands = AgentMetrics(), list[str]()
         pages = Pages(
-            Readiness(envoy), Prober({}, "127.0.0.1", 0), self.metrics, targets, {"/quitquitquit": lambda: self.commands.append("quit")}
+            Readiness(envoy),
+            Prober({}, "127.0.0.1", 0),
+            self.metrics,
+            targets,
+            {"/quitquitquit": lambda: self.commands.append("quit")},
         )
         self.server = StatusServer(0, pages)
         self.server.start()
@@ -312,7 +341,13 @@ def test_commands_of_others_are_refused(served: Served, monkeypatch: pytest.Monk
 def test_metrics_of_all_are_one_page(app: App) -> None:
     app.body = b"# TYPE mine counter\nmine 1\n# EOF\nlost 2"
     gone = closed_port()
-    served = Served(Envoy(READY), (MetricsPage("envoy", "127.0.0.1", gone, "/stats"), MetricsPage("application", "127.0.0.1", app.port, "/metrics")))
+    served = Served(
+        Envoy(READY),
+        (
+            MetricsPage("envoy", "127.0.0.1", gone, "/stats"),
+            MetricsPage("application", "127.0.0.1", app.port, "/metrics"),
+        ),
+    )
     served.metrics.certificate(WorkloadCertificate(b"", b"", b"", certificates.NOW, certificates.NOW))
     status, page = served.ask("/stats/prometheus")
     assert status == 200

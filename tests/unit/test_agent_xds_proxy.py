@@ -1,4 +1,5 @@
 """ADS passed through between an Envoy on a socket and a control plane behind TLS."""
+
 from __future__ import annotations
 
 import asyncio
@@ -94,7 +95,9 @@ class Mesh:
         token, root = str(self._folder / "token"), str(self.front.write_root(self._folder))
         self.upstream = Upstream(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
         self.server = make_server()
-        self.server.add_generic_rpc_handlers((XdsProxy(self.upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),))
+        self.server.add_generic_rpc_handlers(
+            (XdsProxy(self.upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),)
+        )
         await serve(self.server, str(self._folder / "XDS"), private=False)
         self.channel = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
 
@@ -152,7 +155,9 @@ async def test_bytes_come_and_go_as_they_are(mesh: Mesh, method: str) -> None:
 async def test_nacks_reach_the_control_plane(mesh: Mesh) -> None:
     call = mesh.call()
     detail = status_pb2.Status(code=13, message="no such filter")
-    nack = discovery_pb2.DeltaDiscoveryRequest(type_url=CLUSTER, response_nonce="1", error_detail=detail).SerializeToString()
+    nack = discovery_pb2.DeltaDiscoveryRequest(
+        type_url=CLUSTER, response_nonce="1", error_detail=detail
+    ).SerializeToString()
     await call.write(nack)
     await until(lambda: nack in mesh.plane.heard)
     call.cancel()
@@ -216,8 +221,13 @@ async def test_a_token_that_is_not_there_is_said_to_envoy(mesh: Mesh, tmp_path: 
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_what_the_agent_asks_for_itself_rides_along_and_never_reaches_envoy(subscribed: Mesh, method: str) -> None:
-    mesh, message = subscribed, discovery_pb2.DeltaDiscoveryRequest if method == DELTA else discovery_pb2.DiscoveryRequest
+async def test_what_the_agent_asks_for_itself_rides_along_and_never_reaches_envoy(
+    subscribed: Mesh, method: str
+) -> None:
+    mesh, message = (
+        subscribed,
+        discovery_pb2.DeltaDiscoveryRequest if method == DELTA else discovery_pb2.DiscoveryRequest,
+    )
     call = mesh.call(method)
     await call.write(b"first")
     await until(lambda: len(mesh.plane.heard) == 2)
@@ -260,7 +270,9 @@ async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
     downwards = Downwards(Envoy(), ExtensionStream(SecondTime(), delta=False), (0.001, 0.002))
     try:
         await downwards.write(response.SerializeToString())
-        found = [discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(written.get(), 20)) for _ in range(2)]
+        found = [
+            discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(written.get(), 20)) for _ in range(2)
+        ]
     finally:
         downwards.end()
     assert [extension_pb2.TypedExtensionConfig.FromString(one.resources[0].value).name for one in found] == ["r1", "r2"]
@@ -306,7 +318,9 @@ async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Me
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not any more")
 
     mesh.front.stream = end
-    stream = asyncio.create_task(XdsProxy(mesh.upstream, OwnSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy))
+    stream = asyncio.create_task(
+        XdsProxy(mesh.upstream, OwnSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy)
+    )
     await until(lambda: mesh.counts.counts["ended error"] if refused else envoy.writing.is_set())
     await asyncio.wait([stream], timeout=0.1)
     assert (stream.done(), envoy.status) == (False, ())
@@ -319,9 +333,13 @@ async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Me
 def test_the_type_of_a_response_is_read_off_its_bytes() -> None:
     assert read_type_url(response(CLUSTER, DELTA, "1", b"x" * 1000, b"")) == CLUSTER
     assert read_type_url(response(CLUSTER, SOTW, "1", b"x" * 1000)) == CLUSTER
-    assert read_type_url(b"\x08\x96\x01\x0d1234\x1112345678" + response(CLUSTER)) == CLUSTER  # fields of every wire type
+    assert (
+        read_type_url(b"\x08\x96\x01\x0d1234\x1112345678" + response(CLUSTER)) == CLUSTER
+    )  # fields of every wire type
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x22", b"\x22\x05abc", b"\x22\x01\xff", b"\x0b", b"\xff" * 12, response(CLUSTER)[:-1]])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x22", b"\x22\x05abc", b"\x22\x01\xff", b"\x0b", b"\xff" * 12, response(CLUSTER)[:-1]]
+)
 def test_what_is_no_response_has_no_type(raw: bytes) -> None:
     assert read_type_url(raw) == ""

@@ -1,4 +1,5 @@
 """What of the settings of an ambient mesh counts, one by one: nothing while it is off."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -10,25 +11,38 @@ from pilot.model import ambient
 from pilot.settings.ambient import AmbientSettings
 
 OFF = AmbientSettings(
-    enabled=True, waypoints=False, send_hbone=False, listen_hbone=False, prefer_hbone=False, ingress_waypoints=False, multi_network=False,
-    multi_network_waypoints=False, multi_network_ingress=False,
-)  # fmt: skip
+    enabled=True,
+    waypoints=False,
+    send_hbone=False,
+    listen_hbone=False,
+    prefer_hbone=False,
+    ingress_waypoints=False,
+    multi_network=False,
+    multi_network_waypoints=False,
+    multi_network_ingress=False,
+)
 
 
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        (ambient.serves_waypoints, "waypoints"), (ambient.sends_hbone, "send_hbone"), (ambient.listens_for_hbone, "listen_hbone"),
-        (ambient.prefers_hbone, "prefer_hbone"), (ambient.enters_waypoints, "ingress_waypoints"), (ambient.crosses_networks, "multi_network"),
+        (ambient.serves_waypoints, "waypoints"),
+        (ambient.sends_hbone, "send_hbone"),
+        (ambient.listens_for_hbone, "listen_hbone"),
+        (ambient.prefers_hbone, "prefer_hbone"),
+        (ambient.enters_waypoints, "ingress_waypoints"),
+        (ambient.crosses_networks, "multi_network"),
         (ambient.waypoints_cross, "multi_network_waypoints"),
     ],
-)  # fmt: skip
+)
 def test_each_counts_by_itself_in_an_ambient_mesh_alone(asked: Callable[[AmbientSettings], bool], field: str) -> None:
     on = dataclasses.replace(OFF, **{field: True})
     assert (asked(OFF), asked(on), asked(dataclasses.replace(on, enabled=False))) == (False, True, False)
 
 
-@pytest.mark.parametrize(("networks", "ingress", "cross"), [(True, True, True), (True, False, False), (False, True, False)])
+@pytest.mark.parametrize(
+    ("networks", "ingress", "cross"), [(True, True, True), (True, False, False), (False, True, False)]
+)
 def test_gateways_cross_where_networks_do(networks: bool, ingress: bool, cross: bool) -> None:
     settings = dataclasses.replace(OFF, multi_network=networks, multi_network_ingress=ingress)
     assert ambient.gateways_cross(settings) is cross

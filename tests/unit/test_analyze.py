@@ -1,4 +1,5 @@
 """Configuration is looked at before it is served: objects alone and with each other, by file and line."""
+
 from __future__ import annotations
 
 import json
@@ -11,7 +12,9 @@ import pytest
 from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import main
 
-SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: tea, namespace: shop}\nspec:\n  ports: [{name: http, port: 80}]\n"
+SERVICE = (
+    "apiVersion: v1\nkind: Service\nmetadata: {name: tea, namespace: shop}\nspec:\n  ports: [{name: http, port: 80}]\n"
+)
 HEAD = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: tea, namespace: shop}\nspec:\n  hosts: [tea]\n  http:\n"
 ROUTE = HEAD + "  - route:\n    - destination:\n        host: tea\n        subset: gone\n"
 BROKEN = HEAD + "  - match:\n    - uri: {regex: '('}\n    route: [{destination: {host: tea}}]\n"
@@ -53,7 +56,10 @@ def test_it_is_told_in_json_too(run: Run) -> None:
 
 
 def test_other_namespaces_are_left_out(run: Run) -> None:
-    assert run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, status=0)[0] == "✔ No validation issues found in namespace calm.\n"
+    assert (
+        run("analyze", ".", "-n", "calm", a=SERVICE, b=ROUTE, status=0)[0]
+        == "✔ No validation issues found in namespace calm.\n"
+    )
 
 
 def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
@@ -63,7 +69,9 @@ def test_two_objects_of_one_name_and_files_that_are_no_yaml(run: Run) -> None:
 
 
 def test_the_mesh_config_counts(run: Run) -> None:
-    out, _ = run("analyze", "a.yaml", "--meshConfigFile", "mesh.yaml", a=SERVICE, mesh="connectTimeout: soon\n", status=79)
+    out, _ = run(
+        "analyze", "a.yaml", "--meshConfigFile", "mesh.yaml", a=SERVICE, mesh="connectTimeout: soon\n", status=79
+    )
     assert "connectTimeout" in out
 
 
@@ -77,10 +85,14 @@ def test_a_file_that_is_not_there(run: Run) -> None:
 
 
 def test_validate_says_of_each_file_whether_it_is_valid(run: Run) -> None:
-    out, err = run("validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "VirtualServices"), status=1)
+    out, err = run(
+        "validate", "-f", ".", a=SERVICE, b=BROKEN, c=ROUTE.replace("VirtualService", "VirtualServices"), status=1
+    )
     assert '"./a.yaml" is valid' in out
     assert '"./c.yaml" has warnings:' in out
-    assert err.startswith('Error: "./b.yaml" is not valid:\n  * line 8: networking.istio.io/VirtualService shop/tea spec.http[0].match[0].uri')
+    assert err.startswith(
+        'Error: "./b.yaml" is not valid:\n  * line 8: networking.istio.io/VirtualService shop/tea spec.http[0].match[0].uri'
+    )
 
 
 def test_validate_of_what_is_right(run: Run) -> None:

@@ -1,4 +1,5 @@
 """The API server of the tests does what clients of a real one rely on."""
+
 from __future__ import annotations
 
 import base64
@@ -39,8 +40,12 @@ async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
     await made.close()
 
 
-async def call(client: ApiClient, method: str, path: str, body: Any = None, kind: str = "application/json", **query: str) -> Any:
-    return json.loads(await client.call(method, path, query, json.dumps(body).encode() if body is not None else None, kind))
+async def call(
+    client: ApiClient, method: str, path: str, body: Any = None, kind: str = "application/json", **query: str
+) -> Any:
+    return json.loads(
+        await client.call(method, path, query, json.dumps(body).encode() if body is not None else None, kind)
+    )
 
 
 def config_map(**data: str) -> dict[str, Any]:
@@ -49,7 +54,12 @@ def config_map(**data: str) -> dict[str, Any]:
 
 def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": list(containers)}}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {**spec, "template": template}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {**spec, "template": template},
+    }
 
 
 async def test_writes_that_cross_are_refused(client: ApiClient) -> None:
@@ -77,7 +87,10 @@ async def test_json_and_merge_patches(client: ApiClient) -> None:
     await call(client, "POST", MAPS, config_map(a="1", b="2"))
     patched = await call(client, "PATCH", f"{MAPS}/m", {"data": {"a": None, "c": "3"}}, MERGE)
     assert patched["data"] == {"b": "2", "c": "3"}
-    operations = [{"op": "test", "path": "/data/b", "value": "2"}, {"op": "move", "from": "/data/b", "path": "/data/d~1e"}]
+    operations = [
+        {"op": "test", "path": "/data/b", "value": "2"},
+        {"op": "move", "from": "/data/b", "path": "/data/d~1e"},
+    ]
     assert (await call(client, "PATCH", f"{MAPS}/m", operations, JSON_PATCH))["data"] == {"c": "3", "d/e": "2"}
     with pytest.raises(ApiError, match="422"):
         await call(client, "PATCH", f"{MAPS}/m", [{"op": "test", "path": "/data/c", "value": "9"}], JSON_PATCH)
@@ -87,8 +100,14 @@ async def test_strategic_patches_merge_lists_by_their_keys(client: ApiClient) ->
     path = "/apis/apps/v1/namespaces/a/deployments"
     one, two = {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "two", "image": "b"}
     await call(client, "POST", path, deployment(one, two))
-    containers = [{"name": "one", "env": [{"name": "Y", "value": "2"}]}, {"name": "two", "$patch": "delete"}, {"name": "three", "image": "c"}]
-    patched = await call(client, "PATCH", f"{path}/d", {"spec": {"template": {"spec": {"containers": containers}}}}, STRATEGIC)
+    containers = [
+        {"name": "one", "env": [{"name": "Y", "value": "2"}]},
+        {"name": "two", "$patch": "delete"},
+        {"name": "three", "image": "c"},
+    ]
+    patched = await call(
+        client, "PATCH", f"{path}/d", {"spec": {"template": {"spec": {"containers": containers}}}}, STRATEGIC
+    )
     assert patched["spec"]["template"]["spec"]["containers"] == [
         {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
         {"name": "three", "image": "c"},
@@ -99,7 +118,9 @@ async def test_who_applies_owns_what_he_applies(client: ApiClient) -> None:
     path = "/apis/apps/v1/namespaces/a/deployments/d"
 
     async def apply(manager: str, *containers: dict[str, Any], force: str = "false", **spec: Any) -> Any:
-        return await call(client, "PATCH", path, deployment(*containers, **spec), APPLY, fieldManager=manager, force=force)
+        return await call(
+            client, "PATCH", path, deployment(*containers, **spec), APPLY, fieldManager=manager, force=force
+        )
 
     await apply("one", {"name": "a", "image": "x"}, replicas=1)
     both = await apply("two", {"name": "b", "image": "y"})
@@ -130,16 +151,26 @@ async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: ApiC
 
 async def test_who_applies_nothing_but_a_name_may_do_so_again(client: ApiClient) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    made = [await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)]
+    made = [
+        await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert [entry["fieldsV1"] for entry in made[1]["metadata"]["managedFields"]] == [{}]
 
 
 async def test_status_is_written_apart(client: ApiClient, server: ApiServer) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": 1}, "status": {"phase": "Running"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"x": 1},
+        "status": {"phase": "Running"},
+    }
     made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)
     assert "status" not in made
-    written = await call(client, "PATCH", "/api/v1/namespaces/a/pods/p/status", {"spec": {"x": 2}, "status": {"phase": "Failed"}}, MERGE)
+    written = await call(
+        client, "PATCH", "/api/v1/namespaces/a/pods/p/status", {"spec": {"x": 2}, "status": {"phase": "Failed"}}, MERGE
+    )
     assert (written["spec"], written["status"], written["metadata"]["generation"]) == ({"x": 1}, {"phase": "Failed"}, 1)
 
 
@@ -154,16 +185,28 @@ async def test_what_has_finalizers_goes_with_the_last_one(client: ApiClient) -> 
 async def test_schemas_are_enforced(client: ApiClient, server: ApiServer) -> None:
     plain = definition(GATEWAY, "v1")
     port = {"type": "integer", "minimum": 1, "maximum": 65535}
-    spec = {"type": "object", "required": ["port"], "properties": {"port": port, "mode": {"type": "string", "enum": ["A", "B"], "default": "A"}}}
+    spec = {
+        "type": "object",
+        "required": ["port"],
+        "properties": {"port": port, "mode": {"type": "string", "enum": ["A", "B"], "default": "A"}},
+    }
     plain["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     server.put(plain)
-    path, named = "/apis/networking.istio.io/v1/namespaces/a/gateways", {"apiVersion": "networking.istio.io/v1", "kind": "Gateway"}
+    path, named = (
+        "/apis/networking.istio.io/v1/namespaces/a/gateways",
+        {"apiVersion": "networking.istio.io/v1", "kind": "Gateway"},
+    )
 
     async def make(name: str, spec: Any, **query: str) -> Any:
         return await call(client, "POST", path, {**named, "metadata": {"name": name}, "spec": spec}, **query)
 
     assert (await make("a", {"port": 80, "unknown": 1}))["spec"] == {"mode": "A", "port": 80}
-    for wrong, where in (({}, "spec.port"), ({"port": 0}, "spec.port"), ({"port": "x"}, "spec.port"), ({"port": 1, "mode": "C"}, "spec.mode")):
+    for wrong, where in (
+        ({}, "spec.port"),
+        ({"port": 0}, "spec.port"),
+        ({"port": "x"}, "spec.port"),
+        ({"port": 1, "mode": "C"}, "spec.mode"),
+    ):
         with pytest.raises(ApiError, match=where):
             await make("wrong", wrong)
     with pytest.raises(ApiError, match=r'unknown field "spec.unknown"'):
@@ -176,8 +219,14 @@ async def webhook(folder: pathlib.Path) -> AsyncIterator[dict[str, Any]]:
 
     async def review(request: web.Request) -> web.Response:
         asked = (await request.json())["request"]
-        patch = base64.b64encode(json.dumps([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]).encode()).decode()
-        response: dict[str, Any] = {"uid": asked["uid"], "allowed": asked["name"] != "bad", "status": {"message": "it is bad"}}
+        patch = base64.b64encode(
+            json.dumps([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]).encode()
+        ).decode()
+        response: dict[str, Any] = {
+            "uid": asked["uid"],
+            "allowed": asked["name"] != "bad",
+            "status": {"message": "it is bad"},
+        }
         if request.path == "/mutate":
             response |= {"patch": patch, "patchType": "JSONPatch", "allowed": True}
         return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
@@ -194,25 +243,39 @@ async def webhook(folder: pathlib.Path) -> AsyncIterator[dict[str, Any]]:
 def configuration(kind: str, path: str, config: dict[str, Any], **more: Any) -> dict[str, Any]:
     rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
     hook = {"name": "hook.test", "clientConfig": {**config, "url": f"{config['url']}/{path}"}, "rules": rules, **more}
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": path}, "webhooks": [hook]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": path},
+        "webhooks": [hook],
+    }
 
 
 async def test_admission_webhooks_are_called(client: ApiClient, server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with webhook(tmp_path) as config:
         server.put(configuration("MutatingWebhookConfiguration", "mutate", config))
-        server.put(configuration("ValidatingWebhookConfiguration", "validate", config, objectSelector={"matchLabels": {"seen": "yes"}}))
+        server.put(
+            configuration(
+                "ValidatingWebhookConfiguration", "validate", config, objectSelector={"matchLabels": {"seen": "yes"}}
+            )
+        )
         assert (await call(client, "POST", MAPS, config_map()))["metadata"]["labels"] == {"seen": "yes"}
         with pytest.raises(ApiError, match="it is bad"):
             await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "bad"}})
     with pytest.raises(ApiError, match="failed calling webhook"):
         await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}})
     server.put(configuration("MutatingWebhookConfiguration", "mutate", config, failurePolicy="Ignore"))
-    assert "labels" not in (await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}}))["metadata"]
+    assert (
+        "labels" not in (await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}}))["metadata"]
+    )
 
 
 async def test_discovery_names_what_is_served(client: ApiClient, server: ApiServer) -> None:
     server.put(definition(GATEWAY, "v1", "v1beta1"))
-    groups = {group["name"]: [v["version"] for v in group["versions"]] for group in (await call(client, "GET", "/apis"))["groups"]}
+    groups = {
+        group["name"]: [v["version"] for v in group["versions"]]
+        for group in (await call(client, "GET", "/apis"))["groups"]
+    }
     assert groups["networking.istio.io"] == ["v1", "v1beta1"]
     assert "networking.istio.io" in json.dumps(await call(client, "GET", "/openapi/v3/apis/networking.istio.io/v1"))
     older = await client.call("GET", "/openapi/v2")

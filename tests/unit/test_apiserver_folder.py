@@ -1,4 +1,5 @@
 """A folder's files as objects of the test's API server: what changes, comes and goes there does here."""
+
 from __future__ import annotations
 
 import pathlib
@@ -62,4 +63,6 @@ def test_objects_keep_the_age_that_files_say(tmp_path: pathlib.Path) -> None:
 
 def test_the_folder_is_taken_out_of_the_command() -> None:
     words = ["pilot-discovery", "discovery", "--configDir", "/x", "--grpcAddr", "127.0.0.1:1"]
-    assert read_arguments(words) == Arguments(["pilot-discovery", "discovery", "--grpcAddr", "127.0.0.1:1"], pathlib.Path("/x"))
+    assert read_arguments(words) == Arguments(
+        ["pilot-discovery", "discovery", "--grpcAddr", "127.0.0.1:1"], pathlib.Path("/x")
+    )

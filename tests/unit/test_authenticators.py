@@ -1,4 +1,5 @@
 """Who a caller is: by its certificate, by a token, or nobody."""
+
 from __future__ import annotations
 
 import pathlib
@@ -40,7 +41,10 @@ async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pat
     authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     assert await authenticate(caller(token("other", "account"), (WEB, "web.shop.svc"))) == (WEB, "web.shop.svc")
     assert await authenticate(caller(token("shop", "web"))) == (WEB,)
-    with pytest.raises(IdentityError, match="client certificate: no client certificate was shown; service account token: no bearer token"):
+    with pytest.raises(
+        IdentityError,
+        match="client certificate: no client certificate was shown; service account token: no bearer token",
+    ):
         await authenticate(caller())
 
 
@@ -70,14 +74,18 @@ TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";U
     ],
 )
 async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ...]) -> None:
-    authenticate = make_authenticate(AuthenticationSettings(trusted_gateways=("192.0.2.0/24", " 2001:db8::/32 ")), {}, lambda: "cluster.local")
+    authenticate = make_authenticate(
+        AuthenticationSettings(trusted_gateways=("192.0.2.0/24", " 2001:db8::/32 ")), {}, lambda: "cluster.local"
+    )
     forwarded = {"x-forwarded-client-cert": header}
     for address in ("192.0.2.7:5000", "[::ffff:192.0.2.7]:5000", "[2001:db8::1]:5000", "127.0.0.1:5000", "[::1]:5000"):
         assert await authenticate(Caller(address, forwarded)) == names
     for address in ("192.0.3.7:5000", "[2001:db9::1]:5000", "unix:", ""):
         with pytest.raises(IdentityError, match="is no gateway whose header is believed"):
             await authenticate(Caller(address, forwarded))
-    assert await authenticate(Caller("192.0.2.7:5000", forwarded, ("spiffe://td/ns/edge/sa/gateway",))) == ("spiffe://td/ns/edge/sa/gateway",)
+    assert await authenticate(Caller("192.0.2.7:5000", forwarded, ("spiffe://td/ns/edge/sa/gateway",))) == (
+        "spiffe://td/ns/edge/sa/gateway",
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,9 @@ async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ..
     ],
 )
 async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) -> None:
-    authenticate = make_authenticate(AuthenticationSettings(trusted_gateways=("192.0.2.0/24",)), {}, lambda: "cluster.local")
+    authenticate = make_authenticate(
+        AuthenticationSettings(trusted_gateways=("192.0.2.0/24",)), {}, lambda: "cluster.local"
+    )
     with pytest.raises(IdentityError, match=reason):
         await authenticate(Caller("192.0.2.7:5000", {"x-forwarded-client-cert": header}))
 
@@ -131,12 +141,18 @@ async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_know
     assert also_by_provider(authenticate, None, lambda: "td") is authenticate
     both = also_by_provider(authenticate, rule, lambda: "td")
     assert await both(caller(certified=(WEB,))) == (WEB,)
-    with pytest.raises(IdentityError, match=r"as for xDS: client certificate: .*; token of https://issuer.invalid: no bearer token was brought"):
+    with pytest.raises(
+        IdentityError,
+        match=r"as for xDS: client certificate: .*; token of https://issuer.invalid: no bearer token was brought",
+    ):
         await both(caller())
 
 
 async def test_without_authentication_everybody_is_nobody() -> None:
-    assert await make_authenticate(AuthenticationSettings(enabled=False), {}, lambda: "cluster.local")(caller("x", (WEB,))) == ()
+    assert (
+        await make_authenticate(AuthenticationSettings(enabled=False), {}, lambda: "cluster.local")(caller("x", (WEB,)))
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +198,9 @@ async def test_another_key_file_counts_with_the_next_token_and_a_broken_one_does
     write_keys(path, jwk(other_key(), "two"))
     with pytest.raises(IdentityError, match="no known key"):
         await known.review(token(), ("istio-ca",))
-    assert (await known.review(sign(claims(), other_key(), kid="two"), ("istio-ca",))).username == "system:serviceaccount:shop:web"
+    assert (
+        await known.review(sign(claims(), other_key(), kid="two"), ("istio-ca",))
+    ).username == "system:serviceaccount:shop:web"
     path.unlink()
     assert len(known.keys()) == 1
 
@@ -207,7 +225,12 @@ async def test_a_broken_key_file_is_told_of_once(tmp_path: pathlib.Path, caplog:
 
 
 async def test_tokens_of_other_clusters_and_of_other_users_are_refused() -> None:
-    known = tokens(users={"a": Review("system:serviceaccount:shop:web", (GROUP,)), "b": Review("system:serviceaccount:shop:web", ("others",))})
+    known = tokens(
+        users={
+            "a": Review("system:serviceaccount:shop:web", (GROUP,)),
+            "b": Review("system:serviceaccount:shop:web", ("others",)),
+        }
+    )
     assert await known.identify(caller("a")) == (WEB,)
     with pytest.raises(IdentityError, match="nobody reviews tokens of the cluster 'remote'"):
         await known.identify(caller("a", clusterid="remote"))
@@ -229,18 +252,32 @@ def test_a_service_account_may_have_dots(name: str) -> None:
 
 @pytest.mark.parametrize(
     "user",
-    ["", "web", "system:serviceaccount:shop", "system:serviceaccount:shop:", "system:serviceaccount::web", "system:serviceaccount:shop:web:x",
-     "system:serviceaccount:shop:web/sa/boss", "system:serviceaccount:a.b:web", "system:serviceaccount:shop:../web", "system:serviceaccount:shop:Web",
-     "system:serviceaccount:shop:web\n", "system:serviceaccount:shop:wéb", "System:serviceaccount:shop:web", "system:serviceaccount:shop:-web",
-     "system:serviceaccount:" + "a" * 64 + ":web"],
-)  # fmt: skip
+    [
+        "",
+        "web",
+        "system:serviceaccount:shop",
+        "system:serviceaccount:shop:",
+        "system:serviceaccount::web",
+        "system:serviceaccount:shop:web:x",
+        "system:serviceaccount:shop:web/sa/boss",
+        "system:serviceaccount:a.b:web",
+        "system:serviceaccount:shop:../web",
+        "system:serviceaccount:shop:Web",
+        "system:serviceaccount:shop:web\n",
+        "system:serviceaccount:shop:wéb",
+        "System:serviceaccount:shop:web",
+        "system:serviceaccount:shop:-web",
+        "system:serviceaccount:" + "a" * 64 + ":web",
+    ],
+)
 def test_other_names_are_no_service_accounts(user: str) -> None:
     with pytest.raises(IdentityError, match="is no service account"):
         service_account_identity(user, "cluster.local")
 
 
 @pytest.mark.parametrize(
-    ("header", "expected"), [("Bearer a.b", "a.b"), ("bearer a", ""), ("Basic a", ""), ("Bearer ", ""), (b"Bearer a", ""), ("", "")]
+    ("header", "expected"),
+    [("Bearer a.b", "a.b"), ("bearer a", ""), ("Basic a", ""), ("Bearer ", ""), (b"Bearer a", ""), ("", "")],
 )
 def test_bearer_tokens(header: str | bytes, expected: str) -> None:
     assert Caller(PROXY, {"authorization": header}).token == expected

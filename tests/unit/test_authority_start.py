@@ -1,4 +1,5 @@
 """The certificate authority of a process: which signer it starts with by its settings, and what keeps that up to date."""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,12 +79,18 @@ class Started:
         patch.setattr(certificate_authority, "Rotation", Rotation)
         patch.setattr(certificate_authority, "PluggedInReload", Reload)
 
-    def authority(self, folder: pathlib.Path, environ: Mapping[str, str] | None = None, **given: Any) -> CertificateAuthority:
+    def authority(
+        self, folder: pathlib.Path, environ: Mapping[str, str] | None = None, **given: Any
+    ) -> CertificateAuthority:
         settings = load([], {"ROOT_CA_DIR": str(folder), **(environ or {})}).settings.authority
         return CertificateAuthority(settings, lambda: "td", self.metrics, **given)
 
     def metric(self, name: str) -> float | None:
-        [*found] = [float(line.split()[1]) for line in self.metrics.exposition().decode().splitlines() if line.startswith(f"{name} ")]
+        [*found] = [
+            float(line.split()[1])
+            for line in self.metrics.exposition().decode().splitlines()
+            if line.startswith(f"{name} ")
+        ]
         return found[0] if found else None
 
 
@@ -106,13 +113,18 @@ async def test_before_the_start_nothing_is_signed(started: Started, tmp_path: pa
     await authority.stop()
 
 
-async def test_a_root_of_its_own_is_made_kept_and_renewed(started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_root_of_its_own_is_made_kept_and_renewed(
+    started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     environ = {
-        "CITADEL_SELF_SIGNED_CA_CERT_TTL": "100h", "CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE": "4096", "DEFAULT_WORKLOAD_CERT_TTL": "2h",
-        "CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL": "5m", "CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE": "30",
+        "CITADEL_SELF_SIGNED_CA_CERT_TTL": "100h",
+        "CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE": "4096",
+        "DEFAULT_WORKLOAD_CERT_TTL": "2h",
+        "CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL": "5m",
+        "CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE": "30",
         "MAX_WORKLOAD_CERT_TTL": "3h",
-    }  # fmt: skip
+    }
     authority = started.authority(tmp_path, environ)
     await authority.start()
     [(domain, ttl, now, bits)] = started.made
@@ -130,7 +142,9 @@ async def test_a_root_of_its_own_is_made_kept_and_renewed(started: Started, tmp_
         await authority.sign(csr(), [IDENTITY], 3 * 3600 + 1, "")
     [pair] = authority.pairs(["a.example.com"])
     assert pair.chain.startswith(b"-----BEGIN CERTIFICATE")
-    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(FIRST.certificate.not_valid_after_utc.timestamp())
+    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
+        FIRST.certificate.not_valid_after_utc.timestamp()
+    )
     assert started.metric("citadel_server_cert_chain_expiry_timestamp") is None
     await authority.stop()
 
@@ -164,7 +178,9 @@ async def test_a_root_is_kept_in_the_named_folder_else_at_the_api_server(
     other = started.authority(tmp_path, {}, **given)
     await other.start()
     assert isinstance(started.rotations[-1][1], Kept if has_api_server else MemoryStore)
-    assert caplog.messages[1] == ("made a self-signed root" if has_api_server else "made a self-signed root: it is another one after a restart")
+    assert caplog.messages[1] == (
+        "made a self-signed root" if has_api_server else "made a self-signed root: it is another one after a restart"
+    )
     await other.stop()
 
 
@@ -202,11 +218,14 @@ async def test_a_change_of_the_signer_is_told_and_counted(started: Started, tmp_
     later = sign_root(FIRST.key, FIRST.certificate.subject, datetime.timedelta(days=200), NOW)
     issuing(authority).renew(later)
     assert told == ["one", "two"]
-    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(later.certificate.not_valid_after_utc.timestamp())
+    assert started.metric("citadel_server_root_cert_expiry_timestamp") == pytest.approx(
+        later.certificate.not_valid_after_utc.timestamp()
+    )
     await authority.stop()
 
 
 # -- plugged in --------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("several", [True, False])
 async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
@@ -216,10 +235,17 @@ async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
     signer = intermediate(FIRST, 1, 400 * datetime.timedelta(days=1))
     write_plugged_in(tmp_path, signer)
     (tmp_path / "ca-crl.pem").write_bytes(b"revoked")
-    authority, told = started.authority(tmp_path, {"ISTIO_MULTIROOT_MESH": str(several).lower()}, kept=lambda: Kept(SECOND)), list[bytes]()
+    authority, told = (
+        started.authority(tmp_path, {"ISTIO_MULTIROOT_MESH": str(several).lower()}, kept=lambda: Kept(SECOND)),
+        list[bytes](),
+    )
     authority.on_change.append(lambda: told.append(authority.crl))
     await authority.start()
-    assert (issuing(authority).signer.certificate, authority.crl, started.rotations) == (signer.certificate, b"revoked", [])
+    assert (issuing(authority).signer.certificate, authority.crl, started.rotations) == (
+        signer.certificate,
+        b"revoked",
+        [],
+    )
     assert caplog.messages == [f"certificates are issued by the signing certificate of {tmp_path}"]
     [reload] = started.reloads
     assert (reload.given[:4], reload.lines) == ((str(tmp_path), authority.authority, b"revoked", several), ["start"])
@@ -232,7 +258,9 @@ async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
     assert reload.lines == ["start", "stop"]
 
 
-@pytest.mark.parametrize(("keeps", "marked", "plugged_in"), [("true", True, False), ("true", False, True), ("false", True, True)])
+@pytest.mark.parametrize(
+    ("keeps", "marked", "plugged_in"), [("true", True, False), ("true", False, True), ("false", True, True)]
+)
 async def test_what_this_authority_itself_keeps_there_is_no_plugged_in_signer(
     started: Started, tmp_path: pathlib.Path, keeps: str, marked: bool, plugged_in: bool
 ) -> None:
@@ -300,7 +328,9 @@ async def test_without_the_setting_no_secret_is_read(started: Started, tmp_path:
     assert secrets.asked == []
 
 
-async def test_where_there_is_no_such_secret_nothing_is_written(started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_there_is_no_such_secret_nothing_is_written(
+    started: Started, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     authority = started.authority(tmp_path / "cacerts", {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets({}).read)
     await authority.start()
@@ -310,6 +340,8 @@ async def test_where_there_is_no_such_secret_nothing_is_written(started: Started
 
 
 @pytest.mark.parametrize("error", [CannotConnectError("Secret cacerts: 503"), PermissionError(13, "Permission denied")])
-async def test_a_secret_that_cannot_be_read_ends_the_start(started: Started, tmp_path: pathlib.Path, error: Exception) -> None:
+async def test_a_secret_that_cannot_be_read_ends_the_start(
+    started: Started, tmp_path: pathlib.Path, error: Exception
+) -> None:
     with pytest.raises(StartError, match=r"^the signing certificate of the API server: .*(503|Permission denied)"):
         await started.authority(tmp_path, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(error).read).start()

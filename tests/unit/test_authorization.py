@@ -1,4 +1,5 @@
 """AuthorizationPolicies in Envoy's words: each field and condition, what cannot be said, and which filters a workload has."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -41,7 +42,9 @@ def any_of(*found: Any) -> Any:
 
 
 def header(name: str, **match: Any) -> Any:
-    return {"header": {"name": name, **({"stringMatch": match} if match != {"present": True} else {"presentMatch": True})}}
+    return {
+        "header": {"name": name, **({"stringMatch": match} if match != {"present": True} else {"presentMatch": True})}
+    }
 
 
 def named(**match: Any) -> Any:
@@ -53,7 +56,13 @@ def regex(pattern: str) -> Any:
 
 
 def claim(*path: str, value: Any) -> Any:
-    return {"metadata": {"filter": "envoy.filters.http.jwt_authn", "path": [{"key": key} for key in ("payload", *path)], "value": value}}
+    return {
+        "metadata": {
+            "filter": "envoy.filters.http.jwt_authn",
+            "path": [{"key": key} for key in ("payload", *path)],
+            "value": value,
+        }
+    }
 
 
 def text_claim(name: str, **match: Any) -> Any:
@@ -87,7 +96,9 @@ def test_an_operation_in_envoys_words(operation: str, expected: Any) -> None:
     assert permissions(f"to: [{{operation: {{not{field}}}}}]") == [[{"notRule": one_of(expected)}]]
 
 
-@pytest.mark.parametrize(("template", "expected"), [("/a/{*}", "/a/*"), ("/{*}/b/{**}", "/*/b/**"), ("/{**}/end", "/**/end")])
+@pytest.mark.parametrize(
+    ("template", "expected"), [("/a/{*}", "/a/*"), ("/{*}/b/{**}", "/*/b/**"), ("/{**}/end", "/**/end")]
+)
 def test_a_path_template_becomes_envoys_own(template: str, expected: str) -> None:
     found = permissions(f"to: [{{operation: {{paths: ['{template}']}}}}]")[0][0]["orRules"]["rules"][0]["uriTemplate"]
     assert found["name"] == "uri-template"
@@ -97,7 +108,10 @@ def test_a_path_template_becomes_envoys_own(template: str, expected: str) -> Non
 SOURCES = [
     ("principals: [far/ns/a/sa/b]", [named(exact="spiffe://far/ns/a/sa/b")]),
     ("principals: [td/ns/a/sa/b]", [named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")]),
-    ("principals: [cluster.local/ns/a/sa/b]", [named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")]),
+    (
+        "principals: [cluster.local/ns/a/sa/b]",
+        [named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")],
+    ),
     ("principals: ['*/ns/a.b/sa/c']", [named(**regex(r"spiffe://.*/ns/a\.b/sa/c"))]),
     ("principals: ['td/ns/a/*']", [named(prefix="spiffe://td/ns/a/")]),
     ("principals: ['*']", [named(**regex(".+"))]),
@@ -151,7 +165,10 @@ def test_a_principal_of_a_request_is_issuer_and_subject_of_its_token(value: str,
     assert principals(f"when: [{{key: request.auth.principal, notValues: ['{value}']}}]") == [[{"notId": expected}]]
 
 
-ONE, TWO = {"stringMatch": {"exact": "a"}}, {"orMatch": {"valueMatchers": [{"stringMatch": {"exact": "a"}}, {"stringMatch": {"prefix": "b"}}]}}
+ONE, TWO = (
+    {"stringMatch": {"exact": "a"}},
+    {"orMatch": {"valueMatchers": [{"stringMatch": {"exact": "a"}}, {"stringMatch": {"prefix": "b"}}]}},
+)
 CONDITIONS = [
     ("request.auth.audiences", "[a]", claim("aud", value=listed(ONE))),
     ("request.auth.presenter", "[a, 'b*']", claim("azp", value=listed(TWO))),
@@ -160,7 +177,11 @@ CONDITIONS = [
     ("'request.auth.claims[g[0]]'", "[a]", claim("g[0]", value=listed(ONE))),
     ("'request.headers[X-Role]'", "[a, '*']", any_of(header("X-Role", exact="a"), header("X-Role", present=True))),
     ("source.namespace", "[a]", any_of(named(**regex(".*/ns/a/.*")))),
-    ("source.principal", "[td/ns/a/sa/b]", any_of(named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b"))),
+    (
+        "source.principal",
+        "[td/ns/a/sa/b]",
+        any_of(named(exact="spiffe://td/ns/a/sa/b"), named(exact="spiffe://old/ns/a/sa/b")),
+    ),
     ("remote.ip", "[10.0.0.0/8]", any_of({"remoteIp": {"addressPrefix": "10.0.0.0", "prefixLen": 8}})),
 ]
 
@@ -177,7 +198,11 @@ ENDS = [
     ("destination.port", "['80']", one_of({"destinationPort": 80})),
     ("connection.sni", "['*.com']", one_of({"requestedServerName": {"suffix": ".com"}})),
     ("'experimental.envoy.filters.http.lua[tier]'", "[a]", {"metadata": {**METADATA, "value": ONE}}),
-    ("'experimental.envoy.filters.http.lua[tier]'", "['[a]']", {"metadata": {**METADATA, "value": {"listMatch": {"oneOf": ONE}}}}),
+    (
+        "'experimental.envoy.filters.http.lua[tier]'",
+        "['[a]']",
+        {"metadata": {**METADATA, "value": {"listMatch": {"oneOf": ONE}}}},
+    ),
 ]
 
 
@@ -269,12 +294,16 @@ def test_one_source_that_cannot_be_said_takes_the_whole_rule_with_it() -> None:
     assert built("from: [{source: {namespaces: [a]}}, {source: {ipBlocks: [x]}}]") is None
 
 
-@pytest.mark.parametrize(("text", "path"), [("[a]", ("a",)), ("[a][b]", ("a", "b")), ("[a[b]]", ("a[b]",)), ("[]", ()), ("a", ()), ("[a][]", ())])
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [("[a]", ("a",)), ("[a][b]", ("a", "b")), ("[a[b]]", ("a[b]",)), ("[]", ()), ("a", ()), ("[a][]", ())],
+)
 def test_the_path_of_a_claim(text: str, path: tuple[str, ...]) -> None:
     assert claim_path(text) == path
 
 
 # -- trust domains ---------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("principal", "named_in"),

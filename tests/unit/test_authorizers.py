@@ -1,4 +1,5 @@
 """External authorizers: which extension providers can be asked, and what a workload does where one cannot."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,14 +14,19 @@ from tests.support.world import World, proxy
 
 JUDGE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
 HOST = "judge.court.svc.cluster.local"
-GRPC, HTTP = f"envoyExtAuthzGrpc: {{service: {HOST}, port: 9000}}", f"envoyExtAuthzHttp: {{service: court/{HOST}, port: 9000}}"
+GRPC, HTTP = (
+    f"envoyExtAuthzGrpc: {{service: {HOST}, port: 9000}}",
+    f"envoyExtAuthzHttp: {{service: court/{HOST}, port: 9000}}",
+)
 
 
 def providers(*entries: str) -> str:
     return f"{{extensionProviders: [{', '.join(f'{{{entry}}}' for entry in entries)}]}}"
 
 
-@pytest.mark.parametrize("status", [100, 200, 208, 226, 300, 305, 307, 308, 400, 417, 421, 424, 426, 428, 429, 431, 500, 508, 510, 511])
+@pytest.mark.parametrize(
+    "status", [100, 200, 208, 226, 300, 305, 307, 308, 400, 417, 421, 424, 426, 428, 429, 431, 500, 508, 510, 511]
+)
 def test_a_status_on_error_is_one_that_envoy_knows(status: int) -> None:
     entry = f"name: judge, {GRPC}".replace("}", f", statusOnError: '{status}'}}")
     assert isinstance(authorizer(world(JUDGE, mesh_config=providers(entry)).mesh, "judge"), Authorizer)
@@ -62,6 +68,7 @@ def test_the_name_of_an_authorizer_is_a_label(name: str) -> None:
 
 # -- what a workload has ---------------------------------------------------------------------------------------------------
 
+
 def policy(name: str, provider: str, paths: str = "/x") -> object:
     rules = f"[{{to: [{{operation: {{paths: [{paths}]}}}}]}}]"
     return make("AuthorizationPolicy", name, f"{{action: CUSTOM, provider: {{name: {provider}}}, rules: {rules}}}")
@@ -72,7 +79,9 @@ def filters(made: World, node_id: str) -> list[str]:
     listener = listener_pb2.Listener()
     any_pb2.Any.FromString(made.resources(node_id)[LISTENER]["virtualInbound"].any).Unpack(listener)
     chain = next(c for c in listener.filter_chains if c.name == "virtualInbound")
-    return [f.name.removeprefix("envoy.filters.network.") for f in chain.filters if "authz" in f.name or "rbac" in f.name]
+    return [
+        f.name.removeprefix("envoy.filters.network.") for f in chain.filters if "authz" in f.name or "rbac" in f.name
+    ]
 
 
 def start(*policies: object, mesh: str, **environ: str) -> tuple[World, str]:
@@ -103,4 +112,9 @@ def test_several_authorizers_of_a_workload_deny_where_the_settings_allow_one() -
 
 def test_several_authorizers_of_a_workload_are_asked_one_by_one_where_the_settings_allow_it() -> None:
     several = {"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true"}
-    assert filters(*start(policy("p", "one"), policy("q", "two"), mesh=BOTH, **several)) == ["rbac", "ext_authz", "rbac", "ext_authz"]
+    assert filters(*start(policy("p", "one"), policy("q", "two"), mesh=BOTH, **several)) == [
+        "rbac",
+        "ext_authz",
+        "rbac",
+        "ext_authz",
+    ]

@@ -1,4 +1,5 @@
 """Which policy decides about a request: the page that says so, and what pilotctl prints of it."""
+
 from __future__ import annotations
 
 import json
@@ -65,18 +66,34 @@ DENY_X, ALLOW_CALLER = policy("no-x", to("paths: ['/x*']", "DENY")), policy("cal
 ASKS = policy("asks", f"provider: {{name: judge}}, {to('paths: [/vip]', 'CUSTOM')}")
 ROWS = [
     ((ALLOW_CALLER,), {"principal": CALLER}, ("allowed", "AuthorizationPolicy a/callers allows it by rule 0")),
-    ((ALLOW_CALLER,), {"principal": f"spiffe://{CALLER}"}, ("allowed", "AuthorizationPolicy a/callers allows it by rule 0")),
-    ((ALLOW_CALLER,), {"principal": CALLER.replace("cluster.local", "old.td")}, ("allowed", "AuthorizationPolicy a/callers allows it by rule 0")),
+    (
+        (ALLOW_CALLER,),
+        {"principal": f"spiffe://{CALLER}"},
+        ("allowed", "AuthorizationPolicy a/callers allows it by rule 0"),
+    ),
+    (
+        (ALLOW_CALLER,),
+        {"principal": CALLER.replace("cluster.local", "old.td")},
+        ("allowed", "AuthorizationPolicy a/callers allows it by rule 0"),
+    ),
     ((ALLOW_CALLER,), {"path": "/"}, ("denied", "none of 1 policies that allow has a rule for it")),
-    ((ALLOW_CALLER, DENY_X), {"principal": CALLER, "path": "/x/y"}, ("denied", "AuthorizationPolicy a/no-x denies it by rule 0")),
+    (
+        (ALLOW_CALLER, DENY_X),
+        {"principal": CALLER, "path": "/x/y"},
+        ("denied", "AuthorizationPolicy a/no-x denies it by rule 0"),
+    ),
     ((DENY_X,), {"path": "/y?/x"}, NOTHING),
     ((ASKS,), {"path": "/vip"}, ("asked", "AuthorizationPolicy a/asks has the authorizer judge decide by rule 0")),
     ((ASKS, DENY_X), {"path": "/x"}, ("denied", "AuthorizationPolicy a/no-x denies it by rule 0")),
     ((ASKS, ALLOW_CALLER), {"path": "/vip"}, ("denied", "none of 1 policies that allow has a rule for it")),
     ((policy("none", ""),), {"path": "/"}, ("denied", "none of 1 policies that allow has a rule for it")),
     ((policy("tried", to("paths: [/]", "DENY"), "{istio.io/dry-run: 'true'}"),), {"path": "/"}, NOTHING),
-    ((policy("ns", of("namespaces: [b]")),), {"namespace": "b"}, ("allowed", "AuthorizationPolicy a/ns allows it by rule 0")),
-]  # fmt: skip
+    (
+        (policy("ns", of("namespaces: [b]")),),
+        {"namespace": "b"},
+        ("allowed", "AuthorizationPolicy a/ns allows it by rule 0"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("policies", "request_", "expected"), ROWS)
@@ -92,15 +109,31 @@ FIELDS = [
     (to("ports: ['8080']"), {"port": 8080}, {"port": 1}),
     (of("ipBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"ip": "11.1.1.1"}),
     (of("ipBlocks: ['fd00::/8']"), {"ip": "fd00::1"}, {"ip": "10.1.1.1"}),
-    (of("remoteIpBlocks: [10.0.0.0/8]"), {"remoteIp": "10.1.1.1", "ip": "11.1.1.1"}, {"remoteIp": "11.1.1.1", "ip": "10.1.1.1"}),
+    (
+        of("remoteIpBlocks: [10.0.0.0/8]"),
+        {"remoteIp": "10.1.1.1", "ip": "11.1.1.1"},
+        {"remoteIp": "11.1.1.1", "ip": "10.1.1.1"},
+    ),
     (of("remoteIpBlocks: [10.0.0.0/8]"), {"ip": "10.1.1.1"}, {"path": "/"}),
     (of("notPrincipals: ['*']"), {"path": "/"}, {"principal": CALLER}),
     (of("serviceAccounts: [a.b]"), {"principal": "td/ns/a/sa/a.b"}, {"principal": "td/ns/a/sa/axb"}),
     (of("trustDomains: [td]"), {"principal": "td/ns/a/sa/b"}, {"principal": "tdx/ns/a/sa/b"}),
     (of("requestPrincipals: ['i/*']"), {"claims": {"iss": "i", "sub": "s"}}, {"claims": {"iss": "j", "sub": "s"}}),
-    ("rules: [{when: [{key: 'request.headers[X-A]', values: ['b*']}]}]", {"headers": {"x-a": "bc"}}, {"headers": {"x-a": "c"}}),
-    ("rules: [{when: [{key: 'request.auth.claims[g][h]', values: [v]}]}]", {"claims": {"g": {"h": ["u", "v"]}}}, {"claims": {"g": "v"}}),
-    ("rules: [{when: [{key: 'request.auth.claims[scope]', values: [read]}]}]", {"claims": {"scope": "read write"}}, {"claims": {"scope": "ready"}}),
+    (
+        "rules: [{when: [{key: 'request.headers[X-A]', values: ['b*']}]}]",
+        {"headers": {"x-a": "bc"}},
+        {"headers": {"x-a": "c"}},
+    ),
+    (
+        "rules: [{when: [{key: 'request.auth.claims[g][h]', values: [v]}]}]",
+        {"claims": {"g": {"h": ["u", "v"]}}},
+        {"claims": {"g": "v"}},
+    ),
+    (
+        "rules: [{when: [{key: 'request.auth.claims[scope]', values: [read]}]}]",
+        {"claims": {"scope": "read write"}},
+        {"claims": {"scope": "ready"}},
+    ),
     ("rules: [{when: [{key: connection.sni, values: [x]}]}]", {"sni": "x"}, {"sni": "y"}),
     ("rules: [{when: [{key: destination.ip, values: [10.1.0.1]}]}]", {"path": "/"}, {"toIp": "10.1.0.2"}),
     ("rules: [{when: [{key: 'experimental.envoy.filters.x[y]', notValues: [a]}]}]", {"path": "/"}, None),
@@ -116,7 +149,10 @@ def test_every_field_is_understood(spec: str, meets: dict[str, Any], misses: dic
 
 def test_plain_text_is_refused_by_strict_mutual_tls_before_any_policy() -> None:
     strict = make("PeerAuthentication", "p", "{mtls: {mode: STRICT}}")
-    assert decided(strict, path="/") == ("denied", "PeerAuthentication: STRICT, and the client has no certificate of the mesh")
+    assert decided(strict, path="/") == (
+        "denied",
+        "PeerAuthentication: STRICT, and the client has no certificate of the mesh",
+    )
     assert decided(strict, principal=CALLER)[0] == "allowed"
 
 
@@ -127,7 +163,9 @@ def test_a_port_of_tcp_has_no_requests() -> None:
     assert ask(path="/", port=8080, tcp=True)["decision"] == "denied"
 
 
-@pytest.mark.parametrize("request_", ["{", "[]", '{"ports": 1}', '{"ip": "x"}', '{"port": "80"}', '{"claims": ' + '{"a":' * 100_000])
+@pytest.mark.parametrize(
+    "request_", ["{", "[]", '{"ports": 1}', '{"ip": "x"}', '{"port": "80"}', '{"claims": ' + '{"a":' * 100_000]
+)
 def test_a_question_that_is_wrong_is_refused(request_: str) -> None:
     with pytest.raises(Refused, match="request: "):
         asking()(request_)
@@ -171,6 +209,7 @@ def test_a_router_is_asked_like_a_sidecar() -> None:
 
 # -- pilotctl --------------------------------------------------------------------------------------------------------------
 
+
 def printed(ask: Any, *words: str) -> str:
     """Returns what the command prints when the page itself answers, without a server between."""
 
@@ -197,7 +236,9 @@ def test_it_prints_who_decides_and_which_rules_are_met() -> None:
         "DENY             a           no-x      rule 0\n"
         "DENY (tried)     a           tried     rule 0"
     )
-    assert printed(ask, "--path", "/vip", "--from-principal", CALLER).startswith("UP TO AN AUTHORIZER: AuthorizationPolicy a/asks has")
+    assert printed(ask, "--path", "/vip", "--from-principal", CALLER).startswith(
+        "UP TO AN AUTHORIZER: AuthorizationPolicy a/asks has"
+    )
 
 
 def test_it_prints_the_policies_where_nothing_is_asked() -> None:

@@ -1,4 +1,5 @@
 """Addresses dealt out to the hosts of ServiceEntries."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +14,13 @@ from tests.support.world import World, rows_of
 
 def entry(name: str, hosts: str, resolution: str, day: int, more: str = "", **metadata: Any) -> Plain:
     ports = "[{number: 80, name: http, protocol: HTTP}]"
-    return make("ServiceEntry", name, f"{{hosts: [{hosts}], resolution: {resolution}, ports: {ports}{more}}}", day=day, **metadata)
+    return make(
+        "ServiceEntry",
+        name,
+        f"{{hosts: [{hosts}], resolution: {resolution}, ports: {ports}{more}}}",
+        day=day,
+        **metadata,
+    )
 
 
 def addresses(made: World, host: str) -> tuple[str, ...]:
@@ -51,7 +58,9 @@ def test_wildcard_that_dns_answers() -> None:
 
 def test_statuses_and_addresses_that_users_chose_are_kept() -> None:
     made = world(
-        entry("late", "x.example.com", "DNS", 3, status={"addresses": [{"host": "x.example.com", "value": "240.240.0.1"}]}),
+        entry(
+            "late", "x.example.com", "DNS", 3, status={"addresses": [{"host": "x.example.com", "value": "240.240.0.1"}]}
+        ),
         entry("fixed", "f.example.com", "DNS", 2, ", addresses: [240.240.0.2]"),
         entry("early", "y.example.com", "DNS", 1),
     )
@@ -78,7 +87,11 @@ def test_another_entry_s_port_changes_nothing() -> None:
     made = world(entry("x", "x.example.com", "DNS", 1), entry("y", "y.example.com", "DNS", 2))
     before = addresses(made, "y.example.com")
     ran: list[str] = []
-    made.set(rows_of([make("ServiceEntry", "x", "{hosts: [x.example.com], resolution: DNS, ports: [{number: 81, name: http}]}")]))
+    made.set(
+        rows_of(
+            [make("ServiceEntry", "x", "{hosts: [x.example.com], resolution: DNS, ports: [{number: 81, name: http}]}")]
+        )
+    )
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
     assert addresses(made, "y.example.com") == before
     assert "allocated_addresses" not in ran

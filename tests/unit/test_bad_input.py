@@ -1,4 +1,5 @@
 """Everything that a user can write wrong: each mistake gets its problem, where it is, and disturbs nothing else."""
+
 from __future__ import annotations
 
 import pathlib

@@ -176,7 +176,10 @@ def test_endpoints_that_never_pause_are_soon_where_callers_need_them() -> None:
     for number in range(12):
         world.clock.advance(0.05)
         world.batch.put([(("pods", "endpoint_slices")[number % 2], KEY, None)])
-    assert [at for at, _ in world.commits] == [0.3, 0.55]  # 250 ms after the first pod, with the service that came before it
+    assert [at for at, _ in world.commits] == [
+        0.3,
+        0.55,
+    ]  # 250 ms after the first pod, with the service that came before it
     assert world.commits[0][1].edits[0] == ("services", KEY, row())
 
 
@@ -191,7 +194,9 @@ def test_who_asks_for_more_quiet_has_it_for_endpoints_too() -> None:
 
 def test_endpoints_alone_do_not_wait_where_they_need_not() -> None:
     world = World()
-    world.batch = Batch(world.mesh, world.clock, parse_duration("100ms"), parse_duration("10s"), world._committed, endpoints_wait=False)
+    world.batch = Batch(
+        world.mesh, world.clock, parse_duration("100ms"), parse_duration("10s"), world._committed, endpoints_wait=False
+    )
     world.batch.put([("pods", KEY, None)])
     world.clock.advance(0.001)
     assert len(world.batch) == 0

@@ -1,4 +1,5 @@
 """YAML that is read line by line: the same values and lines as libyaml's, or none at all."""
+
 from __future__ import annotations
 
 import pathlib
@@ -18,19 +19,119 @@ KEYS = [*"abcdef", "d-e", "x.y/z", "8080", "yes", "null", "1.5", "0x10", "08", '
 BLOCKS = ("|", "|-", ">", ">-")
 ODD_KEYS = ["<<", "é", "? k", "a b", "~", "-k", "*x", "&x a", "!!str k", "'it''s'", "[a]", "{a: b}"]
 VALUES = [
-    "a", "b-c", "x.y/z", "1", "0x1F", "010", "1e3", "yes", "~", "null", '"q"', "'s'", "[]", "{}", "[a, b]", "[ 'x', \"y\" ]", "[1, yes, '1', ~]",
-    "|", "|-", ">", "{a: b, c: [1, 'x']}", "[{a: b, c: d}, {a: 1}]", "",
-]  # fmt: skip
+    "a",
+    "b-c",
+    "x.y/z",
+    "1",
+    "0x1F",
+    "010",
+    "1e3",
+    "yes",
+    "~",
+    "null",
+    '"q"',
+    "'s'",
+    "[]",
+    "{}",
+    "[a, b]",
+    "[ 'x', \"y\" ]",
+    "[1, yes, '1', ~]",
+    "|",
+    "|-",
+    ">",
+    "{a: b, c: [1, 'x']}",
+    "[{a: b, c: d}, {a: 1}]",
+    "",
+]
 ODD_VALUES = [
-    '"q#r" # c', "'it''s'", '"e\\n"',
-    "{a: 1}", "{a: b} x", "a # c", "a#b", "a:b", "a: b", "a:", "http://h:80/x", "-1", "-", "- a", "---", "...", "&x a",
-    "*x", "!!str 1", "|+", "|2", ">+", ">-", "@x", "`x", "%x", "?", "? a", ": a", ":a", "#c", "é", "a\tb", "$x", "(x)", "<<", "=", "{{ x }}", "[a",
-    '"a', "'a",
-    '"a": b', "[a]: b", "a  # c", "+1", ".5", ".inf", "22:22", "a]", "* a", "a &b", "'' ", '"" x', "| # c", "x\u2028y", "x\u00a0y", "\ufeff", "😀",
-    "{a: b} # c", "{a: }", "{a: , b: c}", "[a b, c]", "[a] b", "[[], {}]", "{a: [b, {c: [d]}]}", "{a:b}", "{'a': 1, \"b\":2}", "[a:b, c]", "{a: b",
-    "{a: b}}", "{ a: b , c: d }", "{a: *x}", "[a, b,]", "{a: 1, a: 2}", "[\"x\" 'y']", "{a: 0, b: ~}", "[-1, +1]", "{1: a, yes: b}",
-    "[x, *y]", "[&x a, *x]", "[a: b]", "[a, {b: c, b: d}]", "[,]", "[a,]", "[-, a]", "['a''b']", "!x",
-]  # fmt: skip
+    '"q#r" # c',
+    "'it''s'",
+    '"e\\n"',
+    "{a: 1}",
+    "{a: b} x",
+    "a # c",
+    "a#b",
+    "a:b",
+    "a: b",
+    "a:",
+    "http://h:80/x",
+    "-1",
+    "-",
+    "- a",
+    "---",
+    "...",
+    "&x a",
+    "*x",
+    "!!str 1",
+    "|+",
+    "|2",
+    ">+",
+    ">-",
+    "@x",
+    "`x",
+    "%x",
+    "?",
+    "? a",
+    ": a",
+    ":a",
+    "#c",
+    "é",
+    "a\tb",
+    "$x",
+    "(x)",
+    "<<",
+    "=",
+    "{{ x }}",
+    "[a",
+    '"a',
+    "'a",
+    '"a": b',
+    "[a]: b",
+    "a  # c",
+    "+1",
+    ".5",
+    ".inf",
+    "22:22",
+    "a]",
+    "* a",
+    "a &b",
+    "'' ",
+    '"" x',
+    "| # c",
+    "x\u2028y",
+    "x\u00a0y",
+    "\ufeff",
+    "😀",
+    "{a: b} # c",
+    "{a: }",
+    "{a: , b: c}",
+    "[a b, c]",
+    "[a] b",
+    "[[], {}]",
+    "{a: [b, {c: [d]}]}",
+    "{a:b}",
+    "{'a': 1, \"b\":2}",
+    "[a:b, c]",
+    "{a: b",
+    "{a: b}}",
+    "{ a: b , c: d }",
+    "{a: *x}",
+    "[a, b,]",
+    "{a: 1, a: 2}",
+    "[\"x\" 'y']",
+    "{a: 0, b: ~}",
+    "[-1, +1]",
+    "{1: a, yes: b}",
+    "[x, *y]",
+    "[&x a, *x]",
+    "[a: b]",
+    "[a, {b: c, b: d}]",
+    "[,]",
+    "[a,]",
+    "[-, a]",
+    "['a''b']",
+    "!x",
+]
 MARKS = " \n-:#'\"[]{}|>&*!?,%@\t~\r\0x1."
 
 
@@ -59,7 +160,10 @@ def node(choose: random.Random, indent: int = 0, depth: int = 0) -> str:
         keys = choose.sample([*KEYS, ""], choose.randint(1, 3))
         items = (f"- {key}:{node(choose, len(margin) + 4, depth + 1)}" if key else "- a\n" for key in keys)
         return "\n" + "".join(margin + item for item in items)
-    text = "".join(f"{' ' * indent}{key}:{node(choose, indent + 2, depth + 1)}" for key in choose.sample(KEYS, choose.randint(1, 4)))
+    text = "".join(
+        f"{' ' * indent}{key}:{node(choose, indent + 2, depth + 1)}"
+        for key in choose.sample(KEYS, choose.randint(1, 4))
+    )
     return "\n" + text if depth else text
 
 
@@ -116,7 +220,9 @@ def assert_same(block: Block, text: bytes) -> None:
         documents = parse_chunk(Chunk(text, 0))
     except SyntaxFault as fault:
         raise AssertionError(text[:500]) from fault
-    assert ([(repr(plain), line, ())] if line else []) == [(repr(d.plain), d.line, d.repeated) for d in documents], text[:500]
+    assert ([(repr(plain), line, ())] if line else []) == [(repr(d.plain), d.line, d.repeated) for d in documents], (
+        text[:500]
+    )
     for document in documents:
         try:
             tree = yaml.compose(text, yaml.CSafeLoader)
@@ -133,7 +239,11 @@ def others_like(text: bytes, choose: random.Random) -> Iterator[bytes]:
         for number, line in enumerate(lines):
             before, colon, value = line.partition(": ")
             if colon and value and choose.random() < 0.4:
-                values = [value for value in VALUES if value and value not in BLOCKS] if choose.random() < 0.9 else ODD_VALUES
+                values = (
+                    [value for value in VALUES if value and value not in BLOCKS]
+                    if choose.random() < 0.9
+                    else ODD_VALUES
+                )
                 lines[number] = before + colon + choose.choice(values)
         yield "\n".join(lines).encode()
 
@@ -163,11 +273,20 @@ def alike(*texts: str) -> int:
     return reader.alike
 
 
-@pytest.mark.parametrize(("one", "like_it", "unlike"), [
-    ("a: {}", "a: {}", "a: {b: {}}"), ("a: {}\nb:\n- c", "a: {}\nb:\n- 'd e'", "a: {}\nb:\n- c\n- c"), ("a: 1 # b", "a: 'x y' # c", "a: # b"),
-    ("a: {b: 1}", "a: {b: 'x'}", "a: {b: 1, c: 2}"), ("- [a, b]", "- ['x', \"y\"]", "- [a]"), ("a: [{b: c}]", "a: [{b: d}]", "a: [{b: c}, {b: c}]"),
-    ("a: {b: 1} # c", "a: {b: 1, c: 2} # d", "a: # c"), ("# a\nb: 1", "# a\nb: ~", "# b\nb: 1"), ("a:\n  b: 1", "a:\n  b: c", "a:\n   b: 1"),
-])
+@pytest.mark.parametrize(
+    ("one", "like_it", "unlike"),
+    [
+        ("a: {}", "a: {}", "a: {b: {}}"),
+        ("a: {}\nb:\n- c", "a: {}\nb:\n- 'd e'", "a: {}\nb:\n- c\n- c"),
+        ("a: 1 # b", "a: 'x y' # c", "a: # b"),
+        ("a: {b: 1}", "a: {b: 'x'}", "a: {b: 1, c: 2}"),
+        ("- [a, b]", "- ['x', \"y\"]", "- [a]"),
+        ("a: [{b: c}]", "a: [{b: d}]", "a: [{b: c}, {b: c}]"),
+        ("a: {b: 1} # c", "a: {b: 1, c: 2} # d", "a: # c"),
+        ("# a\nb: 1", "# a\nb: ~", "# b\nb: 1"),
+        ("a:\n  b: 1", "a:\n  b: c", "a:\n   b: 1"),
+    ],
+)
 def test_documents_are_alike_where_values_alone_differ(one: str, like_it: str, unlike: str) -> None:
     assert alike(*(f"{text}\n" for text in (one, like_it))) == 0
     assert alike(*(f"{text}\n" for text in (one, one, like_it))) == 1
@@ -210,10 +329,17 @@ def test_documents_that_are_not_alike_are_read_too() -> None:
 
 def test_what_is_like_others_is_made_anew() -> None:
     reader = new_reader()
-    made = [reader.read(f"---\na:\n  b: {number}\nc:\n- [x]\n- d: {{e: f, g: [h]}}\ni:\n".encode()).plain for number in range(5)]
+    made = [
+        reader.read(f"---\na:\n  b: {number}\nc:\n- [x]\n- d: {{e: f, g: [h]}}\ni:\n".encode()).plain
+        for number in range(5)
+    ]
     assert reader.alike == 3
     assert made == [{"a": {"b": number}, "c": [["x"], {"d": {"e": "f", "g": ["h"]}}], "i": None} for number in range(5)]
-    parts = [part for one in made for part in (one, one["a"], one["c"], one["c"][0], one["c"][1], one["c"][1]["d"], one["c"][1]["d"]["g"])]
+    parts = [
+        part
+        for one in made
+        for part in (one, one["a"], one["c"], one["c"][0], one["c"][1], one["c"][1]["d"], one["c"][1]["d"]["g"])
+    ]
     assert len({id(part) for part in parts}) == len(parts)
 
 
@@ -223,18 +349,32 @@ def test_random_texts_are_read_as_libyaml_reads_them(seed: int) -> None:
 
 
 def test_files_are_read_as_libyaml_reads_them() -> None:
-    paths = sorted(path for folder in ("samples", "deploy", "webhook", "tests") for path in (ROOT / folder).rglob("*.yaml"))
+    paths = sorted(
+        path for folder in ("samples", "deploy", "webhook", "tests") for path in (ROOT / folder).rglob("*.yaml")
+    )
     read = [agrees(chunk.text) for path in paths for chunk in split(path.read_bytes())]
     assert read.count(True) > read.count(False)
 
 
-@pytest.mark.parametrize("text", [
-    "a: 1\nb:\n- c: [x, 1]\n  d: {}\n-   e: 'x y'\n    f:\n    - g\nh:\n", "---\n# c\na: 1 # c\n\n  # d\nb: \"x # y\"\n", "- a\n- b: 1\n  c:\n- d\n",
-    "a: |\n  x\n\n   y\n  # z\nb: |-\n    z\n\nc: |\n", "a: |\n  x", "a: 1\r\nb: |\r\n  x\r\n  y\r\n",
-    "a: {b, c: d}\nb: {c, d: e}\n", "a: {b, c: d}\nb: {c, d: e}\nc: {d, e: 0}\n",
-    "a: >\n  one\n  two \n\n  three\n\n\n  four\nb: >-\n\n  x\n  y\n\n",
-    "a: {b: [c, d]}\ne: \"\\u00e9\"\n", "a: ü\n'é': 1\n", "", "# nothing\n", "---\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\nb:\n- c: [x, 1]\n  d: {}\n-   e: 'x y'\n    f:\n    - g\nh:\n",
+        '---\n# c\na: 1 # c\n\n  # d\nb: "x # y"\n',
+        "- a\n- b: 1\n  c:\n- d\n",
+        "a: |\n  x\n\n   y\n  # z\nb: |-\n    z\n\nc: |\n",
+        "a: |\n  x",
+        "a: 1\r\nb: |\r\n  x\r\n  y\r\n",
+        "a: {b, c: d}\nb: {c, d: e}\n",
+        "a: {b, c: d}\nb: {c, d: e}\nc: {d, e: 0}\n",
+        "a: >\n  one\n  two \n\n  three\n\n\n  four\nb: >-\n\n  x\n  y\n\n",
+        'a: {b: [c, d]}\ne: "\\u00e9"\n',
+        "a: ü\n'é': 1\n",
+        "",
+        "# nothing\n",
+        "---\n",
+    ],
+)
 def test_what_is_written_simply_is_read_line_by_line(text: str) -> None:
     assert agrees(text.encode())
 
@@ -246,13 +386,41 @@ def test_a_large_text_is_read_in_parts() -> None:
     assert agrees(text.encode())
 
 
-@pytest.mark.parametrize("text", [
-    "a: 1\na: 2\n", "a: &x 1\n", "a: *x\n", "a: !!str 1\n", "a: b\n  c\n", "a: b: c\n", "a:\tb\n", "a: 1\rb: 2\n", "a: 1\n b: 2\n",
-    "a:\n    b: 1\n  c: 2\n",
-    "a: 1\n---\nb: 1\n", "a: 1\n...\n", "%YAML 1.1\n---\na: 1\n",
-    "<<: {a: 1}\n", "? a\n", "a: >+\n  b\n", "a: >\n  b\n   c\n", "a: |+\n  b\n", "a: 'b\n  c'\n", "[a]\n", "a\n",
-    "- a\nb: 1\n", "a: 1\n- b\n", "-\n  a: 1\n", "  a: 1\n", "\ufeffa: 1\n", "a: \u2028\n", "a: \0\n", "a: {b: 1, b: 2}\n", "a: \"b\": c\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\na: 2\n",
+        "a: &x 1\n",
+        "a: *x\n",
+        "a: !!str 1\n",
+        "a: b\n  c\n",
+        "a: b: c\n",
+        "a:\tb\n",
+        "a: 1\rb: 2\n",
+        "a: 1\n b: 2\n",
+        "a:\n    b: 1\n  c: 2\n",
+        "a: 1\n---\nb: 1\n",
+        "a: 1\n...\n",
+        "%YAML 1.1\n---\na: 1\n",
+        "<<: {a: 1}\n",
+        "? a\n",
+        "a: >+\n  b\n",
+        "a: >\n  b\n   c\n",
+        "a: |+\n  b\n",
+        "a: 'b\n  c'\n",
+        "[a]\n",
+        "a\n",
+        "- a\nb: 1\n",
+        "a: 1\n- b\n",
+        "-\n  a: 1\n",
+        "  a: 1\n",
+        "\ufeffa: 1\n",
+        "a: \u2028\n",
+        "a: \0\n",
+        "a: {b: 1, b: 2}\n",
+        'a: "b": c\n',
+    ],
+)
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(NotSimple):
         read_block(text.encode(), new_words())
@@ -285,4 +453,7 @@ def test_lines_are_those_of_the_file() -> None:
     reader = new_reader()
     for number in range(4):
         (document,) = read_chunk(Chunk(b"---\na: %d\nb:\n- c\n" % number, 10), reader)
-        assert (document.line, [document.line_of(path) for path in ("a", "b", "b[0]", "b[1]", "z")]) == (12, [12, 13, 14, 13, 12])
+        assert (document.line, [document.line_of(path) for path in ("a", "b", "b[0]", "b[1]", "z")]) == (
+            12,
+            [12, 13, 14, 13, 12],
+        )

@@ -1,4 +1,5 @@
 """Certificates that somebody else signs: what may be asked for, and what of the answer can be used."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -27,10 +28,18 @@ def issued(signer: Signer, request: bytes = REQUEST, *names: str) -> x509.Certif
 class World:
     """A registration authority and the signer that it asks, which answers with what `chain` returns."""
 
-    def __init__(self, domain: str = "", roots: Sequence[x509.Certificate] = (), signer: str = "example.com/mesh", **answers: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        domain: str = "",
+        roots: Sequence[x509.Certificate] = (),
+        signer: str = "example.com/mesh",
+        **answers: Sequence[Any],
+    ) -> None:
         self.asked: list[tuple[bytes, str, int]] = []
         self.chain: Callable[[], bytes] = lambda: bundle_pem((issued(BELOW), *BELOW.intermediates))
-        self.authority = RegistrationAuthority(self.ask, signer, domain, 90 * DAY, lambda signer: answers.get(signer.rpartition("/")[2], roots))
+        self.authority = RegistrationAuthority(
+            self.ask, signer, domain, 90 * DAY, lambda signer: answers.get(signer.rpartition("/")[2], roots)
+        )
 
     async def ask(self, request: bytes, signer: str, seconds: int) -> bytes:
         self.asked.append((request, signer, seconds))
@@ -59,15 +68,22 @@ async def test_roots_that_nobody_knows_are_those_in_the_chain() -> None:
     world.chain = lambda: bundle_pem((issued(BELOW), *BELOW.intermediates, *BELOW.roots))
     assert [len(await world.sign()), (await world.sign())[-1].encode()] == [3, root(3).roots_pem]
     world.chain = lambda: bundle_pem((issued(BELOW), *BELOW.intermediates))
-    assert await world.refused() == "CERT_GEN_ERROR: the certificate that example.com/mesh has issued does not lead to a root that is known"
+    assert (
+        await world.refused()
+        == "CERT_GEN_ERROR: the certificate that example.com/mesh has issued does not lead to a root that is known"
+    )
 
 
 async def test_a_request_may_name_a_signer_of_the_domain() -> None:
     world = World(domain="issuers.example.com", other=root(3).roots)
     assert len(await world.sign(signer="other", seconds=3600)) == 3
     assert world.asked == [(REQUEST, "issuers.example.com/other", 3600)]
-    assert (await World().refused(signer="other")).startswith("CERT_GEN_ERROR: the signer 'other' is asked for, and CERT_SIGNER_DOMAIN does not")
-    assert (await World(domain="issuers.example.com", signer="").refused()).startswith("CERT_GEN_ERROR: no signer is asked for")
+    assert (await World().refused(signer="other")).startswith(
+        "CERT_GEN_ERROR: the signer 'other' is asked for, and CERT_SIGNER_DOMAIN does not"
+    )
+    assert (await World(domain="issuers.example.com", signer="").refused()).startswith(
+        "CERT_GEN_ERROR: no signer is asked for"
+    )
 
 
 async def test_what_stands_around_a_request_does_not_reach_the_signer() -> None:
@@ -76,7 +92,7 @@ async def test_what_stands_around_a_request_does_not_reach_the_signer() -> None:
     assert [request for request, _, _ in world.asked] == [REQUEST]
 
 
-def asking(*extensions: x509.ExtensionType, subject: x509.Name = x509.Name([])) -> bytes:  # noqa: B008
+def asking(*extensions: x509.ExtensionType, subject: x509.Name = x509.Name([])) -> bytes:
     builder = x509.CertificateSigningRequestBuilder(subject)
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
@@ -96,9 +112,18 @@ OWN = x509.UniformResourceIdentifier(IDENTITY)
         (csr(names=(OTHER,)), f"CSR_ERROR: the request asks for {OTHER}, proved is {IDENTITY}, web.shop.svc"),
         (csr(names=(IDENTITY, OTHER)), f"CSR_ERROR: the request asks for {OTHER}, {IDENTITY}"),
         (csr(), "CSR_ERROR: the request asks for no identity"),
-        (asking(names(OWN, x509.DNSName("web.shop.svc"))), "CSR_ERROR: the request asks for <DNSName(value='web.shop.svc')>, spiffe://"),
-        (asking(names(OWN), x509.BasicConstraints(ca=True, path_length=None)), "CSR_ERROR: the request asks for extensions other than names: 2.5"),
-        (csr(names=(IDENTITY,), common_name="istiod.istio-system.svc"), "CSR_ERROR: the request asks for the subject CN=istiod.istio-system.svc"),
+        (
+            asking(names(OWN, x509.DNSName("web.shop.svc"))),
+            "CSR_ERROR: the request asks for <DNSName(value='web.shop.svc')>, spiffe://",
+        ),
+        (
+            asking(names(OWN), x509.BasicConstraints(ca=True, path_length=None)),
+            "CSR_ERROR: the request asks for extensions other than names: 2.5",
+        ),
+        (
+            csr(names=(IDENTITY,), common_name="istiod.istio-system.svc"),
+            "CSR_ERROR: the request asks for the subject CN=istiod.istio-system.svc",
+        ),
         (request_pem(b"nonsense"), "CSR_ERROR: "),
     ],
     ids=["another", "two", "none", "DNS", "authority", "common name", "nonsense"],
@@ -133,9 +158,15 @@ async def test_too_long_a_life_reaches_no_signer() -> None:
         (lambda: b"", "it holds no certificates"),
         (lambda: certificate_pem(issued(root(4))), "does not lead to a root that is known"),
         (lambda: bundle_pem((issued(root(4)), *BELOW.intermediates)), "does not lead to a root that is known"),
-        (lambda: certificate_pem(issued(root(3), csr(ec_key(9), names=(IDENTITY,)))), "something else than what was asked for"),
+        (
+            lambda: certificate_pem(issued(root(3), csr(ec_key(9), names=(IDENTITY,)))),
+            "something else than what was asked for",
+        ),
         (lambda: certificate_pem(issued(root(3), REQUEST, OTHER)), "something else than what was asked for"),
-        (lambda: certificate_pem(issued(root(3), REQUEST, IDENTITY, "bank.example.com")), "something else than what was asked for"),
+        (
+            lambda: certificate_pem(issued(root(3), REQUEST, IDENTITY, "bank.example.com")),
+            "something else than what was asked for",
+        ),
     ],
     ids=["nothing", "another root", "beside the chain of another", "another key", "another name", "more names"],
 )

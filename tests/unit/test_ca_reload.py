@@ -1,4 +1,5 @@
 """When the folder of a plugged-in signer is read again, and what the log says of it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,9 @@ from tests.support.clock import VirtualClock
 class SilentWatch:
     """Reports what a test says, and at its start that anything may have changed before, as the kernel's does."""
 
-    def __init__(self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool) -> None:
+    def __init__(
+        self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool
+    ) -> None:
         self.changed, self.missed, self.running, self.what = changed, missed, False, (folder, recursive)
 
     async def start(self) -> None:
@@ -41,7 +44,9 @@ class Live:
         self.authority = Authority(found.signer, DAY, DAY, lambda: NOW)
         self.reload = PluggedInReload(str(folder), self.authority, found.crl, multiple_roots=False, on_crl=lambda: None)
 
-    def _watch(self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool) -> SilentWatch:
+    def _watch(
+        self, folder: str, changed: Callable[[Iterable[str]], None], missed: Callable[[], None], recursive: bool
+    ) -> SilentWatch:
         self.watch = SilentWatch(folder, changed, missed, recursive)
         return self.watch
 
@@ -63,7 +68,9 @@ def files_of(folder: pathlib.Path, number: int) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-async def test_files_that_are_written_one_after_the_other_are_read_once_they_rest(live: Live, tmp_path: pathlib.Path) -> None:
+async def test_files_that_are_written_one_after_the_other_are_read_once_they_rest(
+    live: Live, tmp_path: pathlib.Path
+) -> None:
     await live.reload.start()
     assert live.watch.what == (str(tmp_path), False)
     live.clock.advance(0.1)
@@ -116,11 +123,20 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
     live.reload.reload()
     stays = "the signing certificate stays as it was: "
     assert caplog.record_tuples == [
-        ("pilot.ca", logging.INFO, f"took the signing certificate of {tmp_path}, valid until 2026-01-12 03:04:05+00:00"),
-        ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: ca-cert.pem, root-cert.pem, cert-chain.pem is there, but not ca-key.pem"),
+        (
+            "pilot.ca",
+            logging.INFO,
+            f"took the signing certificate of {tmp_path}, valid until 2026-01-12 03:04:05+00:00",
+        ),
+        (
+            "pilot.ca",
+            logging.ERROR,
+            f"{stays}{tmp_path}: ca-cert.pem, root-cert.pem, cert-chain.pem is there, but not ca-key.pem",
+        ),
         ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate is gone"),
         (
-            "pilot.ca", logging.ERROR,
+            "pilot.ca",
+            logging.ERROR,
             f"{stays}the root certificates are others than before; they change only with a restart, or with several roots allowed",
         ),
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,5 @@
 """Where the signer comes from: a folder of the operator's, or a root of our own that is kept and renewed."""
+
 from __future__ import annotations
 
 import datetime
@@ -23,7 +24,18 @@ from ca.self_signed import make_root, renewal_due, sign_root
 from ca.server_certificate import issue_server_certificates
 from ca.signer import Signer, key_usage
 from ca.store import FolderStore
-from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, root, rsa_key, write_plugged_in
+from tests.support.certificates import (
+    DAY,
+    IDENTITY,
+    NOW,
+    csr,
+    ec_key,
+    intermediate,
+    name,
+    root,
+    rsa_key,
+    write_plugged_in,
+)
 
 MINUTE = datetime.timedelta(minutes=1)
 
@@ -139,7 +151,9 @@ def test_an_intermediate_is_changed_live(tmp_path: pathlib.Path) -> None:
     assert followed.authority.signer.certificate == other.certificate
 
 
-def test_another_root_is_taken_only_where_several_are_allowed_and_one_set_contains_the_other(tmp_path: pathlib.Path) -> None:
+def test_another_root_is_taken_only_where_several_are_allowed_and_one_set_contains_the_other(
+    tmp_path: pathlib.Path,
+) -> None:
     first, second = root(), root(1)
     both = intermediate(first)._replace(roots=(*first.roots, *second.roots))
     write_plugged_in(tmp_path, intermediate(first))
@@ -183,7 +197,10 @@ def test_a_root_of_our_own_is_an_authority_of_the_trust_domain() -> None:
     signer = make_root("example.org", 10 * DAY, NOW)
     assert signer.certificate.subject.rfc4514_string() == "O=example.org"
     assert signer.key.key_size == 2048
-    assert (signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc) == (NOW - 2 * MINUTE, NOW + 10 * DAY)
+    assert (signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc) == (
+        NOW - 2 * MINUTE,
+        NOW + 10 * DAY,
+    )
     signer.certificate.verify_directly_issued_by(signer.certificate)
     assert [(extension.value, extension.critical) for extension in signer.certificate.extensions] == [
         (key_usage("key_cert_sign"), True),
@@ -208,7 +225,9 @@ def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) 
     assert modes == {"ca-cert.pem": 0o644, "ca-key.pem": 0o600}
 
 
-def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[tuple[str, bytes]] = []
     sync, replace = os.fsync, os.replace
 
@@ -224,10 +243,17 @@ def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(tmp_path: pat
     monkeypatch.setattr("os.replace", named)
     FolderStore(str(tmp_path)).save(root())
     key, certificate = key_pem(root().key), certificate_pem(root().certificate)
-    assert done == [("on the disk", key), ("ca-key.pem", key), ("on the disk", certificate), ("ca-cert.pem", certificate)]
+    assert done == [
+        ("on the disk", key),
+        ("ca-key.pem", key),
+        ("on the disk", certificate),
+        ("ca-cert.pem", certificate),
+    ]
 
 
-def test_a_root_that_cannot_be_written_leaves_nothing_behind(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -241,7 +267,9 @@ def test_a_kept_certificate_of_another_key_is_told(tmp_path: pathlib.Path) -> No
     store = FolderStore(str(tmp_path))
     store.save(root())
     (tmp_path / "ca-key.pem").write_bytes(key_pem(root(1).key))
-    with pytest.raises(KeyMaterialError, match=f"^{tmp_path}: the private key does not belong to the signing certificate$"):
+    with pytest.raises(
+        KeyMaterialError, match=f"^{tmp_path}: the private key does not belong to the signing certificate$"
+    ):
         store.load()
 
 
@@ -259,7 +287,9 @@ def test_a_kept_root_that_is_broken_is_not_replaced(tmp_path: pathlib.Path, file
 
 @pytest.mark.parametrize(("age", "due"), [(79, False), (80, True), (101, True)])
 def test_a_root_is_renewed_in_the_last_fifth_of_its_life(age: int, due: bool) -> None:
-    signer = sign_root(ec_key(), name("d"), 100 * DAY - datetime.timedelta(minutes=2), NOW + datetime.timedelta(minutes=2))
+    signer = sign_root(
+        ec_key(), name("d"), 100 * DAY - datetime.timedelta(minutes=2), NOW + datetime.timedelta(minutes=2)
+    )
     assert renewal_due(signer, NOW + age * DAY, 20) is due
 
 
@@ -271,7 +301,9 @@ class Replica:
         self.rotation = Rotation(self.authority, store, 100 * DAY, datetime.timedelta(hours=1), 20, lambda: now)
 
 
-async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot.rootcertrotator")
     store, extra = FolderStore(str(tmp_path)), root(3)
     old = root()
@@ -291,7 +323,9 @@ async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(tmp
     assert caplog.messages == ["renewed the root certificate, valid until 2026-07-11 03:04:05+00:00"]
 
 
-async def test_a_root_that_another_replica_renewed_is_taken(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_root_that_another_replica_renewed_is_taken(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot.rootcertrotator")
     store, extra = FolderStore(str(tmp_path)), root(3)
     old = root()
@@ -301,8 +335,12 @@ async def test_a_root_that_another_replica_renewed_is_taken(tmp_path: pathlib.Pa
     caplog.clear()
     assert await other.rotation.look()
     assert other.authority.signer.certificate == one.authority.signer.certificate
-    assert other.authority.signer.roots == one.authority.signer.roots == (one.authority.signer.certificate, *extra.roots)
-    assert caplog.messages == ["took the root certificate that another replica made, valid until 2026-07-11 03:04:05+00:00"]
+    assert (
+        other.authority.signer.roots == one.authority.signer.roots == (one.authority.signer.certificate, *extra.roots)
+    )
+    assert caplog.messages == [
+        "took the root certificate that another replica made, valid until 2026-07-11 03:04:05+00:00"
+    ]
     assert not await other.rotation.look()
 
 
@@ -338,7 +376,9 @@ async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path, caplog: 
     with pytest.raises(End):
         await replica.rotation.run(sleep, lambda: 0.5)
     assert slept == [1800, 3600, 3600]
-    assert caplog.messages == [f"the root certificate is not renewed: {tmp_path}: of ca-key.pem and ca-cert.pem one is missing"]
+    assert caplog.messages == [
+        f"the root certificate is not renewed: {tmp_path}: of ca-key.pem and ca-cert.pem one is missing"
+    ]
     assert replica.authority.signer.certificate != root().certificate
 
 
@@ -367,7 +407,11 @@ def test_keys_of_the_control_plane_are_of_the_signers_kind_and_of_p256_beside_rs
         return [described(load_key(one.key, "")) for one in issued]
 
     def described(key: PrivateKey) -> str:
-        return key.curve.name if isinstance(key, ec.EllipticCurvePrivateKey) else f"{type(key).__name__} {getattr(key, 'key_size', '')}"
+        return (
+            key.curve.name
+            if isinstance(key, ec.EllipticCurvePrivateKey)
+            else f"{type(key).__name__} {getattr(key, 'key_size', '')}"
+        )
 
     assert keys(ec_key(1, ec.SECP384R1)) == ["secp384r1"]
     assert keys(ed25519.Ed25519PrivateKey.generate()) == ["secp256r1"]

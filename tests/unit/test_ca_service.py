@@ -1,4 +1,5 @@
 """CreateCertificate: who is answered, and what the others are told."""
+
 from __future__ import annotations
 
 import asyncio
@@ -82,7 +83,9 @@ async def client() -> AsyncIterator[Client]:
     counted = Counted()
     authority = Authority(root(), DAY, 90 * DAY, lambda: NOW)
     server = aio.server()
-    server.add_generic_rpc_handlers((CertificateService(authority.answer, authenticate, counted, impersonate).handlers(),))
+    server.add_generic_rpc_handlers(
+        (CertificateService(authority.answer, authenticate, counted, impersonate).handlers(),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -92,7 +95,9 @@ async def client() -> AsyncIterator[Client]:
 
 def identities(chain: list[str]) -> list[str]:
     leaf = x509.load_pem_x509_certificate(chain[0].encode())
-    return leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.UniformResourceIdentifier)
+    return leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(
+        x509.UniformResourceIdentifier
+    )
 
 
 async def test_a_caller_gets_a_certificate_of_its_identity(client: Client) -> None:
@@ -102,10 +107,14 @@ async def test_a_caller_gets_a_certificate_of_its_identity(client: Client) -> No
     assert client.counted.seen == ["received", "signed"]
 
 
-async def test_a_caller_without_identity_gets_nothing_and_no_reason(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_caller_without_identity_gets_nothing_and_no_reason(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     assert await client.refused(token="") == (grpc.StatusCode.UNAUTHENTICATED, "request authenticate failure")
     assert client.counted.seen == ["received", "unauthenticated"]
-    assert caplog.record_tuples == [("pilot.serverca", logging.WARNING, "request authenticate failure: the reason with a secret in it")]
+    assert caplog.record_tuples == [
+        ("pilot.serverca", logging.WARNING, "request authenticate failure: the reason with a secret in it")
+    ]
 
 
 async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_does(client: Client) -> None:
@@ -120,10 +129,18 @@ async def test_a_node_proxy_gets_the_certificate_of_a_workload_and_nobody_else_d
     ("arguments", "status", "code"),
     [
         ({"seconds": 90 * 86400 + 1}, grpc.StatusCode.INVALID_ARGUMENT, "TTL_ERROR"),
-        ({"raw": ca_pb2.IstioCertificateRequest(csr="nothing").SerializeToString()}, grpc.StatusCode.INVALID_ARGUMENT, "CSR_ERROR"),
+        (
+            {"raw": ca_pb2.IstioCertificateRequest(csr="nothing").SerializeToString()},
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "CSR_ERROR",
+        ),
         ({"raw": b""}, grpc.StatusCode.INVALID_ARGUMENT, "CSR_ERROR"),
         ({"CertSigner": "another"}, grpc.StatusCode.INTERNAL, "CA_NOT_READY"),
-        ({"token": NODE, "ImpersonatedIdentity": "spiffe://clüster/ns/shop/sa/web"}, grpc.StatusCode.INTERNAL, "CERT_GEN_ERROR"),
+        (
+            {"token": NODE, "ImpersonatedIdentity": "spiffe://clüster/ns/shop/sa/web"},
+            grpc.StatusCode.INTERNAL,
+            "CERT_GEN_ERROR",
+        ),
     ],
     ids=["too long", "no request", "empty", "other signer", "no name"],
 )
@@ -146,7 +163,9 @@ async def test_calls_are_counted_as_go_counts_them(client: Client) -> None:
     await client.refused(token="")
     labels = f'grpc_method="CreateCertificate",grpc_service="{SERVICE}",grpc_type="unary"'
     text = ""
-    while f"grpc_server_handling_seconds_count{{{labels}}} 2" not in text:  # a caller may have its answer before the call is counted
+    while (
+        f"grpc_server_handling_seconds_count{{{labels}}} 2" not in text
+    ):  # a caller may have its answer before the call is counted
         await asyncio.sleep(0)
         text = client.counted.metrics.exposition().decode()
     assert f"grpc_server_started_total{{{labels}}} 2" in text

@@ -1,4 +1,5 @@
 """Leaves: what they say, for how long, and which requests get none."""
+
 from __future__ import annotations
 
 import datetime
@@ -21,7 +22,9 @@ from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermed
 HOUR, SECOND = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
 
 
-def authority(signer: Signer | None = None, default: datetime.timedelta = DAY, longest: datetime.timedelta = 90 * DAY) -> Authority:
+def authority(
+    signer: Signer | None = None, default: datetime.timedelta = DAY, longest: datetime.timedelta = 90 * DAY
+) -> Authority:
     return Authority(signer or root(), default, longest, lambda: NOW)
 
 
@@ -34,14 +37,20 @@ def names_of(leaf: x509.Certificate) -> x509.Extension[x509.SubjectAlternativeNa
 
 
 def test_a_leaf_is_for_the_callers_identity_whatever_the_request_names() -> None:
-    leaf = leaf_of(authority().sign(csr(names=("spiffe://cluster.local/ns/bank/sa/admin", "spiffe://other/ns/a/sa/b")), [IDENTITY], 3600))
+    leaf = leaf_of(
+        authority().sign(
+            csr(names=("spiffe://cluster.local/ns/bank/sa/admin", "spiffe://other/ns/a/sa/b")), [IDENTITY], 3600
+        )
+    )
     assert names_of(leaf).value.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
     assert len(list(names_of(leaf).value)) == 1
     assert names_of(leaf).critical
 
 
 def test_identities_become_names_by_their_form() -> None:
-    names = names_of(leaf_of(authority().sign(csr(), [IDENTITY, "10.0.0.1", "fd00::1", "istiod.istio-system.svc"], 60))).value
+    names = names_of(
+        leaf_of(authority().sign(csr(), [IDENTITY, "10.0.0.1", "fd00::1", "istiod.istio-system.svc"], 60))
+    ).value
     assert [type(n).__name__ for n in names] == ["UniformResourceIdentifier", "IPAddress", "IPAddress", "DNSName"]
 
 
@@ -49,11 +58,21 @@ def test_a_leaf_may_be_server_and_client_and_sign_nothing() -> None:
     leaf = leaf_of(authority().sign(csr(), [IDENTITY], 60))
     usage = leaf.extensions.get_extension_for_class(x509.KeyUsage)
     assert usage.critical
-    assert (usage.value.digital_signature, usage.value.key_encipherment, usage.value.key_cert_sign) == (True, True, False)
+    assert (usage.value.digital_signature, usage.value.key_encipherment, usage.value.key_cert_sign) == (
+        True,
+        True,
+        False,
+    )
     extended = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(extended) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
     assert leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
-    critical = {"keyUsage": True, "extendedKeyUsage": False, "basicConstraints": True, "subjectAltName": True, "authorityKeyIdentifier": False}
+    critical = {
+        "keyUsage": True,
+        "extendedKeyUsage": False,
+        "basicConstraints": True,
+        "subjectAltName": True,
+        "authorityKeyIdentifier": False,
+    }
     assert {extension.oid._name: extension.critical for extension in leaf.extensions} == critical
 
 
@@ -87,7 +106,9 @@ def test_the_default_life_is_no_longer_than_the_chain_lives_at_the_start() -> No
     assert authority(signer).default_ttl == HOUR
 
 
-@pytest.mark.parametrize(("life", "ended"), [(-SECOND, "03:04:04"), (0 * SECOND, "03:04:05")], ids=["a second ago", "now"])
+@pytest.mark.parametrize(
+    ("life", "ended"), [(-SECOND, "03:04:04"), (0 * SECOND, "03:04:05")], ids=["a second ago", "now"]
+)
 def test_an_ended_signer_issues_nothing(life: datetime.timedelta, ended: str) -> None:
     with pytest.raises(SigningError) as caught:
         authority(root(life=life)).sign(csr(), [IDENTITY], 60)
@@ -118,7 +139,9 @@ def test_a_common_name_is_the_identity_where_one_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("curve", "digest"), [(ec.SECP256R1, "sha256"), (ec.SECP384R1, "sha384"), (ec.SECP521R1, "sha512")], ids=["P-256", "P-384", "P-521"]
+    ("curve", "digest"),
+    [(ec.SECP256R1, "sha256"), (ec.SECP384R1, "sha384"), (ec.SECP521R1, "sha512")],
+    ids=["P-256", "P-384", "P-521"],
 )
 def test_the_digest_follows_the_signers_curve(curve: type[ec.EllipticCurve], digest: str) -> None:
     leaf = leaf_of(authority(sign_root(ec_key(1, curve), name("d"), DAY, NOW)).sign(csr(), [IDENTITY], 60))

@@ -1,4 +1,5 @@
 """Rules on their way into a kernel: each as nftables has it, and the transaction that they are one by one in. A kernel stands in that records."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -35,7 +36,14 @@ NET, NET6 = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8")
 HOST, HOST6 = ipaddress.ip_network("127.0.0.6/32"), ipaddress.ip_network("::6/128")
 ANSWER = struct.Struct("=IHHIIi")
 KINDS = {0x0A00: nft_table_msg, 0x0A02: nft_table_msg, 0x0A03: nft_chain_msg, 0x0A06: nft_rule_msg}
-NAMES = {0x10: "begin", 0x11: "commit", 0x0A00: "new table", 0x0A02: "delete table", 0x0A03: "new chain", 0x0A06: "new rule"}
+NAMES = {
+    0x10: "begin",
+    0x11: "commit",
+    0x0A00: "new table",
+    0x0A02: "delete table",
+    0x0A03: "new chain",
+    0x0A06: "new rule",
+}
 FLAGS = {0x1: "request", 0x4: "ack", 0x400: "create", 0x800: "append"}
 EXPRESSIONS = "NFTA_RULE_EXPRESSIONS"
 META, SET_META = "meta KEY={} DREG=NFT_REG_1", "meta KEY={} SREG=NFT_REG_1"
@@ -60,39 +68,74 @@ MATCHES: list[tuple[Any, str, list[str]]] = [
     ((), "tcp", [META.format("NFT_META_L4PROTO"), compared("06")]),
     ((), "udp", [META.format("NFT_META_L4PROTO"), compared("11")]),
     (match(CaptureField.SOURCE, HOST), "", [ADDRESS.format(12, 4), compared("7f000006")]),
-    (match(CaptureField.DESTINATION, NET), "", [ADDRESS.format(16, 4), MASK.format(4, "ff000000", "00000000"), compared("0a000000")]),
+    (
+        match(CaptureField.DESTINATION, NET),
+        "",
+        [ADDRESS.format(16, 4), MASK.format(4, "ff000000", "00000000"), compared("0a000000")],
+    ),
     (match(CaptureField.SOURCE, HOST6), "", [ADDRESS.format(8, 16), compared("0" * 31 + "6")]),
-    (unless(CaptureField.DESTINATION, NET6), "", [
-        ADDRESS.format(24, 16), MASK.format(16, "ff" + "00" * 15, "00" * 16), compared("fd" + "00" * 15, "NEQ"),
-    ]),
+    (
+        unless(CaptureField.DESTINATION, NET6),
+        "",
+        [
+            ADDRESS.format(24, 16),
+            MASK.format(16, "ff" + "00" * 15, "00" * 16),
+            compared("fd" + "00" * 15, "NEQ"),
+        ],
+    ),
     (match(CaptureField.SOURCE_PORT, 53), "", [PORT.format(0), compared("0035")]),
-    (unless(CaptureField.DESTINATION_PORT, 53, 15008), "", [PORT.format(2), compared("0035", "NEQ"), PORT.format(2), compared("3aa0", "NEQ")]),
+    (
+        unless(CaptureField.DESTINATION_PORT, 53, 15008),
+        "",
+        [PORT.format(2), compared("0035", "NEQ"), PORT.format(2), compared("3aa0", "NEQ")],
+    ),
     (match(CaptureField.INPUT, "eth+"), "", [META.format("NFT_META_IIFNAME"), compared("657468")]),
     (match(CaptureField.OUTPUT, "lo"), "", [META.format("NFT_META_OIFNAME"), compared("6c6f" + "00" * 14)]),
     (match(CaptureField.USER, 1337), "", [META.format("NFT_META_SKUID"), compared("39050000")]),
     (unless(CaptureField.GROUP, 1337), "", [META.format("NFT_META_SKGID"), compared("39050000", "NEQ")]),
     (match(CaptureField.MARK, 7), "", [META.format("NFT_META_MARK"), compared("07000000")]),
     (match(CaptureField.CONNECTION_MARK, 7), "", [CT.format("NFT_CT_MARK"), compared("07000000")]),
-    (match(CaptureField.STATE, "INVALID"), "", [CT.format("NFT_CT_STATE"), MASK.format(4, "01000000", "00000000"), NO_BITS]),
-    (match(CaptureField.STATE, "RELATED", "ESTABLISHED"), "", [CT.format("NFT_CT_STATE"), MASK.format(4, "06000000", "00000000"), NO_BITS]),
-    (unless(CaptureField.STATE, "INVALID"), "", [
-        CT.format("NFT_CT_STATE"), MASK.format(4, "01000000", "00000000"), compared("00000000"),
-    ]),
-]  # fmt: skip
+    (
+        match(CaptureField.STATE, "INVALID"),
+        "",
+        [CT.format("NFT_CT_STATE"), MASK.format(4, "01000000", "00000000"), NO_BITS],
+    ),
+    (
+        match(CaptureField.STATE, "RELATED", "ESTABLISHED"),
+        "",
+        [CT.format("NFT_CT_STATE"), MASK.format(4, "06000000", "00000000"), NO_BITS],
+    ),
+    (
+        unless(CaptureField.STATE, "INVALID"),
+        "",
+        [
+            CT.format("NFT_CT_STATE"),
+            MASK.format(4, "01000000", "00000000"),
+            compared("00000000"),
+        ],
+    ),
+]
 ACTIONS: list[tuple[CaptureAction, list[str]]] = [
     (jump("B"), [verdict("NFT_JUMP nat_B")]),
     (RETURN, [verdict("NFT_RETURN")]),
     (ACCEPT, [verdict("NF_ACCEPT")]),
     (DROP, [verdict("NF_DROP")]),
     (CaptureAction(Verb.REDIRECT, 15001), [LOAD.format("3a99"), "redir REG_PROTO_MIN=NFT_REG_1"]),
-    (CaptureAction(Verb.TPROXY, 15006, 1337), [
-        LOAD.format("3a9e"), "tproxy FAMILY={} REG_PORT=NFT_REG_1", LOAD.format("39050000"), SET_META.format("NFT_META_MARK"), verdict("NF_ACCEPT"),
-    ]),
+    (
+        CaptureAction(Verb.TPROXY, 15006, 1337),
+        [
+            LOAD.format("3a9e"),
+            "tproxy FAMILY={} REG_PORT=NFT_REG_1",
+            LOAD.format("39050000"),
+            SET_META.format("NFT_META_MARK"),
+            verdict("NF_ACCEPT"),
+        ],
+    ),
     (CaptureAction(Verb.MARK, 7), [LOAD.format("07000000"), SET_META.format("NFT_META_MARK")]),
     (CaptureAction(Verb.SAVE_MARK), [META.format("NFT_META_MARK"), SET_CT.format("NFT_CT_MARK")]),
     (CaptureAction(Verb.RESTORE_MARK), [CT.format("NFT_CT_MARK"), SET_META.format("NFT_META_MARK")]),
     (CaptureAction(Verb.ZONE, 2), [LOAD.format("0200"), SET_CT.format("NFT_CT_ZONE")]),
-]  # fmt: skip
+]
 
 
 @dataclasses.dataclass
@@ -141,7 +184,9 @@ def plain(value: Any) -> str:
 
 def shown(expression: Any) -> str:
     (_, name), (_, data) = expression["attrs"]
-    return " ".join([name, *(f"{key.removeprefix(f'NFTA_{name.upper()}_')}={plain(value)}" for key, value in data["attrs"])])
+    return " ".join(
+        [name, *(f"{key.removeprefix(f'NFTA_{name.upper()}_')}={plain(value)}" for key, value in data["attrs"])]
+    )
 
 
 def messages(data: bytes) -> list[tuple[int, str, str, int, Any]]:
@@ -153,15 +198,21 @@ def messages(data: bytes) -> list[tuple[int, str, str, int, Any]]:
         if decoder := KINDS.get(kind):
             decoded = decoder(data[at : at + size])
             decoded.decode()
-            said = {key.partition("_")[2]: value if key == EXPRESSIONS else plain(value) for key, value in decoded["attrs"]}
+            said = {
+                key.partition("_")[2]: value if key == EXPRESSIONS else plain(value) for key, value in decoded["attrs"]
+            }
             found.append((number, NAMES[kind], words, family, said))
         else:
-            found.append((number, NAMES[kind], words, family, {"subsystem": struct.unpack(">H", struct.pack("=H", resource))[0]}))
+            found.append(
+                (number, NAMES[kind], words, family, {"subsystem": struct.unpack(">H", struct.pack("=H", resource))[0]})
+            )
         at += size
     return found
 
 
-def applied(monkeypatch: pytest.MonkeyPatch, chains: Mapping[Family, Sequence[CaptureChain]], codes: Mapping[int, int]) -> Kernel:
+def applied(
+    monkeypatch: pytest.MonkeyPatch, chains: Mapping[Family, Sequence[CaptureChain]], codes: Mapping[int, int]
+) -> Kernel:
     kernel = Kernel(codes)
     with monkeypatch.context() as only_here:
         only_here.setattr("pilot.agent.capture.netlink.socket.socket", kernel)
@@ -177,14 +228,18 @@ def expressions_in_the_kernel(rule: CaptureRule, family: Family, monkeypatch: py
 
 
 @pytest.mark.parametrize(("looked_at", "protocol", "expected"), MATCHES)
-def test_what_a_rule_looks_at_is_loaded_and_compared(looked_at: Any, protocol: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_rule_looks_at_is_loaded_and_compared(
+    looked_at: Any, protocol: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rule = CaptureRule(RETURN, (looked_at,) if looked_at else (), protocol)
     assert expressions_in_the_kernel(rule, Family.V4, monkeypatch) == [*expected, verdict("NFT_RETURN")]
 
 
 @pytest.mark.parametrize(("action", "expected"), ACTIONS)
 @pytest.mark.parametrize(("family", "number"), [(Family.V4, "NFT_REG_2"), (Family.V6, "NFT_REG32_02")])
-def test_what_a_rule_does(action: CaptureAction, expected: list[str], family: Family, number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_rule_does(
+    action: CaptureAction, expected: list[str], family: Family, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = expressions_in_the_kernel(CaptureRule(action), family, monkeypatch)
     assert found == [each.format(number) for each in expected]
 
@@ -222,24 +277,48 @@ def test_all_rules_are_one_transaction_that_replaces_our_tables(monkeypatch: pyt
         (4, "delete table", "request", 10, table),
         (5, "new table", "request+create", 10, table),
         (6, "new chain", "request+create", 10, {"CHAIN_TABLE": "istio-proxy", "CHAIN_NAME": "nat_IN"}),
-        (7, "new chain", "request+create", 10, {
-            "CHAIN_TABLE": "istio-proxy", "CHAIN_NAME": "mangle_OUTPUT", "CHAIN_HOOK": "3 -150", "CHAIN_POLICY": "1", "CHAIN_TYPE": "route",
-        }),
-        (8, "new chain", "request+create", 10, {
-            "CHAIN_TABLE": "istio-proxy", "CHAIN_NAME": "raw_PREROUTING", "CHAIN_HOOK": "0 -300", "CHAIN_POLICY": "1", "CHAIN_TYPE": "filter",
-        }),
+        (
+            7,
+            "new chain",
+            "request+create",
+            10,
+            {
+                "CHAIN_TABLE": "istio-proxy",
+                "CHAIN_NAME": "mangle_OUTPUT",
+                "CHAIN_HOOK": "3 -150",
+                "CHAIN_POLICY": "1",
+                "CHAIN_TYPE": "route",
+            },
+        ),
+        (
+            8,
+            "new chain",
+            "request+create",
+            10,
+            {
+                "CHAIN_TABLE": "istio-proxy",
+                "CHAIN_NAME": "raw_PREROUTING",
+                "CHAIN_HOOK": "0 -300",
+                "CHAIN_POLICY": "1",
+                "CHAIN_TYPE": "filter",
+            },
+        ),
         (9, "new rule", "request+create+append", 10, {**rule, "RULE_CHAIN": "nat_IN"}),
         (10, "new rule", "request+create+append", 10, {**rule, "RULE_CHAIN": "nat_IN"}),
         (11, "new rule", "request+ack+create+append", 10, {**rule, "RULE_CHAIN": "mangle_OUTPUT"}),
         (12, "commit", "request", 0, {"subsystem": 10}),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_kernel_is_asked_once_and_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = applied(monkeypatch, {}, {4: 0})
     assert kernel.said == [
-        ("socket", 16, 3, 12), ("timeout", 10.0), ("option", 1, 7, len(kernel.data)), ("bound", (0, 0)), "closed",
-    ]  # fmt: skip
+        ("socket", 16, 3, 12),
+        ("timeout", 10.0),
+        ("option", 1, 7, len(kernel.data)),
+        ("bound", (0, 0)),
+        "closed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +329,9 @@ def test_the_kernel_is_asked_once_and_not_waited_for_without_end(monkeypatch: py
         ({3: errno.EINVAL, 4: errno.ENOENT}, "nftables: Invalid argument"),
     ],
 )
-def test_the_first_reason_why_the_kernel_refuses_is_told(codes: dict[int, int], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_reason_why_the_kernel_refuses_is_told(
+    codes: dict[int, int], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NotApplied) as error:
         applied(monkeypatch, {}, codes)
     assert str(error.value) == text

@@ -1,5 +1,6 @@
 """What `istio-iptables` and `istio-clean-iptables` do to a network namespace, step by step. Kernel and programs stand in, and write down what they
 are asked for; tests/e2e/test_capture.py has real ones."""
+
 from __future__ import annotations
 
 import errno
@@ -71,7 +72,10 @@ class Namespace:
 
     @staticmethod
     def counted(chains: Any) -> str:
-        return " ".join(f"{int(family)}={sum(len(chain.rules) for chain in found)}" for family, found in chains.items()) or "none"
+        return (
+            " ".join(f"{int(family)}={sum(len(chain.rules) for chain in found)}" for family, found in chains.items())
+            or "none"
+        )
 
     def enter(self, path: str) -> None:
         if path == "/gone":
@@ -124,26 +128,44 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> Namespace:
     [
         ("-i * -b 80 -u 1337", ["nftables: 4=13"]),
         ("-i * -b 80 -u 1337 --dual-stack", ["addr add index=1 address=::6 prefixlen=128", "nftables: 4=13 6=13"]),
-        ("-i * -b 80 -u 1337 -m TPROXY -t 7 -r 134 --dual-stack", [
-            RULE.format(V4, 7, 134), ROUTE.format(V4, "0.0.0.0/0", 134, 254), "addr add index=1 address=::6 prefixlen=128",
-            RULE.format(V6, 7, 134), ROUTE.format(V6, "::/0", 134, 0), "nftables: 4=27 6=27",
-        ]),
+        (
+            "-i * -b 80 -u 1337 -m TPROXY -t 7 -r 134 --dual-stack",
+            [
+                RULE.format(V4, 7, 134),
+                ROUTE.format(V4, "0.0.0.0/0", 134, 254),
+                "addr add index=1 address=::6 prefixlen=128",
+                RULE.format(V6, 7, 134),
+                ROUTE.format(V6, "::/0", 134, 0),
+                "nftables: 4=27 6=27",
+            ],
+        ),
         ("-i * -b 80 -u 1337 --network-namespace /pods/1", ["in /pods/1", "nftables: 4=13"]),
         ("-i * -b 80 -u 1337 --skip-rule-apply", []),
         ("-i * -b 80 -u 1337 -z 15007 --skip-rule-apply --run-validation", ["probe 10.0.0.7 15002 15007 1337 5.0"]),
-        ("-i * -b 80 -u 1,2 --run-validation --iptables-probe-port 1 --probe-timeout 100ms", ["nftables: 4=17", "probe 10.0.0.7 1 15006 1 0.1"]),
-        ("--cleanup-only", [
-            "nftables: none", "rule del family=2 fwmark=1337 table=133", "route del family=2 dst=0.0.0.0/0 oif=1 table=133 type=2 scope=254",
-            "rule del family=10 fwmark=1337 table=133", "route del family=10 dst=::/0 oif=1 table=133 type=2 scope=0",
-        ]),
+        (
+            "-i * -b 80 -u 1,2 --run-validation --iptables-probe-port 1 --probe-timeout 100ms",
+            ["nftables: 4=17", "probe 10.0.0.7 1 15006 1 0.1"],
+        ),
+        (
+            "--cleanup-only",
+            [
+                "nftables: none",
+                "rule del family=2 fwmark=1337 table=133",
+                "route del family=2 dst=0.0.0.0/0 oif=1 table=133 type=2 scope=254",
+                "rule del family=10 fwmark=1337 table=133",
+                "route del family=10 dst=::/0 oif=1 table=133 type=2 scope=0",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_done_by_flags(pod: Namespace, argv: str, expected: list[str]) -> None:
     assert pod.run(argv) == 0
     assert pod.done == expected
 
 
-def test_iptables_has_the_rules_where_it_is_there_and_nothing_else_is_asked_for(pod: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+def test_iptables_has_the_rules_where_it_is_there_and_nothing_else_is_asked_for(
+    pod: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     pod.with_iptables = True
     pod.run("-i * -b 80 -u 1337")
@@ -159,7 +181,10 @@ def test_rules_are_printed_and_nothing_is_changed(pod: Namespace, capsys: pytest
     assert pod.run("-i 10.0.0.0/8 -b 80 -u 1337 --dry-run --run-validation") == 0
     assert capsys.readouterr().out == SCRIPT
     assert pod.run("--cleanup-only --dry-run") == 0
-    assert capsys.readouterr().out == "table ip istio-proxy\ndelete table ip istio-proxy\ntable ip6 istio-proxy\ndelete table ip6 istio-proxy\n"
+    assert (
+        capsys.readouterr().out
+        == "table ip istio-proxy\ndelete table ip istio-proxy\ntable ip6 istio-proxy\ndelete table ip6 istio-proxy\n"
+    )
     assert pod.done == []
 
 
@@ -182,20 +207,30 @@ def test_a_namespace_that_is_not_there_is_said_by_the_flag_s_name(pod: Namespace
         pod.run("--network-namespace /gone")
 
 
-def test_without_a_list_of_servers_questions_cannot_be_captured(pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_list_of_servers_questions_cannot_be_captured(
+    pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(network, "RESOLVERS", tmp_path / "resolv.conf")
-    with pytest.raises(NotApplied, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"):
+    with pytest.raises(
+        NotApplied, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"
+    ):
         pod.run("--redirect-dns")
     assert pod.done == []
 
 
-@pytest.mark.parametrize(("argv", "code"), [("-m TPROXY -b * -i *", 17), ("--cleanup-only", 2), ("--cleanup-only", 3), ("--cleanup-only", 99)])
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [("-m TPROXY -b * -i *", 17), ("--cleanup-only", 2), ("--cleanup-only", 3), ("--cleanup-only", 99)],
+)
 def test_what_is_there_or_gone_already_is_no_mistake(pod: Namespace, argv: str, code: int) -> None:
     pod.refuses = code
     assert pod.run(argv) == 0
 
 
-@pytest.mark.parametrize(("argv", "code"), [("-m TPROXY -b * -i *", 1), ("-m TPROXY -b * -i *", 2), ("--cleanup-only", 17), ("--cleanup-only", 1)])
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [("-m TPROXY -b * -i *", 1), ("-m TPROXY -b * -i *", 2), ("--cleanup-only", 17), ("--cleanup-only", 1)],
+)
 def test_what_the_kernel_refuses_is_told(pod: Namespace, argv: str, code: int) -> None:
     pod.refuses = code
     with pytest.raises(NotApplied, match=r"^rule: "):

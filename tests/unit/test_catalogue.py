@@ -1,4 +1,5 @@
 """The catalogue of kinds: a kind is one entry, and two kinds of one name are told apart everywhere."""
+
 from __future__ import annotations
 
 import pathlib
@@ -64,9 +65,16 @@ def by_class(_: ObjectKey, o: Object[OtherGateway]) -> Iterable[str]:
 
 
 ENTRY = Kind(
-    OTHER_GATEWAY, ("v1",), "other_gateways", OtherGateway, validate_other_gateway,
-    indexes={"class": by_class}, push_reason="global", update="svc", registry_event="",
-)  # fmt: skip
+    OTHER_GATEWAY,
+    ("v1",),
+    "other_gateways",
+    OtherGateway,
+    validate_other_gateway,
+    indexes={"class": by_class},
+    push_reason="global",
+    update="svc",
+    registry_event="",
+)
 
 
 class Loaded:
@@ -77,7 +85,9 @@ class Loaded:
         self.commits: list[Commit] = []
         batch = Batch(self.mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), self.commits.append)
         (folder / "a.yaml").write_text(OBJECTS)
-        FileSource(str(folder), batch, Ledger(self.problems).source(0, "files"), catalogue=self.mesh.catalogue).load_initial()
+        FileSource(
+            str(folder), batch, Ledger(self.problems).source(0, "files"), catalogue=self.mesh.catalogue
+        ).load_initial()
         batch.flush()
 
     @property
@@ -121,7 +131,9 @@ def test_it_is_counted_as_its_entry_says(loaded: Loaded) -> None:
     metrics, (commit,) = Metrics(BuildInfo()), loaded.commits
     count_events(metrics, loaded.mesh.catalogue, commit)
     count_updates(metrics, loaded.mesh.catalogue, commit)
-    found = {line for line in metrics.exposition().decode().splitlines() if line.startswith(("pilot_k8s", "pilot_inbound"))}
+    found = {
+        line for line in metrics.exposition().decode().splitlines() if line.startswith(("pilot_k8s", "pilot_inbound"))
+    }
     assert found == {
         'pilot_k8s_cfg_events{event="add",type="Gateway"} 1',
         f'pilot_k8s_cfg_events{{event="add",type="{GROUP}/Gateway"}} 1',
@@ -137,7 +149,8 @@ def test_it_is_shown_beside_the_kind_of_the_same_name(loaded: Loaded) -> None:
     node = loaded.mesh.watch(both_gateways)
     loaded.mesh.refresh(node)
     assert show(explain(loaded.mesh, node))["objects"] == [
-        {"group": group, "kind": "Gateway", "namespace": "shop", "name": "front", "through": ["both_gateways"]} for group in (NETWORKING, GROUP)
+        {"group": group, "kind": "Gateway", "namespace": "shop", "name": "front", "through": ["both_gateways"]}
+        for group in (NETWORKING, GROUP)
     ]
 
 

@@ -1,4 +1,5 @@
 """Which filters Envoy takes: each row was given to Envoy 1.40, and the end-to-end tests ask it again."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,11 +26,41 @@ TAKEN = [
     "a" + " || a" * 300,
 ]
 REFUSED = [
-    "", "1 +", "a b", "(a", "a)", "a ? b", "a == 'x", "1 = 1", "a & b", "a$", "a and true", "'a' 'b'", "if", "a.in", "size()", "size(1, 2)",
-    "foo(1)", "request.foo(1)", "getHours(request.time)", "string(1)", "has(request)", "has(a['b'])", "[1, 2].exists(x, x > 1)", "[1].map(x, x)",
-    "'a'.matches('[')", r"'\q'", "9223372036854775808", "18446744073709551616u", "lowerAscii('A')", "1" + " + 1" * 40, "a" + ".b" * 40,
-    "(" * 40 + "a" + ")" * 40, "[" * 2000, "`a`",
-]  # fmt: skip
+    "",
+    "1 +",
+    "a b",
+    "(a",
+    "a)",
+    "a ? b",
+    "a == 'x",
+    "1 = 1",
+    "a & b",
+    "a$",
+    "a and true",
+    "'a' 'b'",
+    "if",
+    "a.in",
+    "size()",
+    "size(1, 2)",
+    "foo(1)",
+    "request.foo(1)",
+    "getHours(request.time)",
+    "string(1)",
+    "has(request)",
+    "has(a['b'])",
+    "[1, 2].exists(x, x > 1)",
+    "[1].map(x, x)",
+    "'a'.matches('[')",
+    r"'\q'",
+    "9223372036854775808",
+    "18446744073709551616u",
+    "lowerAscii('A')",
+    "1" + " + 1" * 40,
+    "a" + ".b" * 40,
+    "(" * 40 + "a" + ")" * 40,
+    "[" * 2000,
+    "`a`",
+]
 
 
 @pytest.mark.parametrize("expression", TAKEN, ids=lambda e: e[:40])
@@ -52,15 +83,22 @@ def test_a_fault_says_where_it_is() -> None:
     [
         ("", "position 0: the expression ends too early, a name is expected"),
         ("1 +", "position 3: the expression ends too early, a name is expected"),
-        ("a b", "position 2: 'b' does not belong there"), ("(a", "position 2: the expression ends too early, ')' is expected"),
-        ("a)", "position 1: ')' does not belong there"), ("a ? b", "position 5: the expression ends too early, ':' is expected"),
-        ("a == 'x", 'position 5: "\'x" is not understood'), ("1 = 1 and much more", "position 2: '= 1 and much' is not understood"),
-        ("if", "position 0: 'if' does not belong there, a name is expected"), ("a.in", "position 2: 'in' does not belong there, a name is expected"),
+        ("a b", "position 2: 'b' does not belong there"),
+        ("(a", "position 2: the expression ends too early, ')' is expected"),
+        ("a)", "position 1: ')' does not belong there"),
+        ("a ? b", "position 5: the expression ends too early, ':' is expected"),
+        ("a == 'x", 'position 5: "\'x" is not understood'),
+        ("1 = 1 and much more", "position 2: '= 1 and much' is not understood"),
+        ("if", "position 0: 'if' does not belong there, a name is expected"),
+        ("a.in", "position 2: 'in' does not belong there, a name is expected"),
         ("a.true", "position 2: 'true' does not belong there, a name is expected"),
         ("-!a", "position 1: '!' does not belong there, a name is expected"),
-        ("a[1", "position 3: the expression ends too early, ']' is expected"), ("a[]", "position 2: ']' does not belong there, a name is expected"),
-        ("[1 2]", "position 3: '2' does not belong there, ',' is expected"), ("{1}", "position 2: '}' does not belong there, ':' is expected"),
-        ("{1: 2 3}", "position 6: '3' does not belong there, ',' is expected"), ("{,}", "position 1: ',' does not belong there, a name is expected"),
+        ("a[1", "position 3: the expression ends too early, ']' is expected"),
+        ("a[]", "position 2: ']' does not belong there, a name is expected"),
+        ("[1 2]", "position 3: '2' does not belong there, ',' is expected"),
+        ("{1}", "position 2: '}' does not belong there, ':' is expected"),
+        ("{1: 2 3}", "position 6: '3' does not belong there, ',' is expected"),
+        ("{,}", "position 1: ',' does not belong there, a name is expected"),
         ("f(,)", "position 2: ',' does not belong there, a name is expected"),
         ("size(1,)", "position 7: ')' does not belong there, a name is expected"),
         ("1 == size()", "position 5: Envoy has no size() of 0 arguments"),
@@ -70,13 +108,15 @@ def test_a_fault_says_where_it_is() -> None:
         ("has()", "position 0: has() takes one field, like has(request.headers.host)"),
         ("has(a.b, a.c)", "position 0: has() takes one field, like has(request.headers.host)"),
         ("[1].map(x, x)", "position 4: map() is a loop, which Envoy's filters do not have"),
-        ("'a'.matches('[')", "position 12: missing ]: ["), ("matches(a, r'[')", "position 11: missing ]: ["),
+        ("'a'.matches('[')", "position 12: missing ]: ["),
+        ("matches(a, r'[')", "position 11: missing ]: ["),
         (r"a == '\x4'", r"position 5: '\x4' has an unknown escape"),
         ("a > 0x8000000000000000", "position 4: 0x8000000000000000 does not fit into 64 bits"),
-        ("0x10000000000000000u", "position 0: 0x10000000000000000u does not fit into 64 bits"), ("1" * 100_001, "longer than 100000 characters"),
+        ("0x10000000000000000u", "position 0: 0x10000000000000000u does not fit into 64 bits"),
+        ("1" * 100_001, "longer than 100000 characters"),
     ],
     ids=lambda text: text[:20],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told(expression: str, fault: str) -> None:
     assert find_fault(expression) == fault
 
@@ -84,13 +124,25 @@ def test_what_is_wrong_is_told(expression: str, fault: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "9223372036854775807", "0x7FFFFFFFFFFFFFFF", "18446744073709551615u", "0xFFFFFFFFFFFFFFFFu", "true.a", "!!-1", "size(a) == size('b')",
-        "[]", "{}",
-        "a.matches(b'[')", "a.matches(b)", "'a'.getHours() == a.getHours('UTC')", "{'a': 1, 'b': 2,}['b']", "re.capture('a', 'b')", "a in b in c",
+        "9223372036854775807",
+        "0x7FFFFFFFFFFFFFFF",
+        "18446744073709551615u",
+        "0xFFFFFFFFFFFFFFFFu",
+        "true.a",
+        "!!-1",
+        "size(a) == size('b')",
+        "[]",
+        "{}",
+        "a.matches(b'[')",
+        "a.matches(b)",
+        "'a'.getHours() == a.getHours('UTC')",
+        "{'a': 1, 'b': 2,}['b']",
+        "re.capture('a', 'b')",
+        "a in b in c",
         " " * 99_999 + "a",
     ],
     ids=lambda text: text[:20],
-)  # fmt: skip
+)
 def test_what_is_at_the_edge_is_taken(expression: str) -> None:
     assert find_fault(expression) == ""
 
@@ -98,12 +150,35 @@ def test_what_is_at_the_edge_is_taken(expression: str) -> None:
 @pytest.mark.parametrize(
     ("form", "times"),
     [
-        ("(@)", 30), ("[@]", 30), ("[1, @]", 30), ("{'a': @}", 30), ("{@: 1}", 30), ("a[@]", 30), ("@[0]", 30), ("@.b", 30), ("size(@)", 30),
-        ("a.contains(@)", 30), ("@.contains('x')", 30), ("re.extract(@, 'b', 'c')", 30), ("a ? b : @", 30), ("@ ? a : b", 30), ("@ + 1", 30),
-        ("1 + @", 30), ("@ < 2", 30), ("!(@)", 15), ("-(@)", 15), ("(@ ? a : b)", 15), ("(b ? @ : a)", 15), ("a || (@)", 15), ("has(@.b)", 15),
-        ("a && (b || @)", 10), ("(1 + 2 + @)", 10), ("(a || b || c || @)", 10), ("(@ && b && c && d && e && f && g && h)", 7),
+        ("(@)", 30),
+        ("[@]", 30),
+        ("[1, @]", 30),
+        ("{'a': @}", 30),
+        ("{@: 1}", 30),
+        ("a[@]", 30),
+        ("@[0]", 30),
+        ("@.b", 30),
+        ("size(@)", 30),
+        ("a.contains(@)", 30),
+        ("@.contains('x')", 30),
+        ("re.extract(@, 'b', 'c')", 30),
+        ("a ? b : @", 30),
+        ("@ ? a : b", 30),
+        ("@ + 1", 30),
+        ("1 + @", 30),
+        ("@ < 2", 30),
+        ("!(@)", 15),
+        ("-(@)", 15),
+        ("(@ ? a : b)", 15),
+        ("(b ? @ : a)", 15),
+        ("a || (@)", 15),
+        ("has(@.b)", 15),
+        ("a && (b || @)", 10),
+        ("(1 + 2 + @)", 10),
+        ("(a || b || c || @)", 10),
+        ("(@ && b && c && d && e && f && g && h)", 7),
     ],
-)  # fmt: skip
+)
 def test_how_often_an_expression_may_stand_in_its_like(form: str, times: int) -> None:
     expressions = ["a"]
     for _ in range(times + 1):

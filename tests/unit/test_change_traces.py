@@ -1,4 +1,5 @@
 """What a collector of OpenTelemetry is told of a change."""
+
 from __future__ import annotations
 
 import json
@@ -26,8 +27,19 @@ from pilot.serve.pusher import Pushed
 from pilot.settings.process import TraceSettings
 from tests.support.collectors import JsonCollector
 
-CDS, EDS = "type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
-COMMIT = Commit([None, None, None], [("services", "a", 1), ("services", "b", None)], 4, 100.0, 101.0, Counter({("services", "add"): 2}), 0.25)  # type: ignore[list-item]
+CDS, EDS = (
+    "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+    "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+)
+COMMIT = Commit(
+    [None, None, None],
+    [("services", "a", 1), ("services", "b", None)],
+    4,
+    100.0,
+    101.0,
+    Counter({("services", "add"): 2}),
+    0.25,
+)  # type: ignore[list-item]
 
 
 class Told:
@@ -97,7 +109,11 @@ def test_a_change_that_proxies_refuse_is_an_error(told: Told) -> None:
     told.traces.finished(EventOutcome(1, 3, 0, 2, 1, 1.0))
     [root] = [span for span in told.spans() if span.name == "change"]
     assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "2 proxies have refused some of it")
-    assert {name: root.attributes[f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {"acknowledged": 0, "refused": 2, "gone": 1}
+    assert {name: root.attributes[f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {
+        "acknowledged": 0,
+        "refused": 2,
+        "gone": 1,
+    }
 
 
 def test_no_span_ends_before_it_begins(told: Told) -> None:
@@ -114,6 +130,7 @@ def test_of_changes_that_nobody_answers_only_so_many_are_remembered(told: Told) 
 
 
 # -- the collector -----------------------------------------------------------------------------------------------------
+
 
 def spans_of(**attributes: Any) -> list[Any]:
     """A span and one inside of it, from one second to two and from two to three."""
@@ -135,22 +152,40 @@ def identity(context: SpanContext) -> dict[str, str]:
 def test_spans_are_encoded_as_otlp_lays_down() -> None:
     inner, outer = spans_of(yes=True, count=7, part=0.5, text="a")
     attributes = [
-        {"key": "yes", "value": {"boolValue": True}}, {"key": "count", "value": {"intValue": "7"}}, {"key": "part", "value": {"doubleValue": 0.5}},
+        {"key": "yes", "value": {"boolValue": True}},
+        {"key": "count", "value": {"intValue": "7"}},
+        {"key": "part", "value": {"doubleValue": 0.5}},
         {"key": "text", "value": {"stringValue": "a"}},
-    ]  # fmt: skip
+    ]
     spans = [
         {
-            **identity(inner.context), "name": "inner", "kind": 1, "startTimeUnixNano": "2000000000", "endTimeUnixNano": "3000000000",
-            "attributes": attributes, "status": {"code": 2, "message": "too bad"}, "parentSpanId": identity(outer.context)["spanId"],
+            **identity(inner.context),
+            "name": "inner",
+            "kind": 1,
+            "startTimeUnixNano": "2000000000",
+            "endTimeUnixNano": "3000000000",
+            "attributes": attributes,
+            "status": {"code": 2, "message": "too bad"},
+            "parentSpanId": identity(outer.context)["spanId"],
         },
         {
-            **identity(outer.context), "name": "outer", "kind": 1, "startTimeUnixNano": "1000000000", "endTimeUnixNano": "2000000000",
-            "attributes": [], "status": {"code": 0},
+            **identity(outer.context),
+            "name": "outer",
+            "kind": 1,
+            "startTimeUnixNano": "1000000000",
+            "endTimeUnixNano": "2000000000",
+            "attributes": [],
+            "status": {"code": 0},
         },
-    ]  # fmt: skip
-    resource = [{"key": "service.name", "value": {"stringValue": "pilot"}}, {"key": "count", "value": {"intValue": "3"}}]
+    ]
+    resource = [
+        {"key": "service.name", "value": {"stringValue": "pilot"}},
+        {"key": "count", "value": {"intValue": "3"}},
+    ]
     scope = {"scope": {"name": "pyistiod"}, "spans": spans}
-    assert encode_spans([inner, outer]) == {"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [scope]}]}
+    assert encode_spans([inner, outer]) == {
+        "resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [scope]}]
+    }
     assert encode_spans([]) == {"resourceSpans": []}
 
 
@@ -166,7 +201,10 @@ def test_spans_are_posted_with_the_headers_that_are_set(collector: JsonCollector
     assert exporter.export(spans) is SpanExportResult.SUCCESS
     assert exporter.force_flush() is True
     [request] = collector.requests
-    assert (request["path"], request["resourceSpans"]) == ("/v1/traces", json.loads(json.dumps(encode_spans(spans)))["resourceSpans"])
+    assert (request["path"], request["resourceSpans"]) == (
+        "/v1/traces",
+        json.loads(json.dumps(encode_spans(spans)))["resourceSpans"],
+    )
     assert (collector.headers["x-tenant"], collector.headers["content-type"]) == ("a b", "application/json")
 
 
@@ -199,10 +237,14 @@ def test_without_an_endpoint_nothing_is_made() -> None:
     assert start_export(TraceSettings(), "1") is None
 
 
-def test_without_opentelemetry_it_is_said_that_there_are_no_traces(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_opentelemetry_it_is_said_that_there_are_no_traces(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     assert start_export(TraceSettings(endpoint="http://127.0.0.1:1"), "1") is None
-    assert caplog.messages == ["traces go nowhere: OpenTelemetry is not installed; it is with pip install 'pyistiod[tracing]'"]
+    assert caplog.messages == [
+        "traces go nowhere: OpenTelemetry is not installed; it is with pip install 'pyistiod[tracing]'"
+    ]
 
 
 def test_what_is_left_is_sent_at_the_end_by_the_name_and_version_of_the_service(collector: JsonCollector) -> None:

@@ -1,4 +1,5 @@
 """When problems between objects are looked at, how often they are told, and what that costs."""
+
 from __future__ import annotations
 
 import random
@@ -29,7 +30,9 @@ class Followed:
         self.world, self.clock = World(), VirtualClock()
         self.told: list[Problem] = []
         self.counts: dict[tuple[str, Severity], int] = {}
-        self.store = ProblemStore(self.told.append, lambda code, severity, count: self.counts.__setitem__((code, severity), count))
+        self.store = ProblemStore(
+            self.told.append, lambda code, severity, count: self.counts.__setitem__((code, severity), count)
+        )
         self.checking = Checking(self.world.mesh, self.clock, self.store, (*CHECKS, ROUTERS))
 
     def commit(self, rows: Mapping[Any, Any]) -> None:
@@ -70,7 +73,9 @@ def test_of_an_object_with_very_many_problems_its_name_is_told(caplog: pytest.Lo
     routes = ", ".join(["{destination: {host: ghost}, weight: 1}"] * (TOLD + 5))
     followed.put(*BASE, vs(f"{{hosts: [b.com], http: [{{route: [{routes}]}}]}}", "many"))
     assert len(followed.told) == TOLD
-    assert [r.getMessage() for r in caplog.records] == ["5 more problems are new in a/many: /debug/problemz has them all"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "5 more problems are new in a/many: /debug/problemz has them all"
+    ]
 
 
 def test_two_routers_with_the_same_conflict_tell_it_once() -> None:

@@ -1,4 +1,5 @@
 """Problems between objects: a row for each, with what is wrong and what makes it go."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ SERVICE = make("Service", "api", "{clusterIP: 10.96.0.1, selector: {app: api}, p
 SLICE = endpoint_slice("api", at("10.1.0.1", "api-0"), ports="[{name: http, port: 80}]")
 POD = pod("api-0", "10.1.0.1", labels="{app: api, version: v1}")
 EDGE = pod("edge-0", "10.1.0.9", namespace="edge", labels="{istio: ingress}")
-EDGE_SERVICE = make("Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: ingress}, ports: [{name: http, port: 80}]}", "edge")
+EDGE_SERVICE = make(
+    "Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: ingress}, ports: [{name: http, port: 80}]}", "edge"
+)
 AUTHORITY = Authority()
 CERTIFICATE = AUTHORITY.issue("x.com")
 SECRET = tls_secret("cert", CERTIFICATE, ca_crt=AUTHORITY.pem)
@@ -42,10 +45,16 @@ def dr(spec: str, name: str = "d", day: int = 3, namespace: str = "a") -> Plain:
 
 
 def gw(
-    hosts: str = '"*"', port: str = "{number: 80, name: http, protocol: HTTP}", selector: str = "{istio: ingress}", tls: str = "", name: str = "gw"
+    hosts: str = '"*"',
+    port: str = "{number: 80, name: http, protocol: HTTP}",
+    selector: str = "{istio: ingress}",
+    tls: str = "",
+    name: str = "gw",
 ) -> Plain:
     tls = f", tls: {{{tls}}}" if tls else ""
-    return make("Gateway", name, f"{{selector: {selector}, servers: [{{port: {port}, hosts: [{hosts}]{tls}}}]}}", "edge")
+    return make(
+        "Gateway", name, f"{{selector: {selector}, servers: [{{port: {port}, hosts: [{hosts}]{tls}}}]}}", "edge"
+    )
 
 
 def entry(spec: str, name: str = "e", day: int = 3) -> Plain:
@@ -92,20 +101,31 @@ class Row(NamedTuple):
     mesh: str = ""
 
 
-MANY = make("Service", "many", "{clusterIP: 10.96.0.2, selector: {app: api}, ports: [{name: http, port: 80}, {name: more, port: 81}]}")
+MANY = make(
+    "Service",
+    "many",
+    "{clusterIP: 10.96.0.2, selector: {app: api}, ports: [{name: http, port: 80}, {name: more, port: 81}]}",
+)
 V1 = "{name: v1, labels: {version: v1}}"
 ALL = 'egress: [{hosts: ["*/*"]}]'
 STRICT = peer("{mtls: {mode: STRICT}}", "default")
 ON_GATEWAY = f"{{hosts: [x.com], gateways: [edge/gw], {to('api')}}}"
 HTTPS = "{number: 80, name: https, protocol: HTTPS}"
-NONE_TO_ALL = "{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: ghost.a.svc.cluster.local, port: {number: 80}}}}"
+NONE_TO_ALL = (
+    "{outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: ghost.a.svc.cluster.local, port: {number: 80}}}}"
+)
 ROOTS = "tls: {mode: SIMPLE, credentialName: 'configmap://roots'}"
 ROWS = [
     Row("gateway-not-found", "spec.gateways[0]", (vs(ON_GATEWAY),), (gw(),)),
     Row(
         "gateway-not-bound",
         "spec.http[0].match[0].gateways[0]",
-        (gw(), vs(f"{{hosts: [{API}], http: [{{match: [{{gateways: [edge/gw]}}], route: [{{destination: {{host: api}}}}]}}]}}")),
+        (
+            gw(),
+            vs(
+                f"{{hosts: [{API}], http: [{{match: [{{gateways: [edge/gw]}}], route: [{{destination: {{host: api}}}}]}}]}}"
+            ),
+        ),
         (
             vs(
                 f"{{hosts: [{API}], gateways: [mesh, edge/gw], "
@@ -130,7 +150,11 @@ ROWS = [
     Row(
         "destination-not-found",
         "spec.http[0].mirrors[0].destination.host",
-        (vs("{hosts: [b.com], http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: ghost}}]}]}"),),
+        (
+            vs(
+                "{hosts: [b.com], http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: ghost}}]}]}"
+            ),
+        ),
         (vs("{hosts: [b.com], http: [{route: [{destination: {host: api}}], mirrors: [{destination: {host: api}}]}]}"),),
     ),
     Row(
@@ -175,12 +199,24 @@ ROWS = [
         (vs(f"{{hosts: [b.com], exportTo: [a, late], {to('api')}}}"),),
         (make("Namespace", "late", "{}", ""),),
     ),
-    Row("namespace-not-found", "spec.exportTo[0]", (dr("{host: api, exportTo: [late]}"),), (pod("x-0", "10.1.0.7", "late"),)),
+    Row(
+        "namespace-not-found",
+        "spec.exportTo[0]",
+        (dr("{host: api, exportTo: [late]}"),),
+        (pod("x-0", "10.1.0.7", "late"),),
+    ),
     Row(
         "namespace-not-found",
         "spec.exportTo[0]",
         (entry("hosts: [x.com], resolution: DNS, exportTo: [late]"),),
-        (make("ServiceEntry", "late", "{hosts: [y.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}", "late"),),
+        (
+            make(
+                "ServiceEntry",
+                "late",
+                "{hosts: [y.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}",
+                "late",
+            ),
+        ),
     ),
     Row(
         "namespace-not-found",
@@ -220,14 +256,37 @@ ROWS = [
         (authorization("{rules: [{}]}"),),
     ),
     Row("no-effect", "spec.targetRef.kind", (request("{targetRef: {kind: Service, name: api}}"),), (request("{}"),)),
-    Row("host-not-found", "spec.host", (dr("{host: late}"),), (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),)),
-    Row("host-not-found", "spec.host", (dr("{host: '*.example.com'}"),), (entry("hosts: [x.example.com], resolution: DNS"),)),
-    Row("host-not-found", "spec.host", (dr("{host: '*.b.svc.cluster.local'}"),), (dr("{host: '*.a.svc.cluster.local'}"),)),
+    Row(
+        "host-not-found",
+        "spec.host",
+        (dr("{host: late}"),),
+        (entry("hosts: [late.a.svc.cluster.local], resolution: DNS"),),
+    ),
+    Row(
+        "host-not-found",
+        "spec.host",
+        (dr("{host: '*.example.com'}"),),
+        (entry("hosts: [x.example.com], resolution: DNS"),),
+    ),
+    Row(
+        "host-not-found",
+        "spec.host",
+        (dr("{host: '*.b.svc.cluster.local'}"),),
+        (dr("{host: '*.a.svc.cluster.local'}"),),
+    ),
     Row(
         "port-not-found",
         "spec.trafficPolicy.portLevelSettings[0].port.number",
-        (dr("{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 81}, loadBalancer: {simple: RANDOM}}]}}"),),
-        (dr("{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}}"),),
+        (
+            dr(
+                "{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 81}, loadBalancer: {simple: RANDOM}}]}}"
+            ),
+        ),
+        (
+            dr(
+                "{host: api, trafficPolicy: {portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: RANDOM}}]}}"
+            ),
+        ),
     ),
     Row(
         "subset-without-endpoints",
@@ -292,7 +351,12 @@ ROWS = [
         (gw(selector="{istio: egress}"),),
         (pod("egress-0", "10.1.0.8", "far", labels="{istio: egress}"),),
     ),
-    Row("port-not-found", "spec.servers[0].port.number", (gw(port="{number: 8443, name: http, protocol: HTTP}"),), (gw(),)),
+    Row(
+        "port-not-found",
+        "spec.servers[0].port.number",
+        (gw(port="{number: 8443, name: http, protocol: HTTP}"),),
+        (gw(),),
+    ),
     Row(
         "credential-not-found",
         "spec.servers[0].tls.credentialName",
@@ -302,13 +366,19 @@ ROWS = [
     Row(
         "credential-unusable",
         "spec.servers[0].tls.credentialName",
-        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), data_secret("cert", {"tls.crt": CERTIFICATE.chain, "tls.key": b"x"})),
+        (
+            gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),
+            data_secret("cert", {"tls.crt": CERTIFICATE.chain, "tls.key": b"x"}),
+        ),
         (SECRET,),
     ),
     Row(
         "credential-unusable",
         "spec.servers[0].tls.credentialName",
-        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x")),
+        (
+            gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),
+            tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x"),
+        ),
         (tls_secret("cert", CERTIFICATE, tls_ocsp__staple=AUTHORITY.staple(CERTIFICATE)),),
     ),
     Row(
@@ -326,7 +396,10 @@ ROWS = [
     Row(
         "credential-not-found",
         "spec.servers[0].tls.credentialName",
-        (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes://far/cert'"), tls_secret("cert", CERTIFICATE, "far")),
+        (
+            gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes://far/cert'"),
+            tls_secret("cert", CERTIFICATE, "far"),
+        ),
         (gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: 'kubernetes://edge/cert'"),),
     ),
     Row(
@@ -338,16 +411,31 @@ ROWS = [
     Row(
         "credential-unusable",
         "spec.trafficPolicy.tls.credentialName",
-        (dr("{host: api, trafficPolicy: {tls: {mode: MUTUAL, credentialName: cert}}}"), data_secret("cert", {"ca.crt": AUTHORITY.pem})),
+        (
+            dr("{host: api, trafficPolicy: {tls: {mode: MUTUAL, credentialName: cert}}}"),
+            data_secret("cert", {"ca.crt": AUTHORITY.pem}),
+        ),
         (SECRET,),
     ),
     Row(
         "host-not-found",
         "spec.egress[0].hosts[1]",
         (sidecar('{egress: [{hosts: ["./*", "b/*"]}]}'),),
-        (make("ServiceEntry", "e", "{hosts: [x.b], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}", "b"),),
+        (
+            make(
+                "ServiceEntry",
+                "e",
+                "{hosts: [x.b], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}",
+                "b",
+            ),
+        ),
     ),
-    Row("host-not-found", "spec.egress[0].hosts[0]", (sidecar('{egress: [{hosts: ["*/late.com"]}]}'),), (vs(f"{{hosts: [late.com], {to('api')}}}"),)),
+    Row(
+        "host-not-found",
+        "spec.egress[0].hosts[0]",
+        (sidecar('{egress: [{hosts: ["*/late.com"]}]}'),),
+        (vs(f"{{hosts: [late.com], {to('api')}}}"),),
+    ),
     Row(
         "destination-not-found",
         "spec.outboundTrafficPolicy.egressProxy.host",
@@ -381,7 +469,12 @@ ROWS = [
         (entry("hosts: [x.com], resolution: STATIC, workloadSelector: {labels: {app: vm}}"),),
         (make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: vm}}"),),
     ),
-    Row("host-claimed", "spec.hosts[0]", (entry(f"hosts: [{API}], resolution: DNS"),), (entry("hosts: [free.com], resolution: DNS"),)),
+    Row(
+        "host-claimed",
+        "spec.hosts[0]",
+        (entry(f"hosts: [{API}], resolution: DNS"),),
+        (entry("hosts: [free.com], resolution: DNS"),),
+    ),
     Row(
         "host-claimed",
         "spec.hosts[0]",
@@ -480,12 +573,23 @@ def test_a_gateway_of_a_network_that_is_no_service() -> None:
 
 def test_a_credential_that_cannot_be_used_is_named() -> None:
     made = world(*BASE)
-    made.set(rows_of((gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"), tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x"))))
+    made.set(
+        rows_of(
+            (
+                gw("x.com", HTTPS, tls="mode: SIMPLE, credentialName: cert"),
+                tls_secret("cert", CERTIFICATE, tls_ocsp__staple=b"x"),
+            )
+        )
+    )
     assert "of Secret edge/cert " in next(p.message for p in problems_of(made) if p.code == "credential-unusable")
 
 
 def test_subsets_of_a_host_that_is_somewhere_without_endpoints_are_not_held_against_those_elsewhere() -> None:
-    made = world(*BASE, dr("{host: x.com, subsets: [{name: v2, labels: {version: v2}}]}"), entry("hosts: [x.com], resolution: DNS"))
+    made = world(
+        *BASE,
+        dr("{host: x.com, subsets: [{name: v2, labels: {version: v2}}]}"),
+        entry("hosts: [x.com], resolution: DNS"),
+    )
     assert shown(problems_of(made)) == [("subset-without-endpoints", "spec.subsets[0].labels")]
     elsewhere = "{hosts: [x.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}"
     made.set(rows_of([make("ServiceEntry", "e", elsewhere, "b")]))
@@ -494,6 +598,8 @@ def test_subsets_of_a_host_that_is_somewhere_without_endpoints_are_not_held_agai
 
 def test_every_alias_of_a_circle_is_told_and_what_leads_into_it() -> None:
     made = world(*BASE, alias("one", "two"), alias("two", "one"), alias("into", "one"), alias("fine", "api"))
-    assert [(p.code, p.object.name) for p in problems_of(made)] == [("alias-circle", name) for name in ("into", "one", "two")]
+    assert [(p.code, p.object.name) for p in problems_of(made)] == [
+        ("alias-circle", name) for name in ("into", "one", "two")
+    ]
     made.set(rows_of([alias("two", "api")]))
     assert problems_of(made) == ()

@@ -1,4 +1,5 @@
 """Problems between objects and the proxies that are connected."""
+
 from __future__ import annotations
 
 from tests.support.checks import problems_of
@@ -41,7 +42,9 @@ def test_a_namespace_is_there_while_a_proxy_is_in_it() -> None:
 
 def test_a_second_certificate_for_a_host_is_told_where_a_router_has_both() -> None:
     again = tls_secret("other", CERTIFICATE)
-    first, second = (gw("x.com", HTTPS, tls=f"mode: SIMPLE, credentialName: {name}", name=name) for name in ("cert", "other"))
+    first, second = (
+        gw("x.com", HTTPS, tls=f"mode: SIMPLE, credentialName: {name}", name=name) for name in ("cert", "other")
+    )
     made = world(*BASE, again, first, second)
     made.connect(proxy("router", "edge-0", "edge", "10.1.0.9", {"istio": "ingress"}))
     (problem,) = problems_of(made)

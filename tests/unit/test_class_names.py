@@ -1,4 +1,5 @@
 """One name, one meaning: public classes of the product are named apart, but for those that APIs name alike."""
+
 from __future__ import annotations
 
 import ast

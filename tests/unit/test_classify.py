@@ -1,4 +1,5 @@
 """Facets of a proxy: what its node says, as far as anything depends on it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +9,13 @@ from msgspec.structs import replace
 
 from pilot.lib.duration import Duration
 from pilot.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet
-from pilot.model.views.classify import features_of, listening_facet, outbound_facet, outbound_listeners_facet, span_tags_facet
+from pilot.model.views.classify import (
+    features_of,
+    listening_facet,
+    outbound_facet,
+    outbound_listeners_facet,
+    span_tags_facet,
+)
 from pilot.model.views.gateways import service_ports
 from pilot.model.views.policies import policy_label_keys
 from pilot.translate.profile import plan
@@ -20,7 +27,9 @@ from tests.support.world import World, proxy
 LABELS = {"app": "web", "version": "v1", "team": "red"}
 
 
-def connected(*objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.9.0.1",), **metadata: Any) -> tuple[World, str]:
+def connected(
+    *objects: Any, kind: str = "sidecar", ips: tuple[str, ...] = ("10.9.0.1",), **metadata: Any
+) -> tuple[World, str]:
     made = world(*objects)
     return made, made.connect(replace(proxy(kind, "web-0", "a", ips[0], LABELS, **metadata), ips=ips))
 
@@ -49,7 +58,11 @@ def test_labels_that_nobody_asks_for_are_not_kept() -> None:
         (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}"), {"app"}),
         (make("DestinationRule", "d", "{host: x, workloadSelector: {matchLabels: {app: web}}}", "b"), set()),
         (
-            make("VirtualService", "v", "{hosts: [x], tcp: [{match: [{sourceLabels: {team: x}}], route: [{destination: {host: x}}]}]}"),
+            make(
+                "VirtualService",
+                "v",
+                "{hosts: [x], tcp: [{match: [{sourceLabels: {team: x}}], route: [{destination: {host: x}}]}]}",
+            ),
             {"team"},
         ),
         (make("PeerAuthentication", "p", "{selector: {matchLabels: {version: v1}}}"), set()),
@@ -155,7 +168,9 @@ def test_what_it_registers(extensions: set[str] | None, expected: FeaturesFacet)
 def test_internal_listeners_are_for_bootstraps_that_have_the_extension(flag: str | None) -> None:
     web = proxy("sidecar", "web", "a", "10.9.0.1", {}, INTERNAL_LISTENERS=flag)
     assert features_of(web).internal_listeners
-    assert features_of(replace(web, extensions=frozenset(("envoy.bootstrap.internal_listener",)))).internal_listeners is (flag == "true")
+    assert features_of(
+        replace(web, extensions=frozenset(("envoy.bootstrap.internal_listener",)))
+    ).internal_listeners is (flag == "true")
 
 
 @pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 4), ("ztunnel", 0)])
@@ -180,7 +195,11 @@ def test_nothing_for_a_proxy_that_is_gone() -> None:
     ],
 )
 def test_gateways_at_the_edge_reach_other_networks_where_that_is_on(labels: dict[str, str], crosses: bool) -> None:
-    on = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true", "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "true"}
+    on = {
+        "PILOT_ENABLE_AMBIENT": "true",
+        "AMBIENT_ENABLE_MULTI_NETWORK": "true",
+        "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "true",
+    }
     edge = proxy("router", "edge-0", "b", "10.1.0.7", labels)
     for environ, expected in ((on, crosses), ({**on, "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "false"}, False)):
         made = world(**environ)

@@ -1,4 +1,5 @@
 """The clusters of each kind of service, and those that a proxy has in any case."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,14 +7,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule, tls_context
+from tests.support.clusters import (
+    CLIENT,
+    HOST,
+    ROUTER,
+    SERVICE,
+    cluster,
+    clusters,
+    entry,
+    http_options,
+    rule,
+    tls_context,
+)
 
 EXT = "ext.example.com"
 
 
-def external(resolution: str, more: str = "", protocol: str = "HTTP", host: str = EXT, target: str = "", annotations: str = "{}") -> str:
+def external(
+    resolution: str, more: str = "", protocol: str = "HTTP", host: str = EXT, target: str = "", annotations: str = "{}"
+) -> str:
     ports = f"[{{name: p, number: 80, protocol: {protocol}{target}}}]"
-    return entry(f'hosts: ["{host}"], location: MESH_EXTERNAL, resolution: {resolution}, ports: {ports}{more}', annotations)
+    return entry(
+        f'hosts: ["{host}"], location: MESH_EXTERNAL, resolution: {resolution}, ports: {ports}{more}', annotations
+    )
 
 
 ENDPOINTS = ", endpoints: [{address: one.example.com, labels: {version: v1}}, {address: two.example.com, labels: {version: v2}}]"
@@ -51,7 +67,12 @@ def test_endpoints_by_dns() -> None:
     found = cluster(external("DNS", ENDPOINTS), host=EXT, mesh="dnsRefreshRate: 7s")
     assert addresses(found) == ["one.example.com", "two.example.com"]
     assert found["loadAssignment"]["clusterName"] == found["name"]
-    assert (found["dnsRefreshRate"], found["dnsJitter"], found["respectDnsTtl"], found["dnsLookupFamily"]) == ("7s", "0.100s", True, "V4_ONLY")
+    assert (found["dnsRefreshRate"], found["dnsJitter"], found["respectDnsTtl"], found["dnsLookupFamily"]) == (
+        "7s",
+        "0.100s",
+        True,
+        "V4_ONLY",
+    )
     assert found["typedDnsResolverConfig"]["typedConfig"]["udpMaxQueries"] == 100
     subsets = "[{name: v1, labels: {version: v1}}, {name: v3, labels: {version: v3}}]"
     subset = cluster(external("DNS", ENDPOINTS) + rule(subsets=subsets, host=EXT), host=EXT, subset="v1")
@@ -90,7 +111,9 @@ def test_racing_connections() -> None:
 
 
 def test_another_port_without_endpoints() -> None:
-    assert cluster(external("NONE", target=", targetPort: 8080"), host=EXT)["originalDstLbConfig"] == {"upstreamPortOverride": 8080}
+    assert cluster(external("NONE", target=", targetPort: 8080"), host=EXT)["originalDstLbConfig"] == {
+        "upstreamPortOverride": 8080
+    }
     assert "originalDstLbConfig" not in cluster(external("NONE"), host=EXT)
 
 
@@ -109,10 +132,15 @@ def test_dynamic_dns() -> None:
     found = cluster(external("DYNAMIC_DNS", host=WILD), host=WILD)
     assert found["lbPolicy"] == "CLUSTER_PROVIDED"
     assert found["clusterType"]["name"] == "envoy.clusters.dynamic_forward_proxy"
-    assert found["clusterType"]["typedConfig"]["dnsCacheConfig"] == {"name": "*.example.com_dfp_dns_cache", "dnsLookupFamily": "V4_ONLY"}
+    assert found["clusterType"]["typedConfig"]["dnsCacheConfig"] == {
+        "name": "*.example.com_dfp_dns_cache",
+        "dnsLookupFamily": "V4_ONLY",
+    }
     assert "type" not in found
     assert "commonLbConfig" not in found
-    with_subset = clusters(external("DYNAMIC_DNS", host=WILD) + rule("{tls: {mode: SIMPLE}}", "[{name: v1}]", host=WILD))
+    with_subset = clusters(
+        external("DYNAMIC_DNS", host=WILD) + rule("{tls: {mode: SIMPLE}}", "[{name: v1}]", host=WILD)
+    )
     assert [n for n in with_subset if WILD in n] == [f"outbound|80||{WILD}"]
 
 
@@ -136,6 +164,7 @@ def test_dynamic_dns_with_tls(tls: str, options: Any, insecure: bool) -> None:
 
 # -- others ----------------------------------------------------------------------------------------------------------------
 
+
 def test_aliases_have_no_cluster() -> None:
     alias = """
 ---
@@ -155,7 +184,9 @@ def test_headless_services_over_eds() -> None:
 
 def test_draining_endpoints_are_kept_for_their_sessions() -> None:
     label = "labels: {istio.io/persistent-session: c}"
-    sticky = "---" + SERVICE.replace("{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {label}, creation")
+    sticky = "---" + SERVICE.replace(
+        "{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {label}, creation"
+    )
     found = cluster(sticky + rule(subsets="[{name: v1}]"))
     assert found["commonLbConfig"]["overrideHostStatus"] == {"statuses": ["HEALTHY", "DRAINING", "UNKNOWN", "DEGRADED"]}
 
@@ -169,9 +200,12 @@ def test_redis() -> None:
 def test_fixed_clusters_of_sidecars() -> None:
     found = clusters()
     assert found["BlackHoleCluster"] == {
-        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "BlackHoleCluster", "type": "STATIC", "connectTimeout": "10s",
+        "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+        "name": "BlackHoleCluster",
+        "type": "STATIC",
+        "connectTimeout": "10s",
         "altStatName": "BlackHoleCluster;",
-    }  # fmt: skip
+    }
     outbound, inbound = found["PassthroughCluster"], found["InboundPassthroughCluster"]
     assert (outbound["type"], outbound["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
     assert http_options(outbound)["commonHttpProtocolOptions"] == {"idleTimeout": "300s"}
@@ -187,10 +221,15 @@ def test_fixed_clusters_of_sidecars() -> None:
 )
 def test_inbound_passthrough_binds_both_families(ips: tuple[str, ...], bound: list[str]) -> None:
     bind = clusters(by=replace(CLIENT, ips=ips))["InboundPassthroughCluster"]["upstreamBindConfig"]
-    assert [bind["sourceAddress"]["address"], *(a["address"]["address"] for a in bind.get("extraSourceAddresses", ()))] == bound
+    assert [
+        bind["sourceAddress"]["address"],
+        *(a["address"]["address"] for a in bind.get("extraSourceAddresses", ())),
+    ] == bound
 
 
-@pytest.mark.parametrize(("tls", "insecure"), [("", True), ("tls: {mode: DISABLE}", True), ("tls: {mode: SIMPLE}", False)])
+@pytest.mark.parametrize(
+    ("tls", "insecure"), [("", True), ("tls: {mode: DISABLE}", True), ("tls: {mode: SIMPLE}", False)]
+)
 def test_any_host_by_dynamic_dns(tls: str, insecure: bool) -> None:
     mesh = f"outboundTrafficPolicy: {{mode: ALLOW_ANY_DYNAMIC_DNS{', ' + tls if tls else ''}}}"
     by = replace(CLIENT, metadata={**CLIENT.metadata, "DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "localhost:15053"})

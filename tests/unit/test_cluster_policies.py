@@ -1,4 +1,5 @@
 """What each part of a DestinationRule makes of a cluster."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,9 +9,15 @@ from msgspec.structs import replace
 
 from tests.support.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule
 
-UNLIMITED = {"maxConnections": 4294967295, "maxPendingRequests": 4294967295, "maxRequests": 4294967295, "maxRetries": 4294967295}
+UNLIMITED = {
+    "maxConnections": 4294967295,
+    "maxPendingRequests": 4294967295,
+    "maxRequests": 4294967295,
+    "maxRetries": 4294967295,
+}
 
 # -- load balancing --------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
@@ -19,31 +26,70 @@ UNLIMITED = {"maxConnections": 4294967295, "maxPendingRequests": 4294967295, "ma
         ("simple: ROUND_ROBIN", {}),
         ("simple: RANDOM", {"lbPolicy": "RANDOM"}),
         ("simple: LEAST_REQUEST", {"lbPolicy": "LEAST_REQUEST"}),
-        ("simple: LEAST_REQUEST, warmup: {duration: 30s}", {"lbPolicy": "LEAST_REQUEST", "leastRequestLbConfig": {"slowStartConfig": {
-            "slowStartWindow": "30s", "aggression": {"defaultValue": 1.0, "runtimeKey": "("}, "minWeightPercent": {"value": 10.0}}}}),
-        ("simple: ROUND_ROBIN, warmup: {duration: 3s, aggression: 2, minimumPercent: 5}", {"roundRobinLbConfig": {"slowStartConfig": {
-            "slowStartWindow": "3s", "aggression": {"defaultValue": 2.0, "runtimeKey": "("}, "minWeightPercent": {"value": 5.0}}}}),
-        ("simple: ROUND_ROBIN, warmupDurationSecs: 4s", {"roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "4s"}}}),
-        ("consistentHash: {httpHeaderName: x}", {"lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024"}}),
-        ("consistentHash: {useSourceIp: true, ringHash: {minimumRingSize: 7}}", {"lbPolicy": "RING_HASH", "ringHashLbConfig": {
-            "minimumRingSize": "7"}}),
+        (
+            "simple: LEAST_REQUEST, warmup: {duration: 30s}",
+            {
+                "lbPolicy": "LEAST_REQUEST",
+                "leastRequestLbConfig": {
+                    "slowStartConfig": {
+                        "slowStartWindow": "30s",
+                        "aggression": {"defaultValue": 1.0, "runtimeKey": "("},
+                        "minWeightPercent": {"value": 10.0},
+                    }
+                },
+            },
+        ),
+        (
+            "simple: ROUND_ROBIN, warmup: {duration: 3s, aggression: 2, minimumPercent: 5}",
+            {
+                "roundRobinLbConfig": {
+                    "slowStartConfig": {
+                        "slowStartWindow": "3s",
+                        "aggression": {"defaultValue": 2.0, "runtimeKey": "("},
+                        "minWeightPercent": {"value": 5.0},
+                    }
+                }
+            },
+        ),
+        (
+            "simple: ROUND_ROBIN, warmupDurationSecs: 4s",
+            {"roundRobinLbConfig": {"slowStartConfig": {"slowStartWindow": "4s"}}},
+        ),
+        (
+            "consistentHash: {httpHeaderName: x}",
+            {"lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "1024"}},
+        ),
+        (
+            "consistentHash: {useSourceIp: true, ringHash: {minimumRingSize: 7}}",
+            {"lbPolicy": "RING_HASH", "ringHashLbConfig": {"minimumRingSize": "7"}},
+        ),
         ("consistentHash: {httpHeaderName: x, ringHash: {}}", {"lbPolicy": "RING_HASH"}),
-        ("consistentHash: {httpHeaderName: x, maglev: {tableSize: 1009}}", {"lbPolicy": "MAGLEV", "maglevLbConfig": {"tableSize": "1009"}}),
+        (
+            "consistentHash: {httpHeaderName: x, maglev: {tableSize: 1009}}",
+            {"lbPolicy": "MAGLEV", "maglevLbConfig": {"tableSize": "1009"}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_algorithms(settings: str, expected: dict[str, Any]) -> None:
     found = cluster(rule(f"{{loadBalancer: {{{settings}}}}}") if settings else "")
-    assert {k: v for k, v in found.items() if k.startswith("lb") or (k.endswith("LbConfig") and k != "commonLbConfig")} == expected
+    assert {
+        k: v for k, v in found.items() if k.startswith("lb") or (k.endswith("LbConfig") and k != "commonLbConfig")
+    } == expected
     assert found["type"] == "EDS"
 
 
 def test_passing_through_takes_the_clients_word() -> None:
-    found = cluster(rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"))
+    found = cluster(
+        rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]")
+    )
     assert (found["type"], found["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
     assert "edsClusterConfig" not in found
     assert "transportSocketMatches" not in found  # without endpoints to choose among, TLS is for all or for none
     assert found["transportSocket"]["name"] == "envoy.transport_sockets.tls"
-    subset = cluster(rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"), subset="v1")
+    subset = cluster(
+        rule("{loadBalancer: {simple: PASSTHROUGH}}", "[{name: v1, trafficPolicy: {loadBalancer: {simple: RANDOM}}}]"),
+        subset="v1",
+    )
     assert (subset["type"], subset["lbPolicy"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED")
 
 
@@ -52,9 +98,17 @@ def test_passing_through_takes_the_clients_word() -> None:
     [
         ("localityLbSetting: {distribute: [{from: 'a/*', to: {'a/*': 100}}]}", "", "localityWeightedLbConfig"),
         ("localityLbSetting: {failover: [{from: a, to: b}]}", "", ""),
-        ("localityLbSetting: {failover: [{from: a, to: b}]}}, outlierDetection: {interval: 1s", "", "localityWeightedLbConfig"),
+        (
+            "localityLbSetting: {failover: [{from: a, to: b}]}}, outlierDetection: {interval: 1s",
+            "",
+            "localityWeightedLbConfig",
+        ),
         ("localityLbSetting: {enabled: false, failoverPriority: [x]}}, outlierDetection: {interval: 1s", "", ""),
-        ("simple: RANDOM", "localityLbSetting: {distribute: [{from: 'a/*', to: {'a/*': 100}}]}", "localityWeightedLbConfig"),
+        (
+            "simple: RANDOM",
+            "localityLbSetting: {distribute: [{from: 'a/*', to: {'a/*': 100}}]}",
+            "localityWeightedLbConfig",
+        ),
         ("zoneAwareLbSetting: {}", "", "zoneAwareLbConfig"),
         ("simple: RANDOM", "zoneAwareLbSetting: {minClusterSize: 4}", "zoneAwareLbConfig"),
         ("localityLbSetting: {enabled: false}", "zoneAwareLbSetting: {}", ""),
@@ -66,22 +120,33 @@ def test_localities(settings: str, mesh: str, expected: str) -> None:
 
 
 def test_zone_awareness_may_be_forbidden() -> None:
-    common = cluster(rule("{loadBalancer: {zoneAwareLbSetting: {enabled: false, minClusterSize: 3}}}"))["commonLbConfig"]
+    common = cluster(rule("{loadBalancer: {zoneAwareLbSetting: {enabled: false, minClusterSize: 3}}}"))[
+        "commonLbConfig"
+    ]
     assert common["zoneAwareLbConfig"] == {"routingEnabled": {}, "minClusterSize": "3"}
 
 
 def test_traffic_distribution_weighs_localities() -> None:
     annotation = "annotations: {networking.istio.io/traffic-distribution: PreferClose}"
-    near = SERVICE.replace("{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {annotation}, creation")
+    near = SERVICE.replace(
+        "{name: api, namespace: shop, creation", f"{{name: api, namespace: shop, {annotation}, creation"
+    )
     found = cluster("---" + near + rule("{outlierDetection: {minHealthPercent: 50}}"))
     assert found["commonLbConfig"] == {"healthyPanicThreshold": {}, "localityWeightedLbConfig": {}}
 
 
 # -- circuit breakers and connection pools ---------------------------------------------------------------------------------
 
+
 def test_limits() -> None:
-    found = cluster(rule("{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 2, http2MaxRequests: 3, maxRetries: 4}}}"))
-    assert found["circuitBreakers"]["thresholds"] == [{"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4}]
+    found = cluster(
+        rule(
+            "{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 2, http2MaxRequests: 3, maxRetries: 4}}}"
+        )
+    )
+    assert found["circuitBreakers"]["thresholds"] == [
+        {"maxConnections": 1, "maxPendingRequests": 2, "maxRequests": 3, "maxRetries": 4}
+    ]
     assert cluster()["circuitBreakers"]["thresholds"] == [UNLIMITED]
     published = cluster(environ={"DISABLE_TRACK_REMAINING_CB_METRICS": "false"})
     assert published["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "trackRemaining": True}]
@@ -96,14 +161,18 @@ def test_limits() -> None:
     ],
 )
 def test_retry_budgets(budget: str, expected: dict[str, Any]) -> None:
-    assert cluster(rule(f"{{retryBudget: {budget}}}"))["circuitBreakers"]["thresholds"] == [{**UNLIMITED, "retryBudget": expected}]
+    assert cluster(rule(f"{{retryBudget: {budget}}}"))["circuitBreakers"]["thresholds"] == [
+        {**UNLIMITED, "retryBudget": expected}
+    ]
 
 
 def test_connections() -> None:
     settings = "tcp: {connectTimeout: 3s, tcpKeepalive: {time: 7200.5s, interval: 75s, probes: 9}, maxConnectionDuration: 1h, idleTimeout: 5s}"
     found = cluster(rule(f"{{connectionPool: {{{settings}}}}}"))
     assert found["connectTimeout"] == "3s"
-    assert found["upstreamConnectionOptions"] == {"tcpKeepalive": {"keepaliveProbes": 9, "keepaliveTime": 7200, "keepaliveInterval": 75}}
+    assert found["upstreamConnectionOptions"] == {
+        "tcpKeepalive": {"keepaliveProbes": 9, "keepaliveTime": 7200, "keepaliveInterval": 75}
+    }
     assert http_options(found) == {
         "commonHttpProtocolOptions": {"idleTimeout": "5s", "maxConnectionDuration": "3600s"},
         "explicitHttpConfig": {"httpProtocolOptions": {}},
@@ -131,7 +200,9 @@ MESH_KEEPALIVE = "tcpKeepalive: {probes: 3, time: 10s, interval: 5s}"
         ("", "{}", (None, None, None)),
     ],
 )
-def test_what_a_rule_says_of_keepalive_comes_before_the_mesh(mesh: str, own: str, expected: tuple[int | None, ...] | None) -> None:
+def test_what_a_rule_says_of_keepalive_comes_before_the_mesh(
+    mesh: str, own: str, expected: tuple[int | None, ...] | None
+) -> None:
     found = cluster(rule(f"{{connectionPool: {{tcp: {{tcpKeepalive: {own}}}}}}}") if own else "", mesh=mesh)
     keepalive = found.get("upstreamConnectionOptions", {}).get("tcpKeepalive")
     fields = ("keepaliveProbes", "keepaliveTime", "keepaliveInterval")
@@ -155,10 +226,16 @@ def test_http_options() -> None:
     settings = "http: {idleTimeout: 9s, maxRequestsPerConnection: 5, maxConcurrentStreams: 6, http2KeepAlive: {interval: 1s, timeout: 2s}}"
     policy = f"{{connectionPool: {{{settings}}}}}"
     common = {"idleTimeout": "9s", "maxRequestsPerConnection": 5}
-    assert http_options(cluster(rule(policy))) == {"commonHttpProtocolOptions": common, "explicitHttpConfig": {"httpProtocolOptions": {}}}
+    assert http_options(cluster(rule(policy))) == {
+        "commonHttpProtocolOptions": common,
+        "explicitHttpConfig": {"httpProtocolOptions": {}},
+    }
     http2 = {"maxConcurrentStreams": 6, "connectionKeepalive": {"interval": "1s", "timeout": "2s"}}
     found = cluster(rule(policy), port=90)
-    assert http_options(found) == {"commonHttpProtocolOptions": common, "explicitHttpConfig": {"http2ProtocolOptions": http2}}
+    assert http_options(found) == {
+        "commonHttpProtocolOptions": common,
+        "explicitHttpConfig": {"http2ProtocolOptions": http2},
+    }
 
 
 HTTP2 = {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
@@ -191,19 +268,33 @@ def test_a_router_does_not_follow_its_clients() -> None:
 
 def test_header_case() -> None:
     mesh = "defaultConfig: {proxyHeaders: {preserveHttp1HeaderCase: true}}"
-    case = {"headerKeyFormat": {"statefulFormatter": {"name": "preserve_case", "typedConfig": {
-        "@type": "type.googleapis.com/envoy.extensions.http.header_formatters.preserve_case.v3.PreserveCaseFormatterConfig"}}}}  # fmt: skip
+    case = {
+        "headerKeyFormat": {
+            "statefulFormatter": {
+                "name": "preserve_case",
+                "typedConfig": {
+                    "@type": "type.googleapis.com/envoy.extensions.http.header_formatters.preserve_case.v3.PreserveCaseFormatterConfig"
+                },
+            }
+        }
+    }
     assert http_options(cluster(mesh=mesh)) == {"explicitHttpConfig": {"httpProtocolOptions": case}}
     assert http_options(cluster(mesh=mesh, port=90)) == HTTP2
-    assert http_options(cluster(mesh=mesh, port=70)) == {"useDownstreamProtocolConfig": {"httpProtocolOptions": case, "http2ProtocolOptions": {}}}
+    assert http_options(cluster(mesh=mesh, port=70)) == {
+        "useDownstreamProtocolConfig": {"httpProtocolOptions": case, "http2ProtocolOptions": {}}
+    }
 
 
 # -- outlier detection -----------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ("interval: 1s, baseEjectionTime: 2s, maxEjectionPercent: 3", {"interval": "1s", "baseEjectionTime": "2s", "maxEjectionPercent": 3}),
+        (
+            "interval: 1s, baseEjectionTime: 2s, maxEjectionPercent: 3",
+            {"interval": "1s", "baseEjectionTime": "2s", "maxEjectionPercent": 3},
+        ),
         ("consecutive5xxErrors: 4", {"consecutive5xx": 4, "enforcingConsecutive5xx": 100}),
         ("consecutive5xxErrors: 0", {"consecutive5xx": 0, "enforcingConsecutive5xx": 0}),
         ("consecutive5xxErrors: 1", {"consecutive5xx": 1, "enforcingConsecutive5xx": 100}),
@@ -212,7 +303,10 @@ def test_header_case() -> None:
         ("consecutiveGatewayErrors: 0", {"consecutiveGatewayFailure": 0, "enforcingConsecutiveGatewayFailure": 0}),
         ("maxEjectionPercent: 0", {}),
         ("maxEjectionPercent: 1", {"maxEjectionPercent": 1}),
-        ("splitExternalLocalOriginErrors: true", {"splitExternalLocalOriginErrors": True, "enforcingLocalOriginSuccessRate": 0}),
+        (
+            "splitExternalLocalOriginErrors: true",
+            {"splitExternalLocalOriginErrors": True, "enforcingLocalOriginSuccessRate": 0},
+        ),
         (
             "splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 0",
             {"splitExternalLocalOriginErrors": True, "enforcingLocalOriginSuccessRate": 0},
@@ -229,17 +323,28 @@ def test_header_case() -> None:
     ],
 )
 def test_outlier_detection(settings: str, expected: dict[str, Any]) -> None:
-    assert cluster(rule(f"{{outlierDetection: {{{settings}}}}}"))["outlierDetection"] == {"enforcingSuccessRate": 0, **expected}
+    assert cluster(rule(f"{{outlierDetection: {{{settings}}}}}"))["outlierDetection"] == {
+        "enforcingSuccessRate": 0,
+        **expected,
+    }
 
 
 def test_panic_thresholds() -> None:
     assert cluster()["commonLbConfig"] == {"healthyPanicThreshold": {}}
-    assert cluster(rule("{outlierDetection: {minHealthPercent: 40}}"))["commonLbConfig"] == {"healthyPanicThreshold": {"value": 40.0}}
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 40}}"))["commonLbConfig"] == {
+        "healthyPanicThreshold": {"value": 40.0}
+    }
     off = {"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"}
-    assert cluster(rule("{outlierDetection: {minHealthPercent: 0}}"), environ=off)["commonLbConfig"] == {"healthyPanicThreshold": {}}
-    assert cluster(rule("{outlierDetection: {minHealthPercent: 1}}"), environ=off)["commonLbConfig"] == {"healthyPanicThreshold": {"value": 1.0}}
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 0}}"), environ=off)["commonLbConfig"] == {
+        "healthyPanicThreshold": {}
+    }
+    assert cluster(rule("{outlierDetection: {minHealthPercent: 1}}"), environ=off)["commonLbConfig"] == {
+        "healthyPanicThreshold": {"value": 1.0}
+    }
     assert cluster(environ={"PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS": "false"})["commonLbConfig"] == {}
-    always = cluster(rule("{outlierDetection: {minHealthPercent: 40}}"), environ={"PILOT_SEND_UNHEALTHY_ENDPOINTS": "true"})
+    always = cluster(
+        rule("{outlierDetection: {minHealthPercent: 40}}"), environ={"PILOT_SEND_UNHEALTHY_ENDPOINTS": "true"}
+    )
     assert always["commonLbConfig"] == {"healthyPanicThreshold": {}}
 
 
@@ -268,9 +373,24 @@ def shape(found: dict[str, Any]) -> tuple[int, str]:
     [
         (f"{{{POOL}, {RANDOM}}}", "", (1, "RANDOM"), (1, "RANDOM")),
         (f"{{{POOL}, {RANDOM}}}", f"{{{OTHER_POOL}}}", (1, "RANDOM"), (2, "RANDOM")),
-        (f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}", "", (1, "LEAST_REQUEST"), (1, "LEAST_REQUEST")),
-        (f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 81}}, {POOL}}}]}}", "", (2**32 - 1, "RANDOM"), (2**32 - 1, "RANDOM")),
-        (f"{{{RANDOM}}}", f"{{portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}", (2**32 - 1, "RANDOM"), (1, "LEAST_REQUEST")),
+        (
+            f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}",
+            "",
+            (1, "LEAST_REQUEST"),
+            (1, "LEAST_REQUEST"),
+        ),
+        (
+            f"{{{RANDOM}, portLevelSettings: [{{port: {{number: 81}}, {POOL}}}]}}",
+            "",
+            (2**32 - 1, "RANDOM"),
+            (2**32 - 1, "RANDOM"),
+        ),
+        (
+            f"{{{RANDOM}}}",
+            f"{{portLevelSettings: [{{port: {{number: 80}}, {POOL}}}]}}",
+            (2**32 - 1, "RANDOM"),
+            (1, "LEAST_REQUEST"),
+        ),
         ("", f"{{{POOL}}}", (2**32 - 1, "LEAST_REQUEST"), (1, "LEAST_REQUEST")),
     ],
 )
@@ -302,15 +422,20 @@ def test_a_mesh_wide_pool_does_not_change_how_http_passes_through() -> None:
 
 # -- what clusters are called ----------------------------------------------------------------------------------------------
 
+
 def test_metadata() -> None:
     services = [{"host": HOST, "name": "api", "namespace": "shop"}]
     config = "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/the-rule"
     assert cluster()["metadata"]["filterMetadata"] == {"istio": {"services": services}}
     found = clusters(rule("{tls: {mode: SIMPLE}}", "[{name: v1, trafficPolicy: {tls: {mode: DISABLE}}}]"))
     whole, subset = found[f"outbound|80||{HOST}"], found[f"outbound|80|v1|{HOST}"]
-    assert whole["metadata"]["filterMetadata"] == {"istio": {"services": services, "config": config, "alpn_override": "false"}}
+    assert whole["metadata"]["filterMetadata"] == {
+        "istio": {"services": services, "config": config, "alpn_override": "false"}
+    }
     assert subset["metadata"]["filterMetadata"] == {"istio": {"services": services, "config": config, "subset": "v1"}}
-    external = entry("hosts: [ext.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{name: http, number: 80, protocol: HTTP}]")
+    external = entry(
+        "hosts: [ext.example.com], location: MESH_EXTERNAL, resolution: STATIC, ports: [{name: http, number: 80, protocol: HTTP}]"
+    )
     assert cluster(external, host="ext.example.com")["metadata"]["filterMetadata"]["istio"]["external"] is True
 
 

@@ -1,4 +1,5 @@
 """The TLS that clusters originate."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule, tls_context
+from tests.support.clusters import (
+    CLIENT,
+    HOST,
+    ROUTER,
+    SERVICE,
+    cluster,
+    clusters,
+    entry,
+    http_options,
+    rule,
+    tls_context,
+)
 from tests.support.world import proxy
 
 IDENTITY = "spiffe://cluster.local/ns/shop/sa/api"
@@ -42,9 +54,13 @@ spec: {{mtls: {{mode: {mode}}}}}
 
 # -- automatic mutual TLS --------------------------------------------------------------------------------------------------
 
+
 def test_automatic_tls_is_chosen_by_endpoint() -> None:
     found = cluster()
-    assert [(m["name"], m["match"]) for m in found["transportSocketMatches"]] == [("tlsMode-istio", {"tlsMode": "istio"}), ("tlsMode-disabled", {})]
+    assert [(m["name"], m["match"]) for m in found["transportSocketMatches"]] == [
+        ("tlsMode-istio", {"tlsMode": "istio"}),
+        ("tlsMode-disabled", {}),
+    ]
     assert found["transportSocketMatches"][1]["transportSocket"]["name"] == "envoy.transport_sockets.raw_buffer"
     context = tls_context(found)
     assert context["sni"] == f"outbound_.80_._.{HOST}"
@@ -96,6 +112,7 @@ def test_headless_services_all_or_none() -> None:
 
 # -- as a rule says --------------------------------------------------------------------------------------------------------
 
+
 def test_mesh_tls_by_rule_is_for_all_endpoints() -> None:
     found = cluster(rule("{tls: {mode: ISTIO_MUTUAL}}"))
     assert "transportSocketMatches" not in found
@@ -112,23 +129,38 @@ def test_mesh_tls_by_rule_is_for_all_endpoints() -> None:
         ("mode: SIMPLE", None, [], "file-root:system", [], {"autoSni": True, "autoSanValidation": True}),
         ("mode: SIMPLE, sni: x.com", "x.com", [], "file-root:system", [], None),
         ("mode: SIMPLE, subjectAltNames: [y.com]", None, [], "file-root:system", ["y.com"], {"autoSni": True}),
-        ("mode: SIMPLE, caCertificates: /ca.pem", None, [], "file-root:/ca.pem", [], {"autoSni": True, "autoSanValidation": True}),
+        (
+            "mode: SIMPLE, caCertificates: /ca.pem",
+            None,
+            [],
+            "file-root:/ca.pem",
+            [],
+            {"autoSni": True, "autoSanValidation": True},
+        ),
         ("mode: SIMPLE, insecureSkipVerify: true", None, [], "", [], {"autoSni": True}),
         ("mode: SIMPLE, sni: x.com, insecureSkipVerify: true", "x.com", [], "", [], None),
         (
             "mode: MUTUAL, sni: x.com, clientCertificate: /c, privateKey: /k, caCertificates: /ca",
-            "x.com", ["file-cert:/c~/k"], "file-root:/ca", [], None,
+            "x.com",
+            ["file-cert:/c~/k"],
+            "file-root:/ca",
+            [],
+            None,
         ),
     ],
-)  # fmt: skip
-def test_tls_by_rule(settings: str, sni: str | None, certificate: list[str], roots: str, alt_names: list[str], options: Any) -> None:
+)
+def test_tls_by_rule(
+    settings: str, sni: str | None, certificate: list[str], roots: str, alt_names: list[str], options: Any
+) -> None:
     found = cluster(rule(f"{{tls: {{{settings}}}}}"))
     assert tls_context(found).get("sni") == sni
     assert secrets(found) == certificate
     assert validation(found) == (roots, alt_names)
     assert http_options(found).get("upstreamHttpProtocolOptions") == options
     assert "alpnProtocols" not in tls_context(found)["commonTlsContext"]
-    assert tls_context(cluster(rule(f"{{tls: {{{settings}}}}}"), port=90))["commonTlsContext"]["alpnProtocols"] == ["h2"]
+    assert tls_context(cluster(rule(f"{{tls: {{{settings}}}}}"), port=90))["commonTlsContext"]["alpnProtocols"] == [
+        "h2"
+    ]
 
 
 SIMPLE, OFF = "tls: {mode: SIMPLE, sni: x.com}", "tls: {mode: DISABLE}"
@@ -150,7 +182,9 @@ OWN = "tls: {mode: SIMPLE, sni: own.com}"
         (f"{SIMPLE}, portLevelSettings: [{{port: {{number: 80}}, {OFF}}}]", OWN, None, "own.com"),
     ],
 )
-def test_tls_of_a_subset_comes_before_that_of_its_rule(policy: str, subset: str, of_rule: str | None, of_subset: str | None) -> None:
+def test_tls_of_a_subset_comes_before_that_of_its_rule(
+    policy: str, subset: str, of_rule: str | None, of_subset: str | None
+) -> None:
     objects = rule(f"{{{policy}}}", f"[{{name: v1{', trafficPolicy: {' + subset + '}' if subset else ''}}}]")
 
     def sni(found: Any) -> str | None:
@@ -162,15 +196,22 @@ def test_tls_of_a_subset_comes_before_that_of_its_rule(policy: str, subset: str,
 
 def test_names_of_a_service_entry() -> None:
     named = EXTERNAL + ", subjectAltNames: [ext.example.com, two.example.com]"
-    found = cluster(entry(named) + rule("{tls: {mode: SIMPLE, sni: x.com}}", host="ext.example.com"), host="ext.example.com")
+    found = cluster(
+        entry(named) + rule("{tls: {mode: SIMPLE, sni: x.com}}", host="ext.example.com"), host="ext.example.com"
+    )
     assert validation(found)[1] == ["ext.example.com", "two.example.com"]
-    found = cluster(entry(named) + rule("{tls: {mode: SIMPLE, subjectAltNames: [own.com]}}", host="ext.example.com"), host="ext.example.com")
+    found = cluster(
+        entry(named) + rule("{tls: {mode: SIMPLE, subjectAltNames: [own.com]}}", host="ext.example.com"),
+        host="ext.example.com",
+    )
     assert validation(found)[1] == ["own.com"]
 
 
 def test_revoked_certificates() -> None:
     found = cluster(rule("{tls: {mode: SIMPLE, caCertificates: /ca, caCrl: /crl}}"))
-    assert tls_context(found)["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"]["crl"] == {"filename": "/crl"}
+    assert tls_context(found)["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"]["crl"] == {
+        "filename": "/crl"
+    }
 
 
 SELECTOR = "workloadSelector: {matchLabels: {app: web}}"
@@ -199,7 +240,9 @@ def test_credentials_of_the_users_own_server() -> None:
     by = replace(ROUTER, metadata={**ROUTER.metadata, "credential": "true"})
     found = clusters(rule("{tls: {mode: MUTUAL, credentialName: 'sds://web'}}"), by=by)
     assert secrets(found[f"outbound|80||{HOST}"]) == ["sds://web"]
-    assert found["sds-external"]["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"]["pipe"]["path"].endswith("/socket")
+    assert found["sds-external"]["loadAssignment"]["endpoints"][0]["lbEndpoints"][0]["endpoint"]["address"]["pipe"][
+        "path"
+    ].endswith("/socket")
     assert "sds-external" not in clusters(by=ROUTER)
 
 
@@ -211,19 +254,34 @@ def test_files_of_the_users_own_server() -> None:
 
 # -- a proxy with certificate files of its own -----------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("objects", "host", "certificate", "roots", "alt_names", "sni"),
     [
         ("", HOST, "file-cert:/c.pem~/k.pem", "file-root:/ca.pem", [IDENTITY], f"outbound_.80_._.{HOST}"),
         (rule("{tls: {mode: ISTIO_MUTUAL}}"), HOST, "file-cert:/c.pem~/k.pem", "file-root:/ca.pem", [], None),
-        (rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y, sni: z}}"), HOST, "file-cert:/c.pem~/k.pem", "file-root:/ca.pem", [], "z"),
         (
-            entry(EXTERNAL) + rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y, sni: z}}", host="ext.example.com"),
-            "ext.example.com", "file-cert:/x~/y", "file-root:system", [], "z",
+            rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y, sni: z}}"),
+            HOST,
+            "file-cert:/c.pem~/k.pem",
+            "file-root:/ca.pem",
+            [],
+            "z",
+        ),
+        (
+            entry(EXTERNAL)
+            + rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y, sni: z}}", host="ext.example.com"),
+            "ext.example.com",
+            "file-cert:/x~/y",
+            "file-root:system",
+            [],
+            "z",
         ),
     ],
-)  # fmt: skip
-def test_own_files(objects: str, host: str, certificate: str, roots: str, alt_names: list[str], sni: str | None) -> None:
+)
+def test_own_files(
+    objects: str, host: str, certificate: str, roots: str, alt_names: list[str], sni: str | None
+) -> None:
     found = cluster(objects, host=host, by=with_metadata(**FILES))
     assert "transportSocketMatches" not in found
     assert secrets(found) == [certificate]
@@ -232,7 +290,9 @@ def test_own_files(objects: str, host: str, certificate: str, roots: str, alt_na
 
 
 def test_external_services_follow_the_rule_whatever_files_there_are() -> None:
-    objects = entry(EXTERNAL + ", subjectAltNames: [peer]") + rule("{tls: {mode: ISTIO_MUTUAL}}", host="ext.example.com")
+    objects = entry(EXTERNAL + ", subjectAltNames: [peer]") + rule(
+        "{tls: {mode: ISTIO_MUTUAL}}", host="ext.example.com"
+    )
     found = cluster(objects, host="ext.example.com", by=with_metadata(**FILES))
     assert secrets(found) == ["default"]
     assert validation(found) == ("ROOTCA", [])
@@ -241,13 +301,16 @@ def test_external_services_follow_the_rule_whatever_files_there_are() -> None:
 
 
 def test_own_files_everywhere() -> None:
-    objects = entry(EXTERNAL) + rule("{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y}}", host="ext.example.com")
+    objects = entry(EXTERNAL) + rule(
+        "{tls: {mode: MUTUAL, clientCertificate: /x, privateKey: /y}}", host="ext.example.com"
+    )
     environ = {"PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES": "false"}
     found = cluster(objects, host="ext.example.com", by=with_metadata(**FILES), environ=environ)
     assert secrets(found) == ["file-cert:/c.pem~/k.pem"]
 
 
 # -- the mesh's word -------------------------------------------------------------------------------------------------------
+
 
 def test_tls_defaults_are_for_tls_of_rules() -> None:
     mesh = "tlsDefaults: {cipherSuites: [ECDHE-RSA-AES256-GCM-SHA384], ecdhCurves: [P-256]}"
@@ -266,18 +329,28 @@ def test_tls_defaults_are_for_tls_of_rules() -> None:
 )
 def test_compliance(policy: str, parameters: dict[str, Any]) -> None:
     for objects in ("", rule("{tls: {mode: SIMPLE}}")):
-        assert tls_context(cluster(objects, environ={"COMPLIANCE_POLICY": policy}))["commonTlsContext"]["tlsParams"] == parameters
+        assert (
+            tls_context(cluster(objects, environ={"COMPLIANCE_POLICY": policy}))["commonTlsContext"]["tlsParams"]
+            == parameters
+        )
 
 
 def test_metadata_exchange_may_be_left_out_of_alpn() -> None:
-    assert tls_context(cluster(environ={"PILOT_DISABLE_MX_ALPN": "true"}))["commonTlsContext"]["alpnProtocols"] == ["istio"]
+    assert tls_context(cluster(environ={"PILOT_DISABLE_MX_ALPN": "true"}))["commonTlsContext"]["alpnProtocols"] == [
+        "istio"
+    ]
 
 
 # -- PROXY protocol --------------------------------------------------------------------------------------------------------
 
+
 def wrapped(socket: dict[str, Any]) -> tuple[str, str, str]:
     config = socket["typedConfig"]
-    return socket["name"].rpartition(".")[2], config["config"].get("version", "V1"), config["transportSocket"]["name"].rpartition(".")[2]
+    return (
+        socket["name"].rpartition(".")[2],
+        config["config"].get("version", "V1"),
+        config["transportSocket"]["name"].rpartition(".")[2],
+    )
 
 
 def test_proxy_protocol_wraps_every_socket() -> None:
@@ -301,8 +374,15 @@ def test_a_rule_for_other_workloads_is_not_for_this_one() -> None:
 
 @pytest.mark.parametrize(
     ("said", "matches"),
-    [("DISABLE", ["hbone", "tlsMode-disabled"]), ("SIMPLE", ["hbone", "user"]), ("ISTIO_MUTUAL", ["hbone", "tlsMode-istio"])],
+    [
+        ("DISABLE", ["hbone", "tlsMode-disabled"]),
+        ("SIMPLE", ["hbone", "user"]),
+        ("ISTIO_MUTUAL", ["hbone", "tlsMode-istio"]),
+    ],
 )
 def test_what_there_is_beside_a_tunnel_is_as_the_rule_says(said: str, matches: list[str]) -> None:
-    found = cluster(rule(f"{{tls: {{mode: {said}}}}}"), environ={"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"})
+    found = cluster(
+        rule(f"{{tls: {{mode: {said}}}}}"),
+        environ={"PILOT_ENABLE_AMBIENT": "true", "PILOT_ENABLE_SENDING_HBONE": "true"},
+    )
     assert [match["name"] for match in found["transportSocketMatches"]] == matches

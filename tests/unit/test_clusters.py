@@ -1,4 +1,5 @@
 """Several clusters: one service over all of them, each proxy by its own cluster, networks and endpoints by theirs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,10 @@ PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"
 
 def cluster_of_alpha(number: int, ip: str, spec: str = "", **metadata: Any) -> list[Plain]:
     """What runs in a cluster: alpha with an address of its own, one Pod, on one node."""
-    spec = spec or f"{{clusterIP: 10.96.{number}.1, clusterIPs: [10.96.{number}.1], selector: {{app: alpha}}, ports: {PORTS}}}"
+    spec = (
+        spec
+        or f"{{clusterIP: 10.96.{number}.1, clusterIPs: [10.96.{number}.1], selector: {{app: alpha}}, ports: {PORTS}}}"
+    )
     return [
         make("Service", "alpha", spec, **metadata),
         endpoint_slice("alpha", at(ip, "alpha-0"), ports="[{name: http, port: 8080}, {name: tcp, port: 9000}]"),
@@ -57,6 +61,7 @@ def mesh(home: list[Plain], west: list[Plain], **environ: str) -> World:
 
 # -- services and endpoints --------------------------------------------------------------------------------------------------
 
+
 def test_services_of_one_name_are_one_service_with_the_addresses_of_each_cluster() -> None:
     made = mesh(HOME, WEST).mesh
     found = service(made, ALPHA)
@@ -64,7 +69,10 @@ def test_services_of_one_name_are_one_service_with_the_addresses_of_each_cluster
     assert service_refs(made) == refs_by_hostname(made, ALPHA.hostname) == (ALPHA,)
     assert found.addresses == ("10.96.1.1",)
     assert [found.addresses_in(cluster) for cluster in ("Kubernetes", "west", "nowhere", "")] == [
-        ("10.96.1.1",), ("10.96.2.1",), ("10.96.1.1",), ("10.96.1.1",)
+        ("10.96.1.1",),
+        ("10.96.2.1",),
+        ("10.96.1.1",),
+        ("10.96.1.1",),
     ]
 
 
@@ -94,21 +102,31 @@ def test_a_service_is_as_the_own_cluster_has_it_then_as_the_first_by_name() -> N
 def test_endpoints_of_all_clusters_serve_each_at_its_place() -> None:
     made = mesh(HOME, WEST).mesh
     found = endpoints(made, ALPHA, 80)
-    assert [(e.addresses, e.cluster_id, e.locality.region) for e in found] == [(("10.1.0.1",), "Kubernetes", "r1"), (("10.2.0.1",), "west", "r2")]
+    assert [(e.addresses, e.cluster_id, e.locality.region) for e in found] == [
+        (("10.1.0.1",), "Kubernetes", "r1"),
+        (("10.2.0.1",), "west", "r2"),
+    ]
     assert [dict(e.labels)["topology.istio.io/cluster"] for e in found] == ["Kubernetes", "west"]
-    assert service_accounts(made, ALPHA) == ("spiffe://cluster.local/ns/a/sa/sa-1", "spiffe://cluster.local/ns/a/sa/sa-2")
+    assert service_accounts(made, ALPHA) == (
+        "spiffe://cluster.local/ns/a/sa/sa-1",
+        "spiffe://cluster.local/ns/a/sa/sa-2",
+    )
 
 
 def test_clusters_may_use_the_same_addresses() -> None:
     made = mesh(HOME, cluster_of_alpha(2, "10.1.0.1")).mesh
-    assert [(e.addresses, e.cluster_id) for e in endpoints(made, ALPHA, 80)] == [(("10.1.0.1",), "Kubernetes"), (("10.1.0.1",), "west")]
+    assert [(e.addresses, e.cluster_id) for e in endpoints(made, ALPHA, 80)] == [
+        (("10.1.0.1",), "Kubernetes"),
+        (("10.1.0.1",), "west"),
+    ]
 
 
 def test_a_service_selects_workload_entries_of_its_own_cluster_and_a_service_entry_those_of_all() -> None:
     vm = make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {app: alpha}}")
     entry = make(
-        "ServiceEntry", "all",
-        "{hosts: [all.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: alpha}}}"
+        "ServiceEntry",
+        "all",
+        "{hosts: [all.com], resolution: STATIC, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: alpha}}}",
     )
     made = mesh([*HOME, entry], [vm]).mesh
     assert [e.addresses[0] for e in endpoints(made, ALPHA, 80)] == ["10.1.0.1"]
@@ -118,9 +136,13 @@ def test_a_service_selects_workload_entries_of_its_own_cluster_and_a_service_ent
 
 # -- proxies -----------------------------------------------------------------------------------------------------------------
 
+
 def test_a_proxy_is_the_pod_of_its_own_cluster() -> None:
     made = mesh(HOME, cluster_of_alpha(2, "10.1.0.1"))
-    ids = [made.connect(proxy("sidecar", "alpha-0", "a", ip, CLUSTER_ID=c)) for ip, c in (("10.1.0.1", "west"), ("10.1.0.2", "nowhere"))]
+    ids = [
+        made.connect(proxy("sidecar", "alpha-0", "a", ip, CLUSTER_ID=c))
+        for ip, c in (("10.1.0.1", "west"), ("10.1.0.2", "nowhere"))
+    ]
     assert [pod_of(made.mesh, i) for i in ids] == [RegistryKey("west", "a", "alpha-0"), None]
     assert [proxy_locality(made.mesh, i).region for i in ids] == ["r2", ""]
     assert proxy_labels(made.mesh, ids[0])["topology.istio.io/cluster"] == "west"
@@ -129,13 +151,17 @@ def test_a_proxy_is_the_pod_of_its_own_cluster() -> None:
 
 
 def test_the_ports_of_a_proxy_are_those_of_its_own_cluster() -> None:
-    west = cluster_of_alpha(2, "10.2.0.1", "{clusterIP: 10.96.2.1, selector: {app: alpha}, ports: [{name: odd, port: 7, targetPort: 70}]}")
+    west = cluster_of_alpha(
+        2, "10.2.0.1", "{clusterIP: 10.96.2.1, selector: {app: alpha}, ports: [{name: odd, port: 7, targetPort: 70}]}"
+    )
     made = mesh(HOME, west)
     node_id = made.connect(proxy("sidecar", "alpha-0", "a", "10.2.0.1", CLUSTER_ID="west"))
     assert [(t.port.number, t.target_port) for t in service_targets(made.mesh, node_id)] == [(7, 70)]
 
 
-@pytest.mark.parametrize(("cluster", "address"), [("Kubernetes", "10.96.1.1"), ("west", "10.96.2.1"), ("nowhere", "10.96.1.1")])
+@pytest.mark.parametrize(
+    ("cluster", "address"), [("Kubernetes", "10.96.1.1"), ("west", "10.96.2.1"), ("nowhere", "10.96.1.1")]
+)
 def test_clients_use_the_addresses_of_their_own_cluster(cluster: str, address: str) -> None:
     made = mesh(HOME, WEST)
     found = made.resources(made.connect(proxy("sidecar", "web-0", "a", "10.1.0.9", CLUSTER_ID=cluster)))
@@ -157,11 +183,19 @@ def test_a_service_local_to_its_cluster_has_only_endpoints_of_the_client_s_clust
 
 # -- networks ----------------------------------------------------------------------------------------------------------------
 
+
 def test_a_cluster_is_in_the_network_that_its_control_plane_namespace_says_or_that_names_it() -> None:
     made = mesh([make("Namespace", "istio-system", labels=f"{{{NETWORK}: home-net}}")], [])
-    networks = {"west-net": {"endpoints": [{"fromRegistry": "west"}]}, "wide": {"endpoints": [{"fromCidr": "10.0.0.0/8"}]}}
+    networks = {
+        "west-net": {"endpoints": [{"fromRegistry": "west"}]},
+        "wide": {"endpoints": [{"fromCidr": "10.0.0.0/8"}]},
+    }
     made.mesh.commit([(made.mesh.mesh, "networks", msgspec.convert({"networks": networks}, MeshNetworks))])
-    assert [find_network(made.mesh, c, "10.1.0.1", {}) for c in ("Kubernetes", "west", "other")] == ["home-net", "west-net", "wide"]
+    assert [find_network(made.mesh, c, "10.1.0.1", {}) for c in ("Kubernetes", "west", "other")] == [
+        "home-net",
+        "west-net",
+        "wide",
+    ]
 
 
 def gateway(ip: str, network: str = "") -> Plain:
@@ -172,10 +206,15 @@ def gateway(ip: str, network: str = "") -> Plain:
 
 def test_gateways_are_those_of_each_cluster() -> None:
     made = mesh([gateway("8.8.8.8", "one")], [gateway("9.9.9.9", "two")]).mesh
-    assert network_gateways(made).gateways == (NetworkGateway("8.8.8.8", 15443, "one", "Kubernetes"), NetworkGateway("9.9.9.9", 15443, "two", "west"))
+    assert network_gateways(made).gateways == (
+        NetworkGateway("8.8.8.8", 15443, "one", "Kubernetes"),
+        NetworkGateway("9.9.9.9", 15443, "two", "west"),
+    )
     named = mesh([gateway("8.8.8.8")], [gateway("9.9.9.9")]).mesh
     name = "eastwest.istio-system.svc.cluster.local"
-    networks = {"two": {"endpoints": [{"fromRegistry": "west"}], "gateways": [{"registryServiceName": name, "port": 15443}]}}
+    networks = {
+        "two": {"endpoints": [{"fromRegistry": "west"}], "gateways": [{"registryServiceName": name, "port": 15443}]}
+    }
     named.commit([(named.mesh, "networks", msgspec.convert({"networks": networks}, MeshNetworks))])
     assert network_gateways(named).gateways == (NetworkGateway("9.9.9.9", 15443, "two", "west"),)
 
@@ -188,11 +227,16 @@ def test_endpoints_of_another_network_are_behind_the_gateway_of_their_cluster() 
     for cluster, network in (("Kubernetes", "one"), ("west", "two")):
         client = proxy("sidecar", "web-0", "a", "10.1.0.9", CLUSTER_ID=cluster, NETWORK=network)
         sent[cluster] = made.resources(made.connect(client))[ENDPOINT][f"outbound|80||{ALPHA.hostname}"].any
-    assert (b"10.1.0.1" in sent["Kubernetes"], b"10.2.0.1" in sent["Kubernetes"], b"9.9.9.9" in sent["Kubernetes"]) == (True, False, True)
+    assert (b"10.1.0.1" in sent["Kubernetes"], b"10.2.0.1" in sent["Kubernetes"], b"9.9.9.9" in sent["Kubernetes"]) == (
+        True,
+        False,
+        True,
+    )
     assert (b"10.2.0.1" in sent["west"], b"9.9.9.9" in sent["west"]) == (True, False)
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------------
+
 
 def test_configuration_of_another_cluster_has_no_effect_and_says_so() -> None:
     west = DocumentOrigin("west", own=False)
@@ -206,7 +250,10 @@ def test_configuration_of_another_cluster_has_no_effect_and_says_so() -> None:
 
 def test_folders_of_clusters(tmp_path: pathlib.Path) -> None:
     assert parse_config_folders(["/a", "west=/b", "./c=d", "Kubernetes=/e"], "Kubernetes") == (
-        ConfigFolder("/a", "Kubernetes"), ConfigFolder("/b", "west"), ConfigFolder("./c=d", "Kubernetes"), ConfigFolder("/e", "Kubernetes")
+        ConfigFolder("/a", "Kubernetes"),
+        ConfigFolder("/b", "west"),
+        ConfigFolder("./c=d", "Kubernetes"),
+        ConfigFolder("/e", "Kubernetes"),
     )
 
 
@@ -239,7 +286,10 @@ async def test_a_process_with_the_folders_of_two_clusters(tmp_path: pathlib.Path
     for name, objects in (("home", HOME), ("west", [*WEST, make("DestinationRule", "r", "{host: x}")])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    addresses = [f"--{flag}=127.0.0.1:{free_port()}" for flag in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")]
+    addresses = [
+        f"--{flag}=127.0.0.1:{free_port()}"
+        for flag in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
+    ]
     folders = ["--clusterID", "home", "--configDir", str(tmp_path / "home"), "--configDir", f"west={tmp_path / 'west'}"]
     plane = ControlPlane(load([*addresses, *folders, "--ctrlz_port=0"], {}).settings)
     running = asyncio.create_task(plane.run())

@@ -1,4 +1,5 @@
 """Multi-cluster services: who exports one, the name that all clusters share, and where endpoints are seen."""
+
 from __future__ import annotations
 
 import pytest
@@ -68,7 +69,12 @@ def test_an_export_that_comes_and_goes_changes_what_others_see() -> None:
 
 
 def test_a_service_that_is_imported_has_a_name_that_all_clusters_share() -> None:
-    made = mesh([*HOME, EXPORT, imported("10.99.0.1")], [*WEST, EXPORT, imported("10.99.0.2")], **HOSTS, ENABLE_MCS_CLUSTER_LOCAL="true")
+    made = mesh(
+        [*HOME, EXPORT, imported("10.99.0.1")],
+        [*WEST, EXPORT, imported("10.99.0.2")],
+        **HOSTS,
+        ENABLE_MCS_CLUSTER_LOCAL="true",
+    )
     found = service(made.mesh, SHARED)
     assert found is not None
     assert [found.addresses_in(cluster) for cluster in ("Kubernetes", "west")] == [("10.99.0.1",), ("10.99.0.2",)]
@@ -90,22 +96,39 @@ async def test_the_page_of_shared_services() -> None:
     made = mesh([*HOME, EXPORT, imported("10.99.0.1")], [*WEST, imported()], **HOSTS)
     async with TestClient(TestServer(application(sources(made.mesh)))) as client, client.get("/debug/mcsz") as response:
         found = await response.json()
-    everywhere, at_home = (dict.fromkeys([ALPHA.hostname, SHARED.hostname], way) for way in ("AlwaysDiscoverable", "DiscoverableFromSameCluster"))
+    everywhere, at_home = (
+        dict.fromkeys([ALPHA.hostname, SHARED.hostname], way)
+        for way in ("AlwaysDiscoverable", "DiscoverableFromSameCluster")
+    )
     common = {"Name": "alpha", "Namespace": "a", "Imported": True}
     assert found == [
-        {**common, "Cluster": "Kubernetes", "Exported": True, "ClusterSetVIP": "10.99.0.1", "Discoverability": everywhere},
+        {
+            **common,
+            "Cluster": "Kubernetes",
+            "Exported": True,
+            "ClusterSetVIP": "10.99.0.1",
+            "Discoverability": everywhere,
+        },
         {**common, "Cluster": "west", "Exported": False, "ClusterSetVIP": "", "Discoverability": at_home},
     ]
 
 
 @pytest.mark.parametrize(
     ("home", "hosts"),
-    [([imported()], False), ([imported("10.99.0.1")], True), ([make("ServiceImport", "beta", "{ips: [10.99.0.1]}")], False), ([EXPORT], False)],
+    [
+        ([imported()], False),
+        ([imported("10.99.0.1")], True),
+        ([make("ServiceImport", "beta", "{ips: [10.99.0.1]}")], False),
+        ([EXPORT], False),
+    ],
     ids=["no address", "an address", "no service", "an export alone"],
 )
 def test_a_shared_name_needs_an_address_and_a_service(home: list[Plain], hosts: bool) -> None:
     made = mesh([*HOME, *home], WEST, **HOSTS)
-    assert (SHARED in service_refs(made.mesh), refs_by_hostname(made.mesh, SHARED.hostname) == (SHARED,)) == (hosts, hosts)
+    assert (SHARED in service_refs(made.mesh), refs_by_hostname(made.mesh, SHARED.hostname) == (SHARED,)) == (
+        hosts,
+        hosts,
+    )
     assert ServiceRef("beta.a.svc.clusterset.local", "a") not in service_refs(made.mesh)
     made.set(dict.fromkeys(rows_of(home), None))
     assert service_refs(made.mesh) == (ALPHA,)

@@ -1,4 +1,5 @@
 """Resources as config dumps show them, and what the pages of profiles make of their queries."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +30,12 @@ def test_a_large_resource_is_written_as_a_small_one_is(count: int) -> None:
     assert isinstance(found, LazyFields) is (count > FEW)
     text = b"".join(parts(found, pretty=False)).decode()
     hosts = [{"name": f"host-{number}", "domains": ["*"]} for number in range(count)]
-    whole = {"@type": BY_SHORT_NAME["rds"], "name": "80", "ignorePortInHostMatching": True, **({"virtualHosts": hosts} if hosts else {})}
+    whole = {
+        "@type": BY_SHORT_NAME["rds"],
+        "name": "80",
+        "ignorePortInHostMatching": True,
+        **({"virtualHosts": hosts} if hosts else {}),
+    }
     assert json.loads(text) == plain(routes(count)) == whole
     assert text.count('"virtualHosts"') == (1 if count else 0)
 
@@ -40,31 +46,54 @@ def test_a_dump_has_each_resource_with_its_version(count: int) -> None:
     dump = b"".join(parts(build_dump(resources, "v1", with_endpoints=False), pretty=True))
     kinds = ("Bootstrap", "Clusters", "Listeners", "ScopedRoutes", "Routes", "Secrets", "Ecds")
     versions = {"Clusters": {"versionInfo": "v1"}, "Listeners": {"versionInfo": "v1"}}
-    sent = {"dynamicRouteConfigs": [{"versionInfo": "v1", "routeConfig": plain(routes(number))} for number in (count, 0)]}
+    sent = {
+        "dynamicRouteConfigs": [{"versionInfo": "v1", "routeConfig": plain(routes(number))} for number in (count, 0)]
+    }
     assert json.loads(dump)["configs"] == [
-        {"@type": f"type.googleapis.com/envoy.admin.v3.{kind}ConfigDump"} | versions.get(kind, {}) | (sent if kind == "Routes" else {})
+        {"@type": f"type.googleapis.com/envoy.admin.v3.{kind}ConfigDump"}
+        | versions.get(kind, {})
+        | (sent if kind == "Routes" else {})
         for kind in kinds
     ]
 
 
 def test_a_secret_is_shown_without_what_is_secret() -> None:
-    pair = {"certificate_chain": {"inline_bytes": b"chain"}, "private_key": {"filename": "/key"}, "password": {"inline_bytes": b"word"},
-            "pkcs12": {"inline_bytes": b"pack"}, "private_key_provider": {"provider_name": "p"}}  # fmt: skip
+    pair = {
+        "certificate_chain": {"inline_bytes": b"chain"},
+        "private_key": {"filename": "/key"},
+        "password": {"inline_bytes": b"word"},
+        "pkcs12": {"inline_bytes": b"pack"},
+        "private_key_provider": {"provider_name": "p"},
+    }
     sds = BY_SHORT_NAME["sds"]
     assert plain(Resource.of(sds, secret_pb2.Secret(name="a", tls_certificate=pair))) == {
-        "@type": sds, "name": "a", "tlsCertificate": {
-            "certificateChain": {"inlineBytes": "Y2hhaW4="}, "privateKey": {"inlineBytes": "W3JlZGFjdGVkXQ=="},
+        "@type": sds,
+        "name": "a",
+        "tlsCertificate": {
+            "certificateChain": {"inlineBytes": "Y2hhaW4="},
+            "privateKey": {"inlineBytes": "W3JlZGFjdGVkXQ=="},
         },
-    }  # fmt: skip
-    for hidden in ({"session_ticket_keys": {"keys": [{"inline_bytes": b"x"}]}}, {"generic_secret": {"secret": {"inline_bytes": b"x"}}}):
+    }
+    for hidden in (
+        {"session_ticket_keys": {"keys": [{"inline_bytes": b"x"}]}},
+        {"generic_secret": {"secret": {"inline_bytes": b"x"}}},
+    ):
         assert plain(Resource.of(sds, secret_pb2.Secret(name="b", **hidden))) == {"@type": sds, "name": "b"}
 
 
 def test_an_extension_is_shown_as_its_filter() -> None:
     inner = {"@type": "type.googleapis.com/x.Wasm", "a": 1}
-    wrapped = {"@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "name": "e", "typedConfig": inner}
+    wrapped = {
+        "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+        "name": "e",
+        "typedConfig": inner,
+    }
     assert _unwrapped(wrapped) == inner
-    for other in ({"name": "no type", "typedConfig": inner}, {**wrapped, "@type": "x.Other"}, {"@type": wrapped["@type"]}):
+    for other in (
+        {"name": "no type", "typedConfig": inner},
+        {**wrapped, "@type": "x.Other"},
+        {"@type": wrapped["@type"]},
+    ):
         assert _unwrapped(other) == other
     lazy = LazyFields(iter([]))
     assert _unwrapped(lazy) is lazy
@@ -79,7 +108,20 @@ def test_a_resource_of_an_unknown_type_is_its_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "level"), [("", 0), ("0", 0), ("1", 1), ("2", 2), ("999", 999), ("1000", 0), ("-1", 0), ("x", 0), ("٢", 0), ("²", 0), ("1.0", 0)]
+    ("text", "level"),
+    [
+        ("", 0),
+        ("0", 0),
+        ("1", 1),
+        ("2", 2),
+        ("999", 999),
+        ("1000", 0),
+        ("-1", 0),
+        ("x", 0),
+        ("٢", 0),
+        ("²", 0),
+        ("1.0", 0),
+    ],
 )
 def test_the_level_of_a_profile_is_a_small_number(text: str, level: int) -> None:
     assert profiles._debug({"debug": text}) == level

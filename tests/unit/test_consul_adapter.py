@@ -1,4 +1,5 @@
 """The example adapter: services of Consul are ServiceEntries of the control planes that name it as a source, as they come and go."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +38,15 @@ class Followed:
         self.source = McpSource("xds://consul", kinds, batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
         client = McpClient("sidecar~127.0.0.1~a.istio-system~istio-system.svc.cluster.local", "istio-system")
         target = McpSourceServer(f"127.0.0.1:{adapter.port}", _plain_text)
-        self.stream = McpStream(target, client, self.source.types, self.source.receive, self.source.told, Backoff(0.01, 0.05), random.Random(1))
+        self.stream = McpStream(
+            target,
+            client,
+            self.source.types,
+            self.source.receive,
+            self.source.told,
+            Backoff(0.01, 0.05),
+            random.Random(1),
+        )
 
     def hosts(self) -> dict[str, list[tuple[str, dict[str, int]]]]:
         self.clock.advance(1)
@@ -68,14 +77,19 @@ async def followed(**services: dict[str, Any]) -> AsyncIterator[Followed]:
 
 async def test_services_that_there_are_come_with_the_first_answer() -> None:
     async with followed(web=instance(), db=instance("10.0.0.2", 5432)) as it:
-        assert it.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080})], "db.service.consul": [("10.0.0.2", {"tcp": 5432})]}
+        assert it.hosts() == {
+            "web.service.consul": [("10.0.0.1", {"tcp": 8080})],
+            "db.service.consul": [("10.0.0.2", {"tcp": 5432})],
+        }
         assert list(it.problems) == []
 
 
 async def test_changes_are_followed_by_blocking_queries() -> None:
     async with followed(web=instance()) as it:
         await it.consul.set("web", instance(), instance("10.0.0.3", 9090))
-        await until(lambda: it.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080}), ("10.0.0.3", {"tcp": 9090})]})
+        await until(
+            lambda: it.hosts() == {"web.service.consul": [("10.0.0.1", {"tcp": 8080}), ("10.0.0.3", {"tcp": 9090})]}
+        )
         await it.consul.set("api", instance("10.0.0.4"))
         await until(lambda: "api.service.consul" in it.hosts())
         await it.consul.set("web")
@@ -116,20 +130,32 @@ async def test_nobody_is_told_of_nothing_before_consul_has_answered(monkeypatch:
 
 
 def test_a_service_is_an_entry_with_what_consul_knows_of_its_instances() -> None:
-    found = build_entry("Web", [
-        instance("", 8081, Meta={"protocol": "grpc", "version": "v2", "note": "two words"}, Weights={"Passing": 3}),
-        instance("10.0.0.2", 8080, status="warning", Tags=["http"]),
-        instance("10.0.0.3", 8080, status="critical"),
-        instance("10.0.0.4", 0),
-    ], "consul")  # fmt: skip
+    found = build_entry(
+        "Web",
+        [
+            instance("", 8081, Meta={"protocol": "grpc", "version": "v2", "note": "two words"}, Weights={"Passing": 3}),
+            instance("10.0.0.2", 8080, status="warning", Tags=["http"]),
+            instance("10.0.0.3", 8080, status="critical"),
+            instance("10.0.0.4", 0),
+        ],
+        "consul",
+    )
     assert found is not None
     assert found["metadata"] == {"namespace": "consul", "name": "consul-web"}
     assert found["spec"] == {
-        "hosts": ["web.service.consul"], "location": "MESH_INTERNAL", "resolution": "STATIC",
+        "hosts": ["web.service.consul"],
+        "location": "MESH_INTERNAL",
+        "resolution": "STATIC",
         "ports": [{"number": 8080, "name": "grpc", "protocol": "GRPC"}],
         "endpoints": [
-            {"address": "10.9.0.1", "ports": {"grpc": 8081}, "labels": {"protocol": "grpc", "version": "v2"}, "locality": "dc1", "weight": 3},
+            {
+                "address": "10.9.0.1",
+                "ports": {"grpc": 8081},
+                "labels": {"protocol": "grpc", "version": "v2"},
+                "locality": "dc1",
+                "weight": 3,
+            },
             {"address": "10.0.0.2", "ports": {"grpc": 8080}, "labels": {}, "locality": "dc1", "weight": 1},
         ],
-    }  # fmt: skip
+    }
     assert build_entry("web", [instance(port=0)], "consul") is None

@@ -1,4 +1,5 @@
 """A whole control plane in this process, on a clock that the test moves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,9 @@ async def running(folder: pathlib.Path, **flags: str) -> AsyncIterator[Running]:
             await task
 
 
-async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_quiet_moment(tmp_path: pathlib.Path) -> None:
+async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_quiet_moment(
+    tmp_path: pathlib.Path,
+) -> None:
     (tmp_path / "one.yaml").write_text(SERVICE)
     async with running(tmp_path) as it:
         db = it.plane.db
@@ -100,7 +103,9 @@ def test_no_timer_rings_before_the_first_load_is_committed() -> None:
     assert rung == ["late"]
 
 
-async def test_a_derivation_that_fails_is_counted_and_logged(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_derivation_that_fails_is_counted_and_logged(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     @derived
     def broken(db: Database, key: str) -> int:
         raise ZeroDivisionError(key)
@@ -114,7 +119,9 @@ async def test_a_derivation_that_fails_is_counted_and_logged(tmp_path: pathlib.P
     assert "ZeroDivisionError: why" in caplog.text
 
 
-async def test_a_users_mistake_is_logged_counted_and_shown(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_users_mistake_is_logged_counted_and_shown(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "bad.yaml").write_text(SERVICE.replace("number: 80", "number: 99999"))
     with caplog.at_level(logging.WARNING, "pilot"):
         async with running(tmp_path) as it:
@@ -173,7 +180,11 @@ async def test_a_start_that_fails_leaves_no_port_open(tmp_path: pathlib.Path) ->
 
 
 async def test_an_end_before_everything_has_started_leaves_no_port_open(tmp_path: pathlib.Path) -> None:
-    plane = ControlPlane(load([f"--configDir={tmp_path}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}).settings)
+    plane = ControlPlane(
+        load(
+            [f"--configDir={tmp_path}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in ADDRESSES)], {}
+        ).settings
+    )
     plane.end()
     async with asyncio.timeout(30):
         await plane.run()
@@ -202,9 +213,15 @@ spec: {host: one.example.com}
         assert await it.metric('pilot_config_problems{code="host-not-found",severity="warning"} 0')
 
 
-async def test_configuration_stands_still_while_streams_drain(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_configuration_stands_still_while_streams_drain(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def following() -> list[str]:
-        return sorted(name for task in asyncio.all_tasks() if (name := task.get_name()).startswith((f"read {tmp_path}", f"watch {tmp_path}")))
+        return sorted(
+            name
+            for task in asyncio.all_tasks()
+            if (name := task.get_name()).startswith((f"read {tmp_path}", f"watch {tmp_path}"))
+        )
 
     seen: list[list[str]] = []
 

@@ -1,4 +1,5 @@
 """What a control plane is made of by its settings: its parts in the order of their start, its ports, what is swept, and what the pages show."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,17 +21,35 @@ from tests.support.stand_ins import Journal
 from tests.unit.test_control_plane import ADDRESSES, running
 
 USUAL = [
-    "the HTTP port", "the monitoring port", "the first load", "the key sets of issuers", "the host names of gateways", "the sweeper",
-    "looking at the health of the mesh", "the clock of that", "giving memory back", "the certificate authority",
-    "the certificate of the port with TLS", "the xDS port", "the secure xDS port", "the certificate of the webhooks", "the injector's configuration",
-    "the webhooks port", "registering workloads", "following the mesh config", "following FOLDER", "following the sources of the mesh config",
-]  # fmt: skip
+    "the HTTP port",
+    "the monitoring port",
+    "the first load",
+    "the key sets of issuers",
+    "the host names of gateways",
+    "the sweeper",
+    "looking at the health of the mesh",
+    "the clock of that",
+    "giving memory back",
+    "the certificate authority",
+    "the certificate of the port with TLS",
+    "the xDS port",
+    "the secure xDS port",
+    "the certificate of the webhooks",
+    "the injector's configuration",
+    "the webhooks port",
+    "registering workloads",
+    "following the mesh config",
+    "following FOLDER",
+    "following the sources of the mesh config",
+]
 WITH_API = ["asking who may read Secrets", "following the API server", "writing to the API server"]
 
 
 def make(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> ControlPlane:
     given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
-    return ControlPlane(load([f"--{name}={value}" for name, value in given.items()], environ or {}).settings, VirtualClock())
+    return ControlPlane(
+        load([f"--{name}={value}" for name, value in given.items()], environ or {}).settings, VirtualClock()
+    )
 
 
 def parts(plane: ControlPlane) -> list[Part]:
@@ -61,7 +80,12 @@ async def test_parts_start_in_this_order(tmp_path: pathlib.Path) -> None:
         ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, {}, [], ["registering workloads"]),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, {}, ["sending traces"], []),
         ({}, {"kubeconfig": "FOLDER/kubeconfig"}, WITH_API, []),
-        ({}, {"kubeconfig": "FOLDER/kubeconfig", "configDir": ""}, WITH_API, ["registering workloads", "following FOLDER"]),
+        (
+            {},
+            {"kubeconfig": "FOLDER/kubeconfig", "configDir": ""},
+            WITH_API,
+            ["registering workloads", "following FOLDER"],
+        ),
     ],
 )
 async def test_settings_add_and_leave_out_parts(
@@ -76,16 +100,26 @@ async def test_settings_add_and_leave_out_parts(
     if "the ControlZ port" in more:
         assert found.index("the ControlZ port") < found.index("the first load")
     if "telling proxies the roots" in more:
-        assert found.index("the certificate authority") < found.index("telling proxies the roots") < found.index("the xDS port")
+        assert (
+            found.index("the certificate authority")
+            < found.index("telling proxies the roots")
+            < found.index("the xDS port")
+        )
     if more == WITH_API:
         assert found[-2:] == WITH_API[1:]
 
 
-async def test_every_folder_is_followed_and_the_first_has_what_two_declare(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "FileSource", "Ledger")
     own, west = tmp_path / "own", tmp_path / "west"
-    plane = make(tmp_path, {"REVISION": "blue", "PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state"}, configDir=str(own))
+    plane = make(
+        tmp_path,
+        {"REVISION": "blue", "PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state"},
+        configDir=str(own),
+    )
     [(path, batch, part, origin, kinds, *rest)] = journal.given("FileSource")
     assert (path, batch is plane._batch, kinds is plane._read, rest) == (str(own), True, True, [77, "/state"])
     assert (origin.cluster, origin.own, origin.revision) == ("Kubernetes", True, "blue")
@@ -100,7 +134,10 @@ async def test_every_folder_is_followed_and_the_first_has_what_two_declare(tmp_p
 
 @pytest.mark.parametrize(
     ("environ", "jobs"),
-    [({}, ["HealthFindings.check"]), ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchStatus.check"])],
+    [
+        ({}, ["HealthFindings.check"]),
+        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchStatus.check"]),
+    ],
 )
 async def test_what_is_done_again_and_again(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
@@ -116,7 +153,9 @@ async def test_what_is_done_again_and_again(
     assert [type(job).__name__ for job in memory[2]] == ["GiveBack"]
 
 
-async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "HealthFindings", "Refusals", "Checking", "ControlzPort")
     plane = make(tmp_path, ctrlz_port="9876")
@@ -126,9 +165,14 @@ async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(tmp
     assert journal.given("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
 
 
-@pytest.mark.parametrize(("environ", "cache", "queues"), [
-    ({}, False, False), ({"PILOT_XDS_CACHE_STATS": "true"}, True, False), ({"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, False, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("environ", "cache", "queues"),
+    [
+        ({}, False, False),
+        ({"PILOT_XDS_CACHE_STATS": "true"}, True, False),
+        ({"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, False, True),
+    ],
+)
 async def test_caches_and_queues_are_counted_where_that_is_asked_for(
     tmp_path: pathlib.Path, environ: dict[str, str], cache: bool, queues: bool
 ) -> None:
@@ -144,13 +188,17 @@ async def test_registries_that_there_are_not_end_the_start(tmp_path: pathlib.Pat
         make(tmp_path, registries="Consul")
 
 
-async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "Sweeper", "SecretReview", "SecretAccess")
     plane = make(tmp_path, {"CLUSTER_ID": "east"}, kubeconfig=str(tmp_path / "kubeconfig"))
     assert plane.kubernetes is not None
     assert [job.__qualname__ for job in journal.given("Sweeper")[0][2]][-1] == "SecretAccess.sweep"
-    assert journal.given("SecretReview") == [(plane.kubernetes.client, "east", {"east"}, plane.kubernetes.remote.clusters)]
+    assert journal.given("SecretReview") == [
+        (plane.kubernetes.client, "east", {"east"}, plane.kubernetes.remote.clusters)
+    ]
     assert journal.given("SecretAccess")[0][0] is plane.discovery
     assert not len(plane.db.secret_access)
     assert len(make(tmp_path).db.secret_access) == 1, "without an API server every account may"
@@ -175,21 +223,34 @@ async def test_every_port_of_xds_serves_the_same_mesh(tmp_path: pathlib.Path, mo
     assert connections == plane.discovery.connections() or not len(connections)
 
 
-async def test_without_tls_certificates_are_issued_at_the_plain_port(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tls_certificates_are_issued_at_the_plain_port(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "make_server")
     make(tmp_path, {}, secureGRPCAddr="")
     assert [len(handlers) for _, handlers in journal.given("make_server")] == [2]
 
 
-async def test_workloads_register_in_memory_by_the_settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workloads_register_in_memory_by_the_settings(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "EntriesInMemory")
-    environ = {"CLUSTER_ID": "east", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "7s", "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false"}
+    environ = {
+        "CLUSTER_ID": "east",
+        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "7s",
+        "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
+    }
     plane = make(tmp_path, environ)
     [(db, batch, part, origin, terms, counts)] = journal.given("EntriesInMemory")
     assert (db, batch, counts) == (plane.db, plane._batch, plane.metrics.kubernetes)
-    assert (part._rank, part._name, origin.cluster, tuple(terms)) == (REGISTERED_RANK, "registered workloads", "east", (7.0, False))
+    assert (part._rank, part._name, origin.cluster, tuple(terms)) == (
+        REGISTERED_RANK,
+        "registered workloads",
+        "east",
+        (7.0, False),
+    )
     entries: Any = plane._entries
     assert plane.discovery.lifecycle is entries
 
@@ -208,7 +269,9 @@ async def test_each_page_is_at_its_port(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(("webhooks", "status"), [("", 400), ("127.0.0.1:0", 404)])
-async def test_webhooks_without_a_port_of_their_own_are_at_that_of_readiness(tmp_path: pathlib.Path, webhooks: str, status: int) -> None:
+async def test_webhooks_without_a_port_of_their_own_are_at_that_of_readiness(
+    tmp_path: pathlib.Path, webhooks: str, status: int
+) -> None:
     async with running(tmp_path, httpsAddr=webhooks) as it:
         assert (await it.get("/validate"))[0] == status
 
@@ -237,19 +300,39 @@ class Told:
         return lambda *given: self._told.append((f"{self._name}.{method}", *given))
 
 
-async def test_who_is_told_of_a_change_and_in_which_order(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_told_of_a_change_and_in_which_order(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plane, told = make(tmp_path), list[tuple[Any, ...]]()
-    for name in ("_checking", "_key_sets", "_gateway_names", "_notices", "_config_sources", "security", "_writers", "webhooks"):
+    for name in (
+        "_checking",
+        "_key_sets",
+        "_gateway_names",
+        "_notices",
+        "_config_sources",
+        "security",
+        "_writers",
+        "webhooks",
+    ):
         monkeypatch.setattr(plane, name, Told(name.lstrip("_"), told))
     nodes: Any = ["a node"]
     for table in ("pods", "mesh"):
         commit = Commit(nodes, [(table, "key", None)], 1, 0.0, 0.0, Counter(), 0.0)
         plane._committed(commit)
-        config = [("config_sources.configured", MeshConfig()), ("security.configured", MeshConfig())] if table == "mesh" else []
+        config = (
+            [("config_sources.configured", MeshConfig()), ("security.configured", MeshConfig())]
+            if table == "mesh"
+            else []
+        )
         assert told == [
-            ("checking.reached", nodes), ("key_sets.reached", nodes), ("gateway_names.reached", nodes), ("notices.committed", commit), *config,
-            ("writers.committed", commit), ("webhooks.committed", commit),
-        ]  # fmt: skip
+            ("checking.reached", nodes),
+            ("key_sets.reached", nodes),
+            ("gateway_names.reached", nodes),
+            ("notices.committed", commit),
+            *config,
+            ("writers.committed", commit),
+            ("webhooks.committed", commit),
+        ]
         told.clear()
     plane._reached(nodes)
     assert told == [("checking.reached", nodes), ("writers.reached", nodes)]
@@ -259,13 +342,20 @@ async def test_who_is_told_of_a_change_and_in_which_order(tmp_path: pathlib.Path
     plane._committed(commit)
     plane._reached(nodes)
     assert [what for what, *_ in told] == [
-        "checking.reached", "key_sets.reached", "notices.committed", "config_sources.configured", "security.configured", "webhooks.committed",
         "checking.reached",
-    ]  # fmt: skip
+        "key_sets.reached",
+        "notices.committed",
+        "config_sources.configured",
+        "security.configured",
+        "webhooks.committed",
+        "checking.reached",
+    ]
 
 
 @pytest.mark.parametrize("ends_early", [True, False])
-async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_left_running(
+    tmp_path: pathlib.Path, ends_early: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     plane = make(tmp_path)
     if ends_early:
@@ -277,7 +367,9 @@ async def test_nothing_is_left_running(tmp_path: pathlib.Path, ends_early: bool,
         plane.end()
         await task
         await asyncio.sleep(0)
-    assert [message for message in caplog.messages if message.startswith("ready: ")] == ([] if ends_early else [f"ready: {objects(plane)} objects"])
+    assert [message for message in caplog.messages if message.startswith("ready: ")] == (
+        [] if ends_early else [f"ready: {objects(plane)} objects"]
+    )
     assert [left.get_name() for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
 
 

@@ -1,4 +1,5 @@
 """ControlZ: its pages, its plain data, and what may be changed with it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +58,9 @@ async def site(process: Process) -> AsyncIterator[Client]:
     metrics = Metrics(BuildInfo("1.2", "abc", "Clean"))
     metrics.connected("1.30")
     build = BuildInfo("1.2", "abc", "Clean")
-    control = Control("pilot-discovery", build, ARGUMENTS, ENVIRON, metrics.exposition, process.ended.set, process.count_stacks)
+    control = Control(
+        "pilot-discovery", build, ARGUMENTS, ENVIRON, metrics.exposition, process.ended.set, process.count_stacks
+    )
     async with TestClient(TestServer(application(control))) as client:
         yield client
 
@@ -82,7 +85,13 @@ async def test_scopes_are_listed_by_name_and_one_by_one(site: Client) -> None:
     listed = await data(site, "/scopej/")
     assert [s["name"] for s in listed] == sorted(s["name"] for s in listed)
     assert {"default", SCOPE} <= {s["name"] for s in listed}
-    expected = {"name": SCOPE, "description": "", "output_level": "info", "stack_trace_level": "none", "log_callers": False}
+    expected = {
+        "name": SCOPE,
+        "description": "",
+        "output_level": "info",
+        "stack_trace_level": "none",
+        "log_callers": False,
+    }
     assert await data(site, f"/scopej/{SCOPE}") == expected
     assert expected in listed
 
@@ -100,7 +109,12 @@ async def test_a_level_that_is_put_takes_effect_at_once(site: Client, tmp_path: 
 
 
 async def test_only_what_a_change_says_is_changed(site: Client) -> None:
-    for body in (b'{"output_level":"warn"}', b'{"stack_trace_level":"error","output_level":""}', b'{"log_callers":true}', b"{}"):
+    for body in (
+        b'{"output_level":"warn"}',
+        b'{"stack_trace_level":"error","output_level":""}',
+        b'{"log_callers":true}',
+        b"{}",
+    ):
         assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (202, "")
     state = find_scope(SCOPE)
     assert state is not None
@@ -121,14 +135,20 @@ async def test_only_what_a_change_says_is_changed(site: Client) -> None:
         (SCOPE, b'{"output_level":"debug","stack_trace_level":"loud"}', "stack_trace_level: 'loud' is not a log level"),
     ],
 )
-async def test_a_change_that_makes_no_sense_is_a_sentence_and_changes_nothing(site: Client, path: str, body: bytes, sentence: str) -> None:
+async def test_a_change_that_makes_no_sense_is_a_sentence_and_changes_nothing(
+    site: Client, path: str, body: bytes, sentence: str
+) -> None:
     status, text = await asked(site, "PUT", f"/scopej/{path}", body)
     assert status == 400
     assert text.startswith(sentence)
     assert text.count("\n") == 1
     assert await data(site, f"/scopej/{SCOPE}") == {
-        "name": SCOPE, "description": "", "output_level": "info", "stack_trace_level": "none", "log_callers": False,
-    }  # fmt: skip
+        "name": SCOPE,
+        "description": "",
+        "output_level": "info",
+        "stack_trace_level": "none",
+        "log_callers": False,
+    }
 
 
 async def test_an_unknown_scope_is_not_shown(site: Client) -> None:
@@ -137,7 +157,10 @@ async def test_an_unknown_scope_is_not_shown(site: Client) -> None:
 
 async def test_a_body_that_is_too_large_is_not_taken(site: Client) -> None:
     body = b'{"name":"' + b"a" * LARGEST_BODY + b'","output_level":"debug"}'
-    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (413, f"the body of the request has more than {LARGEST_BODY} bytes\n")
+    assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (
+        413,
+        f"the body of the request has more than {LARGEST_BODY} bytes\n",
+    )
     assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "info"
 
 
@@ -171,20 +194,41 @@ async def test_memory_is_that_of_this_process(site: Client) -> None:
 
 async def test_the_environment_is_shown_by_name_without_secrets(site: Client) -> None:
     assert await data(site, "/envj/") == [
-        {"name": "API_TOKEN", "value": HIDDEN}, {"name": "HOME", "value": "/root"},
-        {"name": "PROXY", "value": f"http://{HIDDEN}@proxy:3128"}, {"name": "ZONE", "value": "<b>west</b>"},
-    ]  # fmt: skip
+        {"name": "API_TOKEN", "value": HIDDEN},
+        {"name": "HOME", "value": "/root"},
+        {"name": "PROXY", "value": f"http://{HIDDEN}@proxy:3128"},
+        {"name": "ZONE", "value": "<b>west</b>"},
+    ]
 
 
 async def test_the_process_is_this_one(site: Client) -> None:
     facts = await data(site, "/procj/")
-    assert list(facts) == ["egid", "euid", "gid", "groups", "pid", "ppid", "uid", "wd", "hostname", "tempdir", "threads", "goroutines"]
+    assert list(facts) == [
+        "egid",
+        "euid",
+        "gid",
+        "groups",
+        "pid",
+        "ppid",
+        "uid",
+        "wd",
+        "hostname",
+        "tempdir",
+        "threads",
+        "goroutines",
+    ]
     assert facts["wd"] == str(pathlib.Path.cwd())
     assert min(facts["pid"], facts["threads"], facts["goroutines"]) >= 1
 
 
 async def test_the_version_is_that_of_the_build(site: Client) -> None:
-    assert await data(site, "/versionj/") == {"version": "1.2", "revision": "abc", "golang_version": "", "status": "Clean", "tag": "1.2"}
+    assert await data(site, "/versionj/") == {
+        "version": "1.2",
+        "revision": "abc",
+        "golang_version": "",
+        "status": "Clean",
+        "tag": "1.2",
+    }
 
 
 async def test_metrics_are_families_with_their_samples(site: Client) -> None:
@@ -224,10 +268,15 @@ async def test_data_without_its_last_slash_is_elsewhere(site: Client, topic: str
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/argj/"), ("GET", "/signalj/"), ("GET", "/x"), ("GET", "/a/b"), ("GET", "/memj/forcecollection"), ("GET", "/signalj/SIGUSR1"),
+        ("GET", "/argj/"),
+        ("GET", "/signalj/"),
+        ("GET", "/x"),
+        ("GET", "/a/b"),
+        ("GET", "/memj/forcecollection"),
+        ("GET", "/signalj/SIGUSR1"),
         ("PUT", "/signalj/SIGKILL"),
     ],
-)  # fmt: skip
+)
 async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: Process, method: str, path: str) -> None:
     status, text = await asked(site, method, path)
     assert (status, "There is no such page" in text) == (404, True)
@@ -236,14 +285,22 @@ async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: P
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/scopej/"), ("DELETE", f"/scopej/{SCOPE}"), ("OPTIONS", f"/scopej/{SCOPE}"), ("POST", "/envj/"), ("GET", "/homej/exit")],
+    [
+        ("POST", "/scopej/"),
+        ("DELETE", f"/scopej/{SCOPE}"),
+        ("OPTIONS", f"/scopej/{SCOPE}"),
+        ("POST", "/envj/"),
+        ("GET", "/homej/exit"),
+    ],
 )
 async def test_wrong_methods_are_refused_without_a_word(site: Client, process: Process, method: str, path: str) -> None:
     assert await asked(site, method, path) == (405, "")
     assert not process.ended.is_set()
 
 
-async def test_the_process_ends_only_after_the_answer(site: Client, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_ends_only_after_the_answer(
+    site: Client, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(application_module, "EXIT_SECONDS", 0.0)
     assert await asked(site, "PUT", "/homej/exit") == (202, "")
     async with asyncio.timeout(30):
@@ -262,20 +319,34 @@ async def test_the_signal_has_stacks_written(site: Client, process: Process, met
 @pytest.mark.parametrize(
     "name",
     [
-        "OTEL_EXPORTER_OTLP_HEADERS", "API_TOKEN", "DB_PASSWORD", "pgpwd", "CLIENT_SECRET", "AWS_ACCESS_KEY_ID", "KEY", "TLS_PRIVATE", "apiKey",
-        "MY_CREDENTIALS", "AUTH",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "API_TOKEN",
+        "DB_PASSWORD",
+        "pgpwd",
+        "CLIENT_SECRET",
+        "AWS_ACCESS_KEY_ID",
+        "KEY",
+        "TLS_PRIVATE",
+        "apiKey",
+        "MY_CREDENTIALS",
+        "AUTH",
     ],
 )
 def test_names_of_secrets_hide_their_values(name: str) -> None:
     assert shown_environment({name: "MARKED"}) == [{"name": name, "value": HIDDEN}]
 
 
-@pytest.mark.parametrize("value", ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"])
+@pytest.mark.parametrize(
+    "value", ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"]
+)
 def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> None:
     assert shown_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]
 
 
-@pytest.mark.parametrize(("name", "value"), [("POD_NAME", "istiod-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("MONKEY", "banana"), ("TOKEN", "")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("POD_NAME", "istiod-1"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("MONKEY", "banana"), ("TOKEN", "")],
+)
 def test_what_is_no_secret_is_shown(name: str, value: str) -> None:
     assert shown_environment({name: value}) == [{"name": name, "value": value}]
 
@@ -285,10 +356,22 @@ def test_values_of_secret_flags_are_hidden() -> None:
     assert shown == ["/bin/pilot-discovery", "discovery", f"--password={HIDDEN}", "--token", HIDDEN, "--domain", "a<b"]
 
 
-@pytest.mark.parametrize(("host", "own"), [
-    ("localhost", True), ("localhost:9876", True), ("127.0.0.1:9876", True), ("[::1]:9876", True), ("10.1.2.3", True), ("", True),
-    ("rebound.example:9876", False), ("rebound.example", False), ("127.0.0.1.example", False), ("localhost.example:80", False), ("[x]:1", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("localhost", True),
+        ("localhost:9876", True),
+        ("127.0.0.1:9876", True),
+        ("[::1]:9876", True),
+        ("10.1.2.3", True),
+        ("", True),
+        ("rebound.example:9876", False),
+        ("rebound.example", False),
+        ("127.0.0.1.example", False),
+        ("localhost.example:80", False),
+        ("[x]:1", False),
+    ],
+)
 async def test_only_requests_for_this_machine_are_answered(site: Client, host: str, own: bool) -> None:
     async with site.get("/scopej/", headers={"Host": host}) as response:
         assert (response.status == 200) is own

@@ -1,4 +1,5 @@
 """Each page of ControlZ as a whole, and the memory of a process that is known."""
+
 from __future__ import annotations
 
 import gc
@@ -21,7 +22,9 @@ TOPICS = {topic.name: topic for topic in site.TOPICS}
 
 def shown(page: str) -> tuple[str, str]:
     """The heading of a page, which is its title too, and what is below it; the menu is on all of them."""
-    title, menu, heading, body = re.findall(r"(?s)<title>(.*)</title>.*Home</a>(.*)</nav>\n<h1>(.*)</h1>\n<p id=[^\n]*\n(.*)\n<script>", page)[0]
+    title, menu, heading, body = re.findall(
+        r"(?s)<title>(.*)</title>.*Home</a>(.*)</nav>\n<h1>(.*)</h1>\n<p id=[^\n]*\n(.*)\n<script>", page
+    )[0]
     assert (title, menu) == (heading, MENU)
     return heading, body
 
@@ -29,34 +32,51 @@ def shown(page: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("topic", "data", "heading", "body"),
     [
-        ("proc", {"pid": 7, "wd": "/a&b"}, "Process", f"{FACTS}<tr><td>pid</td><td>7</td></tr><tr><td>wd</td><td>/a&amp;b</td></tr></table>"),
+        (
+            "proc",
+            {"pid": 7, "wd": "/a&b"},
+            "Process",
+            f"{FACTS}<tr><td>pid</td><td>7</td></tr><tr><td>wd</td><td>/a&amp;b</td></tr></table>",
+        ),
         ("version", {"version": "1.2"}, "Version", f"{FACTS}<tr><td>version</td><td>1.2</td></tr></table>"),
         (
-            "env", [{"name": "A", "value": "<x>"}], "Environment",
+            "env",
+            [{"name": "A", "value": "<x>"}],
+            "Environment",
             '<table><tr><th scope="col">variable</th><th scope="col">value</th></tr><tr><td>A</td><td>&lt;x&gt;</td></tr></table>',
         ),
         (
-            "arg", ["pilot-discovery", "discovery"], "Arguments",
+            "arg",
+            ["pilot-discovery", "discovery"],
+            "Arguments",
             '<table><tr><th scope="col">number</th><th scope="col">argument</th></tr>'
             "<tr><td>0</td><td>pilot-discovery</td></tr><tr><td>1</td><td>discovery</td></tr></table>",
         ),
         (
-            "mem", {"Alloc": 5, "BySize": [1]}, "Memory",
+            "mem",
+            {"Alloc": 5, "BySize": [1]},
+            "Memory",
             '<button data-method="PUT" data-path="/memj/forcecollection">Collect garbage now</button>'
             f"{FACTS}<tr><td>Alloc</td><td>5</td></tr></table>",
         ),
         (
-            "metric", [{"metric": [{"name": "pushes", "labels": {"type": "cds", "cluster": "a"}, "value": "3"}]}], "Metrics",
+            "metric",
+            [{"metric": [{"name": "pushes", "labels": {"type": "cds", "cluster": "a"}, "value": "3"}]}],
+            "Metrics",
             '<table><tr><th scope="col">metric</th><th scope="col">labels</th><th scope="col">value</th></tr>'
             "<tr><td>pushes</td><td>type=cds, cluster=a</td><td>3</td></tr></table>",
         ),
         (
-            "signal", ["SIGUSR1"], "Signals",
+            "signal",
+            ["SIGUSR1"],
+            "Signals",
             "<p>SIGUSR1 writes into the log what every thread and task does.</p>"
             '<button data-method="PUT" data-path="/signalj/SIGUSR1">Send SIGUSR1</button>',
         ),
         (
-            "scope", [{"name": 'a"b', "description": "what", "output_level": "info", "stack_trace_level": "none"}], "Scopes of the log",
+            "scope",
+            [{"name": 'a"b', "description": "what", "output_level": "info", "stack_trace_level": "none"}],
+            "Scopes of the log",
             '<table><tr><th scope="col">scope</th><th scope="col">what it is about</th><th scope="col">messages from</th>'
             '<th scope="col">stacks from</th></tr><tr><td>a&quot;b</td><td>what</td>'
             '<td><select aria-label="output level of a&quot;b" data-scope="a&quot;b" data-field="output_level"><option>debug</option>'
@@ -66,27 +86,49 @@ def shown(page: str) -> tuple[str, str]:
             "</tr></table>",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_page_as_a_whole(topic: str, data: object, heading: str, body: str) -> None:
     assert shown(TOPICS[topic].render(data)) == (heading, body)
 
 
 def test_the_first_page_and_the_one_of_unknown_paths() -> None:
     assert shown(site.home_page({"ProcessName": "pilot-discovery"})) == (
-        "ControlZ", f"{FACTS}<tr><td>ProcessName</td><td>pilot-discovery</td></tr></table>"
-    )  # fmt: skip
+        "ControlZ",
+        f"{FACTS}<tr><td>ProcessName</td><td>pilot-discovery</td></tr></table>",
+    )
     assert shown(site.not_found_page()) == ("There is no such page", "<p>The pages that there are stand above.</p>")
 
 
-GO_LISTS, GO_ZEROES = ("PauseNs", "PauseEnd", "BySize"), (
-    "TotalAlloc", "Lookups", "Mallocs", "Frees", "HeapIdle", "HeapReleased", "MSpanInuse", "MSpanSys", "MCacheInuse", "MCacheSys", "BuckHashSys",
-    "GCSys", "NextGC", "LastGC", "PauseTotalNs", "NumForcedGC", "GCCPUFraction",
-)  # fmt: skip
+GO_LISTS, GO_ZEROES = (
+    ("PauseNs", "PauseEnd", "BySize"),
+    (
+        "TotalAlloc",
+        "Lookups",
+        "Mallocs",
+        "Frees",
+        "HeapIdle",
+        "HeapReleased",
+        "MSpanInuse",
+        "MSpanSys",
+        "MCacheInuse",
+        "MCacheSys",
+        "BuckHashSys",
+        "GCSys",
+        "NextGC",
+        "LastGC",
+        "PauseTotalNs",
+        "NumForcedGC",
+        "GCCPUFraction",
+    ),
+)
 
 
 @pytest.mark.parametrize(
     ("status", "heap", "resident", "stack", "other"),
-    [({"VmRSS": 70, "RssAnon": 40, "RssFile": 20, "RssShmem": 10, "VmStk": 3}, 40_960, 71_680, 3_072, 30_720), ({}, 0, 0, 0, 0)],
+    [
+        ({"VmRSS": 70, "RssAnon": 40, "RssFile": 20, "RssShmem": 10, "VmStk": 3}, 40_960, 71_680, 3_072, 30_720),
+        ({}, 0, 0, 0, 0),
+    ],
 )
 def test_memory_is_what_the_system_says_in_bytes(
     monkeypatch: pytest.MonkeyPatch, status: dict[str, int], heap: int, resident: int, stack: int, other: int
@@ -95,13 +137,23 @@ def test_memory_is_what_the_system_says_in_bytes(
     monkeypatch.setattr(gc, "get_stats", lambda: [{"collections": 5}, {"collections": 2}, {"collections": 1}])
     found = memory_statistics()
     assert found.pop("HeapObjects") > 10_000
-    sizes = {"Alloc": heap, "Sys": resident, "HeapAlloc": heap, "HeapSys": heap, "HeapInuse": heap, "StackInuse": stack, "StackSys": stack}
+    sizes = {
+        "Alloc": heap,
+        "Sys": resident,
+        "HeapAlloc": heap,
+        "HeapSys": heap,
+        "HeapInuse": heap,
+        "StackInuse": stack,
+        "StackSys": stack,
+    }
     lists: dict[str, list[int]] = {name: [] for name in GO_LISTS}
     collections = {"NumGC": 8, "EnableGC": gc.isenabled(), "DebugGC": False}
     assert found == {**sizes, "OtherSys": other, **collections, **dict.fromkeys(GO_ZEROES, 0), **lists}
 
 
-async def test_threads_are_those_of_the_system_and_groups_none_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_threads_are_those_of_the_system_and_groups_none_where_there_are_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(process, "process_status", lambda: {"Threads": 12})
     monkeypatch.setattr("os.getgroups", lambda: [])
     facts = process_facts()

@@ -1,4 +1,5 @@
 """The port of ControlZ as a part of the process."""
+
 from __future__ import annotations
 
 import asyncio
@@ -69,13 +70,17 @@ async def test_port_0_switches_it_off(tmp_path: pathlib.Path) -> None:
         assert "ControlZ" not in plane.ports
 
 
-async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_address_that_is_taken_keeps_no_control_plane_from_serving(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         async with running(tmp_path, other.getsockname()[1]):
             pass
-    assert any(message.startswith("ControlZ is not available: cannot listen on 127.0.0.1:") for message in caplog.messages)
+    assert any(
+        message.startswith("ControlZ is not available: cannot listen on 127.0.0.1:") for message in caplog.messages
+    )
 
 
 async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,13 +93,24 @@ async def test_stacks_of_threads_and_tasks_are_logged(caplog: pytest.LogCaptureF
     await asyncio.sleep(0)
     log_stacks()
     task.cancel()
-    assert any(m.startswith("stack of thread MainThread: pilot.pprof.tasks.threads (pprof/tasks.py:") for m in caplog.messages)
-    assert any(m.startswith("stack of task waiting: ") and ".wait_for_ever (unit/test_controlz_port.py:" in m for m in caplog.messages)
+    assert any(
+        m.startswith("stack of thread MainThread: pilot.pprof.tasks.threads (pprof/tasks.py:") for m in caplog.messages
+    )
+    assert any(
+        m.startswith("stack of task waiting: ") and ".wait_for_ever (unit/test_controlz_port.py:" in m
+        for m in caplog.messages
+    )
 
 
 def test_the_signal_writes_stacks_and_ends_nothing(tmp_path: pathlib.Path) -> None:
     program = pathlib.Path(sys.executable).parent / "pilot-discovery"
-    command = [program, "discovery", f"--configDir={tmp_path}", "--ctrlz_port=0", *(f"--{name}=127.0.0.1:0" for name in PORTS)]
+    command = [
+        program,
+        "discovery",
+        f"--configDir={tmp_path}",
+        "--ctrlz_port=0",
+        *(f"--{name}=127.0.0.1:0" for name in PORTS),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -1,4 +1,5 @@
 """The page of the mesh: what it is told of services, callers, proxies and certificates, and who may see it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -43,10 +44,17 @@ def policy(name: str, rules: str, action: str = "ALLOW") -> Plain:
 
 
 def route(gateways: str) -> Plain:
-    return make("VirtualService", "r", f"{{hosts: [shop.example], gateways: {gateways}, http: [{{route: [{{destination: {{host: web}}}}]}}]}}", "a")
+    return make(
+        "VirtualService",
+        "r",
+        f"{{hosts: [shop.example], gateways: {gateways}, http: [{{route: [{{destination: {{host: web}}}}]}}]}}",
+        "a",
+    )
 
 
-async def shown(made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()) -> dict[str, Any]:
+async def shown(
+    made: World, *asked: str, problems: tuple[Problem, ...] = (), connected: tuple[FakeConnection, ...] = ()
+) -> dict[str, Any]:
     picture = await KeptPicture(made.mesh).look()
     found = show_picture(picture, look_around(sources(made.mesh, *connected, problems=problems)), frozenset(asked))
     as_told: dict[str, Any] = json.loads(msgspec.json.encode(found))
@@ -59,13 +67,25 @@ def services(found: dict[str, Any]) -> dict[str, Any]:
 
 async def test_services_are_there_by_namespace_with_their_endpoints_and_problems() -> None:
     wrong = Problem(code="c", object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
-    found = await shown(world(WEB, WEB_POD, SLICE, IDLE, service("idler", "[]")), problems=(wrong,), connected=(connection("web-0.a"),))
+    found = await shown(
+        world(WEB, WEB_POD, SLICE, IDLE, service("idler", "[]")), problems=(wrong,), connected=(connection("web-0.a"),)
+    )
     (namespace,) = found["namespaces"]
     assert {name: namespace[name] for name in ("name", "count", "unready", "problems", "proxies")} == {
-        "name": "a", "count": 3, "unready": 2, "problems": 1, "proxies": 1,
-    }  # fmt: skip
+        "name": "a",
+        "count": 3,
+        "unready": 2,
+        "problems": 1,
+        "proxies": 1,
+    }
     facts = services(found)[HOST]
-    assert (facts["ready"], facts["total"], facts["ports"], facts["problems"], facts["callers"]) == (1, 1, [80], 1, None)
+    assert (facts["ready"], facts["total"], facts["ports"], facts["problems"], facts["callers"]) == (
+        1,
+        1,
+        [80],
+        1,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,31 +96,51 @@ async def test_services_are_there_by_namespace_with_their_endpoints_and_problems
         ((policy("p", "{from: [{source: {namespaces: [shop]}}]}"),), [["shop", ""]]),
         ((policy("p", "{from: [{source: {principals: [cluster.local/ns/b/sa/c, '*']}}]}"),), [["b", "c"]]),
         ((policy("p", "{from: [{source: {serviceAccounts: [x/y, z]}}]}"),), [["x", "y"], ["a", "z"]]),
-        ((policy("p", "{from: [{source: {namespaces: [b]}}]}"), policy("q", "{to: [{operation: {methods: [GET]}}]}")), None),
+        (
+            (
+                policy("p", "{from: [{source: {namespaces: [b]}}]}"),
+                policy("q", "{to: [{operation: {methods: [GET]}}]}"),
+            ),
+            None,
+        ),
         ((policy("p", ""),), []),
     ],
 )
-async def test_callers_are_those_that_policies_let_in(policies: tuple[Plain, ...], callers: list[list[str]] | None) -> None:
+async def test_callers_are_those_that_policies_let_in(
+    policies: tuple[Plain, ...], callers: list[list[str]] | None
+) -> None:
     found = services(await shown(world(WEB, WEB_POD, SLICE, *policies)))[HOST]
     assert found["callers"] == callers
     assert found["policies"] == [f"{p['spec']['action']} a/{p['metadata']['name']}" for p in policies]
 
 
 async def test_routes_lead_from_gateways_and_hosts_to_services() -> None:
-    entry = make("ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "a")
+    entry = make(
+        "ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "a"
+    )
     gateway = make("Gateway", "g", "{servers: [{hosts: ['*'], port: {name: http, number: 80, protocol: HTTP}}]}", "a")
     found = await shown(world(WEB, entry, gateway, route("[g, mesh]")))
     assert found["gateways"] == [{"namespace": "a", "name": "g", "problems": 0}]
     assert [(link["from"], link["to"], link["by"]) for link in found["links"]] == [
-        ("gateway a/g", f"service {HOST}", "a/r"), ("service shop.example", f"service {HOST}", "a/r"),
-    ]  # fmt: skip
+        ("gateway a/g", f"service {HOST}", "a/r"),
+        ("service shop.example", f"service {HOST}", "a/r"),
+    ]
 
 
 async def test_links_of_namespaces_say_for_how_many_they_stand_and_lead_to_nothing_that_is_not_there() -> None:
-    entry = make("ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
-    other = make("ServiceEntry", "more", "{hosts: [more.example], ports: [{name: http, number: 80}], resolution: NONE}", "b")
+    entry = make(
+        "ServiceEntry", "shop", "{hosts: [shop.example], ports: [{name: http, number: 80}], resolution: NONE}", "b"
+    )
+    other = make(
+        "ServiceEntry", "more", "{hosts: [more.example], ports: [{name: http, number: 80}], resolution: NONE}", "b"
+    )
     routes = [
-        make("VirtualService", "r", f"{{hosts: [shop.example, more.example], http: [{{route: [{{destination: {{host: {host}}}}}]}}]}}", "b")
+        make(
+            "VirtualService",
+            "r",
+            f"{{hosts: [shop.example, more.example], http: [{{route: [{{destination: {{host: {host}}}}}]}}]}}",
+            "b",
+        )
         for host in (HOST, "gone.a.svc.cluster.local")
     ]
     lets_in = [policy(name, "{from: [{source: {namespaces: [b, nowhere]}}]}") for name in ("p", "q")]
@@ -125,7 +165,9 @@ async def test_of_many_services_those_of_the_namespaces_that_are_asked_for() -> 
     mesh = world(WEB, WEB_POD, SLICE, caller, policy("p", "{from: [{source: {namespaces: [b]}}]}"), *many)
     folded = await shown(mesh)
     assert services(folded) == {}
-    assert [(link["from"], link["to"], link["kind"]) for link in folded["links"]] == [("namespace b", "namespace a", "policy")]
+    assert [(link["from"], link["to"], link["kind"]) for link in folded["links"]] == [
+        ("namespace b", "namespace a", "policy")
+    ]
     assert set(services(await shown(mesh, "b"))) == {"b.example"}
 
 
@@ -150,7 +192,11 @@ def test_a_proxy_is_synced_waiting_or_refusing(watch: FakeWatch, state: str, err
 
 
 def test_a_proxy_waits_since_the_oldest_response_that_it_has_not_taken() -> None:
-    watches = {"cds": FakeWatch(sent_at=5.0), "lds": FakeWatch(nonce_sent="n2", sent_at=4.0), "rds": FakeWatch(nonce_sent="n2", sent_at=3.0)}
+    watches = {
+        "cds": FakeWatch(sent_at=5.0),
+        "lds": FakeWatch(nonce_sent="n2", sent_at=4.0),
+        "rds": FakeWatch(nonce_sent="n2", sent_at=3.0),
+    }
     row, sent, _ = look_at(connection("web-0.a", **watches))
     assert (row.waits_since, sent) == (3.0, 5.0)
     again = look_at(connection("web-0.a", **watches), row)
@@ -169,7 +215,11 @@ async def test_only_what_changed_is_told() -> None:
     a.activity += 1
     fleet.connected = [a, c]
     found = await rows.look()
-    assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == ([("a", "waiting"), ("c", "synced")], ["b.x-1"], 1)
+    assert ([(row.name, row.state) for row in found.changed], found.gone, rows.waiting) == (
+        [("a", "waiting"), ("c", "synced")],
+        ["b.x-1"],
+        1,
+    )
     assert [row["id"] for row in rows.plain()] == ["a.x-1", "c.x-1"]
     fleet.connected = []
     assert (await rows.look()).gone == ["a.x-1", "c.x-1"]
@@ -200,7 +250,10 @@ def test_certificates_of_secrets_are_there_without_their_keys() -> None:
 
 def test_of_very_many_certificates_the_first_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     coded = {name: base64.b64encode(name.encode()).decode() for name in ("tls.crt", "tls.key", "ca.crt")}
-    secrets = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "a"}, "data": coded} for name in ("x", "y")]
+    secrets = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "a"}, "data": coded}
+        for name in ("x", "y")
+    ]
     held = [certificates.Material(f"Secret a/{name}", pem) for name in ("x", "y") for pem in (b"tls.crt", b"ca.crt")]
     made = world(*secrets)
     for most in range(len(held) + 1):
@@ -237,7 +290,9 @@ async def test_a_proxy_that_has_taken_a_response_between_two_looks_was_reached()
     await events.aclose()
 
 
-async def test_pages_are_told_again_and_again_also_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_pages_are_told_again_and_again_also_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(stream, "SECONDS", 0.0)
     tells = EventStream(sources(world(WEB).mesh))
     looked, look = 0, tells.picture.look
@@ -254,7 +309,9 @@ async def test_pages_are_told_again_and_again_also_after_a_failure(monkeypatch: 
     async with asyncio.timeout(30):
         assert [event(await anext(events))[0] for _ in range(4)] == ["state", "change", "change", "change"]
     assert looked >= 4
-    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["cannot look at the mesh for open pages"]
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "cannot look at the mesh for open pages"
+    ]
     await events.aclose()
 
 
@@ -296,7 +353,11 @@ async def test_a_picture_is_told_of_when_it_is_another_one() -> None:
         found = await told()
         assert (found["revision"], "picture" in found) == (made.mesh.revision, shows)
         kept, fresh = await tells.picture.look(), await KeptPicture(made.mesh).look()
-        assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (sorted(fresh.services), fresh.gateways, sorted(fresh.links))
+        assert (sorted(kept.services), kept.gateways, sorted(kept.links)) == (
+            sorted(fresh.services),
+            fresh.gateways,
+            sorted(fresh.links),
+        )
     await events.aclose()
 
 
@@ -410,7 +471,10 @@ async def test_the_page_and_its_files_need_nothing_from_elsewhere() -> None:
 @pytest.mark.parametrize("path", ["", "/mesh", "/events", "/page.js"])
 async def test_others_must_say_who_they_are(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(debug_application, "is_loopback", lambda request: False)
-    async with TestClient(TestServer(application(sources(world().mesh)))) as client, client.get(routes.PATH + path) as response:
+    async with (
+        TestClient(TestServer(application(sources(world().mesh)))) as client,
+        client.get(routes.PATH + path) as response,
+    ):
         assert response.status == 401
 
 
@@ -459,7 +523,9 @@ async def test_a_proxy_waits_until_it_has_acknowledged_and_those_that_left_wait_
     assert waiting == [3, 2, 1]
 
 
-async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_with_the_next_change(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_with_the_next_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stream, "PROBLEMS", 2)
     made = world(WEB)
     known: list[Problem] = []
@@ -473,7 +539,9 @@ async def test_problems_are_told_of_when_they_change_or_when_so_many_are_shown_w
         return [p["code"] for p in found] if found is not None else None
 
     def add(code: str) -> None:
-        known.insert(0, Problem(code=code, object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m"))
+        known.insert(
+            0, Problem(code=code, object=ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "a", "web"), message="m")
+        )
 
     for code, expected in (("one", ["one"]), ("two", ["two", "one"]), ("three", None)):
         add(code)

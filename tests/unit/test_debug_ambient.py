@@ -1,4 +1,5 @@
 """Pages that show what ztunnels are told."""
+
 from __future__ import annotations
 
 import asyncio

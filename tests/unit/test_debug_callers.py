@@ -1,4 +1,5 @@
 """Debug pages for callers that are not on this machine: what they are told, and by what they are known. How servers of objects are verified."""
+
 from __future__ import annotations
 
 import pathlib
@@ -33,7 +34,13 @@ SOURCES: Any = object()
     [
         (400, "no such page", "spiffe://a", grpc.StatusCode.INVALID_ARGUMENT, "no such page"),
         (401, "", "", grpc.StatusCode.UNAUTHENTICATED, "authentication required"),
-        (403, "", "spiffe://a", grpc.StatusCode.PERMISSION_DENIED, 'the debug info is not available for current identity: "spiffe://a"'),
+        (
+            403,
+            "",
+            "spiffe://a",
+            grpc.StatusCode.PERMISSION_DENIED,
+            'the debug info is not available for current identity: "spiffe://a"',
+        ),
     ],
 )
 async def test_who_is_shown_nothing_over_xds_is_told_why(
@@ -49,7 +56,9 @@ async def test_who_is_shown_nothing_over_xds_is_told_why(
 
 
 @pytest.mark.parametrize(("identity", "identities"), [("spiffe://a", ("spiffe://a",)), ("", ())])
-async def test_pages_are_asked_for_by_who_has_proved_who_he_is(monkeypatch: pytest.MonkeyPatch, identity: str, identities: tuple[str, ...]) -> None:
+async def test_pages_are_asked_for_by_who_has_proved_who_he_is(
+    monkeypatch: pytest.MonkeyPatch, identity: str, identities: tuple[str, ...]
+) -> None:
     asked: list[Any] = []
 
     async def ask(*given: Any) -> Any:
@@ -74,6 +83,7 @@ async def test_over_http_callers_are_known_as_on_the_port_with_tls() -> None:
 
 # -- servers of objects ------------------------------------------------------------------------------------------------
 
+
 class Channels:
     """Notes what credentials are made of."""
 
@@ -88,12 +98,18 @@ class Channels:
         return await server_credentials(ClientTLSSettings(**said), self.read if has_secrets else None)
 
 
-async def test_roots_and_certificates_are_those_of_files_and_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+async def test_roots_and_certificates_are_those_of_files_and_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
     it = Channels(monkeypatch)
     files = {name: str(tmp_path / name) for name in ("roots", "chain", "key")}
     for name, path in files.items():
         pathlib.Path(path).write_text(name)
-    by_files: Any = {"ca_certificates": files["roots"], "client_certificate": files["chain"], "private_key": files["key"]}
+    by_files: Any = {
+        "ca_certificates": files["roots"],
+        "client_certificate": files["chain"],
+        "private_key": files["key"],
+    }
     assert await server_credentials(None, it.read) is None
     assert await it.made(mode="DISABLE", **by_files) is None
     assert await it.made(mode="SIMPLE", **by_files) == (b"roots",)
@@ -119,7 +135,10 @@ def test_a_server_is_called_by_the_name_that_its_certificate_must_have() -> None
 
 # -- roots that proxies are told ---------------------------------------------------------------------------------------
 
-async def test_roots_of_signers_are_told_beside_those_of_the_authority_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+
+async def test_roots_of_signers_are_told_beside_those_of_the_authority_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     discovery = Discovery(Mesh(), Metrics(), plan)
     first, second = root(1).certificate, root(2).certificate
     pem = [certificate_pem(one).decode() for one in (first, second)]

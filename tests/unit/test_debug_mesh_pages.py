@@ -1,4 +1,5 @@
 """The pages of the monitoring port that tell of configuration, of the registry and of caches."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,17 +38,28 @@ async def test_resourcesz(ask: Ask) -> None:
 
 async def test_mesh(ask: Ask) -> None:
     found = await ask("/debug/mesh")
-    assert (found["accessLogFile"], found["connectTimeout"], found["rootNamespace"]) == ("/dev/stdout", "3s", "istio-system")
+    assert (found["accessLogFile"], found["connectTimeout"], found["rootNamespace"]) == (
+        "/dev/stdout",
+        "3s",
+        "istio-system",
+    )
 
 
 async def test_problemz(ask: Ask) -> None:
     assert await ask("/debug/problemz") == [
         {
-            "severity": "warning", "code": "unknown-host", "group": NETWORKING, "kind": "VirtualService", "namespace": "shop", "name": "tea",
+            "severity": "warning",
+            "code": "unknown-host",
+            "group": NETWORKING,
+            "kind": "VirtualService",
+            "namespace": "shop",
+            "name": "tea",
             "path": "spec.hosts[0]",
-            "file": "a.yaml", "line": 7, "message": "no such host",
+            "file": "a.yaml",
+            "line": 7,
+            "message": "no such host",
         }
-    ]  # fmt: skip
+    ]
     assert await ask("/debug/problemz?namespace=mugs") == []
 
 
@@ -58,9 +70,17 @@ async def test_registryz(ask: Ask) -> None:
     assert tea["clusterVIPs"] == {"Addresses": {"Kubernetes": ["10.1.0.1"]}}
     assert (tea["defaultAddress"], tea["creationTime"]) == ("10.1.0.1", "2024-01-02T03:04:05Z")
     attributes = tea["Attributes"]
-    assert (attributes["Type"], attributes["ObjectName"], attributes["ClusterExternalAddresses"]) == ("ClusterIP", "", {"Addresses": None})
+    assert (attributes["Type"], attributes["ObjectName"], attributes["ClusterExternalAddresses"]) == (
+        "ClusterIP",
+        "",
+        {"Addresses": None},
+    )
     assert (attributes["ServiceRegistry"], attributes["Name"], attributes["Namespace"]) == ("Kubernetes", "tea", "shop")
-    assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == ({"team": "leaves"}, {"app": "tea"}, None)
+    assert (attributes["Labels"], attributes["LabelSelectors"], attributes["ExportTo"]) == (
+        {"team": "leaves"},
+        {"app": "tea"},
+        None,
+    )
     assert attributes["Visibility"] == 0
     assert (tea["Resolution"], tea["MeshExternal"]) == (0, False)
     assert cups["ports"][0]["protocol"] == "TCP"
@@ -72,7 +92,11 @@ async def test_endpoints(ask: Ask, page: str) -> None:
     tea = found["tea.shop.svc.cluster.local"]["shop"]
     assert tea["ServiceAccounts"] == {"spiffe://cluster.local/ns/shop/sa/brewer": {}}
     (endpoint,) = tea["Shards"]["Kubernetes/Kubernetes"]
-    assert (endpoint["Addresses"], endpoint["EndpointPort"], endpoint["ServicePortName"]) == (["10.2.0.1"], 8080, "http")
+    assert (endpoint["Addresses"], endpoint["EndpointPort"], endpoint["ServicePortName"]) == (
+        ["10.2.0.1"],
+        8080,
+        "http",
+    )
     assert (endpoint["HealthStatus"], endpoint["NodeName"], endpoint["Namespace"]) == (1, "node-1", "shop")
     assert endpoint["ServiceAccount"] == "spiffe://cluster.local/ns/shop/sa/brewer"
     assert (endpoint["SendUnhealthyEndpoints"], endpoint["Labels"]["topology.istio.io/network"]) == (True, "")
@@ -93,7 +117,9 @@ async def test_networkz(ask: Ask) -> None:
     assert await ask("/debug/networkz") == []
 
 
-async def test_push_status_is_empty_before_the_mesh_was_looked_at(client: TestClient[web.Request, web.Application]) -> None:
+async def test_push_status_is_empty_before_the_mesh_was_looked_at(
+    client: TestClient[web.Request, web.Application],
+) -> None:
     async with client.get("/debug/push_status") as response:
         assert (response.status, await response.text()) == (200, "")
 
@@ -122,7 +148,11 @@ async def test_pages_of_what_there_is_none_of(ask: Ask) -> None:
 
 async def test_cachez(ask: Ask, pages: Sources) -> None:
     assert isinstance(pages.fleet, FakeFleet)
-    one, two, other = Resource("one", "t/a", b"x" * 200), Resource("two", "t/a", b"y" * 900), Resource("one", "t/a", b"z" * 100)
+    one, two, other = (
+        Resource("one", "t/a", b"x" * 200),
+        Resource("two", "t/a", b"y" * 900),
+        Resource("one", "t/a", b"z" * 100),
+    )
     pages.fleet.resources = {"t/a": [{"one": one, "two": two}, {"one": other, "two": two}], "t/b": [{}]}
     assert await ask("/debug/cachez") == {"t/a": ["one", "two", "one", "two"]}
     sizes = await ask("/debug/cachez?sizes=true")

@@ -1,4 +1,5 @@
 """The pages of the monitoring port, over HTTP, on a mesh in memory: the process, who may look, and the fleet."""
+
 from __future__ import annotations
 
 import gzip
@@ -73,11 +74,20 @@ async def test_unknown_paths(client: TestClient[web.Request, web.Application]) -
     assert await refusal(client, "/nonsense") == (404, "404 page not found\n")
 
 
-@pytest.mark.parametrize(("asked", "clean"), [
-    ("//version", "/version"), ("/debug/./syncz", "/debug/syncz"), ("//example.com//a/../?b=c", "/example.com/?b=c"),
-])  # fmt: skip
-async def test_empty_and_dotted_steps_of_a_path_are_left_out(client: TestClient[web.Request, web.Application], asked: str, clean: str) -> None:
-    async with client.session.get(yarl.URL(f"{client.make_url('/')}".rstrip("/") + asked, encoded=True), allow_redirects=False) as answer:
+@pytest.mark.parametrize(
+    ("asked", "clean"),
+    [
+        ("//version", "/version"),
+        ("/debug/./syncz", "/debug/syncz"),
+        ("//example.com//a/../?b=c", "/example.com/?b=c"),
+    ],
+)
+async def test_empty_and_dotted_steps_of_a_path_are_left_out(
+    client: TestClient[web.Request, web.Application], asked: str, clean: str
+) -> None:
+    async with client.session.get(
+        yarl.URL(f"{client.make_url('/')}".rstrip("/") + asked, encoded=True), allow_redirects=False
+    ) as answer:
         assert (answer.status, answer.headers["Location"]) == (307, clean)
 
 
@@ -91,13 +101,23 @@ class Asking:
 
 @pytest.mark.parametrize(
     ("peer", "here"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("::ffff:127.0.0.1", True), ("10.0.0.1", False), ("fd00::1", False), (None, False)],
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("fd00::1", False),
+        (None, False),
+    ],
 )
 def test_who_is_on_this_machine(peer: str | None, here: bool) -> None:
     assert application_module.is_loopback(Asking(peer)) is here  # type: ignore[arg-type]
 
 
-async def test_others_see_metrics_and_the_bare_index(client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_others_see_metrics_and_the_bare_index(
+    client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(application_module, "is_loopback", lambda request: False)
     assert await refusal(client, "/debug/adsz") == (401, "")
     status, text = await refusal(client, "/debug")
@@ -116,7 +136,9 @@ async def test_metrics_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_debug_can_be_off() -> None:
-    async with TestClient(TestServer(application(sources(build_mesh(), settings=DebugSettings(pages=False))))) as client:
+    async with TestClient(
+        TestServer(application(sources(build_mesh(), settings=DebugSettings(pages=False))))
+    ) as client:
         assert (await refusal(client, "/debug"))[0] == 404
         assert (await refusal(client, "/debug/adsz"))[0] == 404
         assert (await refusal(client, "/version"))[0] == 200
@@ -169,7 +191,10 @@ async def test_connections(ask: Ask) -> None:
 
 
 async def test_nobody_is_connected(pages: Sources) -> None:
-    async with TestClient(TestServer(application(sources(pages.db)))) as client, client.get("/debug/connections") as response:
+    async with (
+        TestClient(TestServer(application(sources(pages.db)))) as client,
+        client.get("/debug/connections") as response,
+    ):
         assert await response.json() == {"totalClients": 0}
 
 
@@ -181,6 +206,9 @@ async def test_syncz(ask: Ask, pages: Sources) -> None:
     assert (tea["cluster_id"], tea["proxy_type"], tea["istio_version"]) == ("Kubernetes", "sidecar", "1.32.0")
     assert (tea["cluster_sent"], tea["cluster_acked"], tea["endpoint_acked"]) == ("n1", "n1", "n1")
     assert tea["resources"][BY_SHORT_NAME["lds"]] == {
-        "sent": "n1", "acked": "n1", "sentTime": "2023-11-14T22:13:20.000000Z", "lastError": "bad listener",
-    }  # fmt: skip
+        "sent": "n1",
+        "acked": "n1",
+        "sentTime": "2023-11-14T22:13:20.000000Z",
+        "lastError": "bad listener",
+    }
     assert [entry["proxy"] for entry in await ask("/debug/syncz?namespace=mugs")] == ["cup-1.mugs"]

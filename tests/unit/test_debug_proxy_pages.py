@@ -1,4 +1,5 @@
 """The pages of the monitoring port that tell of one proxy."""
+
 from __future__ import annotations
 
 import json
@@ -35,16 +36,24 @@ async def test_config_dump_is_one_of_envoy(ask: Ask) -> None:
     found = await ask("/debug/config_dump?proxyID=tea")
     dump = json_format.ParseDict(found, config_dump_pb2.ConfigDump())
     names = ["Bootstrap", "Clusters", "Listeners", "ScopedRoutes", "Routes", "Secrets", "Ecds"]
-    assert [config.type_url for config in dump.configs] == [f"type.googleapis.com/envoy.admin.v3.{name}ConfigDump" for name in names]
+    assert [config.type_url for config in dump.configs] == [
+        f"type.googleapis.com/envoy.admin.v3.{name}ConfigDump" for name in names
+    ]
     clusters_dump = found["configs"][1]
     assert clusters_dump["versionInfo"] == FakeFleet.version
-    assert [c["cluster"]["name"] for c in clusters_dump["dynamicActiveClusters"]] == ["outbound|80||cups", "outbound|80||tea"]
+    assert [c["cluster"]["name"] for c in clusters_dump["dynamicActiveClusters"]] == [
+        "outbound|80||cups",
+        "outbound|80||tea",
+    ]
 
 
 async def test_config_dump_with_endpoints(ask: Ask) -> None:
     found = await ask("/debug/config_dump?proxyID=tea&include_eds")
     json_format.ParseDict(found, config_dump_pb2.ConfigDump())
-    assert [c["endpointConfig"]["clusterName"] for c in found["configs"][2]["dynamicEndpointConfigs"]] == ["outbound|80||cups", "outbound|80||tea"]
+    assert [c["endpointConfig"]["clusterName"] for c in found["configs"][2]["dynamicEndpointConfigs"]] == [
+        "outbound|80||cups",
+        "outbound|80||tea",
+    ]
 
 
 async def test_config_dump_of_what_the_proxy_watches(ask: Ask, pages: Sources) -> None:
@@ -60,7 +69,9 @@ async def test_config_dump_by_types(ask: Ask) -> None:
 
 async def test_there_is_nothing_of_an_unknown_type(ask: Ask) -> None:
     assert await ask("/debug/config_dump?proxyID=tea&types=xds") == {}
-    assert await ask("/debug/config_dump?proxyID=tea&types=xds,cds") == await ask("/debug/config_dump?proxyID=tea&types=cds")
+    assert await ask("/debug/config_dump?proxyID=tea&types=xds,cds") == await ask(
+        "/debug/config_dump?proxyID=tea&types=cds"
+    )
 
 
 async def test_private_keys_are_redacted(ask: Ask, pages: Sources) -> None:
@@ -83,7 +94,10 @@ async def test_sidecarz(ask: Ask) -> None:
     (rule,) = found["destinationRules"]["tea.shop.svc.cluster.local"]
     assert (rule["from"], rule["exportTo"]) == ([{"Namespace": "shop", "Name": "tea"}], {})
     assert rule["rule"]["type"] == {"group": NETWORKING, "version": "v1", "kind": "DestinationRule"}
-    assert rule["rule"]["Spec"] == {"host": "tea", "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}}}
+    assert rule["rule"]["Spec"] == {
+        "host": "tea",
+        "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}},
+    }
 
 
 async def test_explain(ask: Ask) -> None:
@@ -91,12 +105,30 @@ async def test_explain(ask: Ask) -> None:
     assert (found["proxy"], found["resource"]) == ("tea-1.shop", "outbound|80||tea")
     by_type = {part["type"]: part for part in found["explanations"]}
     assert by_type["cds"]["objects"] == [
-        {"kind": "Service", "cluster": "Kubernetes", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster"]},
-        {"group": NETWORKING, "kind": "DestinationRule", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster", "rule_of"]},
+        {
+            "kind": "Service",
+            "cluster": "Kubernetes",
+            "namespace": "shop",
+            "name": "tea",
+            "through": ["clusters", "cluster"],
+        },
+        {
+            "group": NETWORKING,
+            "kind": "DestinationRule",
+            "namespace": "shop",
+            "name": "tea",
+            "through": ["clusters", "cluster", "rule_of"],
+        },
     ]
     assert by_type["cds"]["lists"] == ["rule_hosts"]
     assert by_type["eds"]["objects"] == [
-        {"kind": "Service", "cluster": "Kubernetes", "namespace": "shop", "name": "tea", "through": ["assignments", "assignment"]}
+        {
+            "kind": "Service",
+            "cluster": "Kubernetes",
+            "namespace": "shop",
+            "name": "tea",
+            "through": ["assignments", "assignment"],
+        }
     ]
 
 
@@ -107,5 +139,11 @@ async def test_explain_one_type(ask: Ask) -> None:
 
 async def test_explain_suggests_names(client: TestClient[web.Request, web.Application]) -> None:
     status, text = await refusal(client, "/debug/explain?proxyID=tea&resource=outbound|80||te&type=cds")
-    assert (status, text) == (404, "tea-1.shop has no resource 'outbound|80||te'; did you mean 'outbound|80||tea' or 'outbound|80||cups'?\n")
-    assert await refusal(client, "/debug/explain?proxyID=tea") == (400, "You must provide a resource in the query string\n")
+    assert (status, text) == (
+        404,
+        "tea-1.shop has no resource 'outbound|80||te'; did you mean 'outbound|80||tea' or 'outbound|80||cups'?\n",
+    )
+    assert await refusal(client, "/debug/explain?proxyID=tea") == (
+        400,
+        "You must provide a resource in the query string\n",
+    )

@@ -1,4 +1,5 @@
 """Debug pages that are asked for with queries that make no sense answer, or say why not; none of them fails."""
+
 from __future__ import annotations
 
 import random
@@ -15,18 +16,68 @@ from tests.support.debug_pages import client, pages
 
 __all__ = ["client", "pages"]
 PATHS = [
-    *(page.path for of in sections(DebugSettings()).values() for page in of if page.path not in (PREFIX + "profile", PREFIX + "trace")),
-    "/", "/debug", "/metrics", "/version", "/debug/dashboard", "/debug/dashboard/mesh",
-]  # fmt: skip
+    *(
+        page.path
+        for of in sections(DebugSettings()).values()
+        for page in of
+        if page.path not in (PREFIX + "profile", PREFIX + "trace")
+    ),
+    "/",
+    "/debug",
+    "/metrics",
+    "/version",
+    "/debug/dashboard",
+    "/debug/dashboard/mesh",
+]
 NAMES = (
-    "proxyID", "types", "resource", "namespace", "kind", "debug", "pretty", "include_eds", "push", "sizes", "clear", "cert", "x" * 500, "", "[]",
+    "proxyID",
+    "types",
+    "resource",
+    "namespace",
+    "kind",
+    "debug",
+    "pretty",
+    "include_eds",
+    "push",
+    "sizes",
+    "clear",
+    "cert",
+    "x" * 500,
+    "",
+    "[]",
     "<b>",
-)  # fmt: skip
+)
 VALUES = (
-    "", "tea-1.shop", "cup-1", "~", "*", "..", "/../../etc/passwd", "\0", "\n\r", "é\u2028😀", "\udcff", "<script>", "a,b,,cds", "eds", "kind:name",
-    "|||", "outbound|80||", "outbound|99999999999999999999||x", "-1",
-    "1e999", "NaN", "2", "%s%n{}", "x" * 4000, "kubernetes://", "true", "[", "(?:", "shop",
-)  # fmt: skip
+    "",
+    "tea-1.shop",
+    "cup-1",
+    "~",
+    "*",
+    "..",
+    "/../../etc/passwd",
+    "\0",
+    "\n\r",
+    "é\u2028😀",
+    "\udcff",
+    "<script>",
+    "a,b,,cds",
+    "eds",
+    "kind:name",
+    "|||",
+    "outbound|80||",
+    "outbound|99999999999999999999||x",
+    "-1",
+    "1e999",
+    "NaN",
+    "2",
+    "%s%n{}",
+    "x" * 4000,
+    "kubernetes://",
+    "true",
+    "[",
+    "(?:",
+    "shop",
+)
 
 
 def nonsense(chosen: random.Random) -> str:

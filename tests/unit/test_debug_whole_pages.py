@@ -1,4 +1,5 @@
 """Pages of the monitoring port to the last field, and what who is not of the control plane may ask of them."""
+
 from __future__ import annotations
 
 import html
@@ -30,13 +31,27 @@ TYPES = [BY_SHORT_NAME[name] for name in ("cds", "lds", "eds", "rds")]
 NAMED = ("cluster", "listener", "route", "endpoint")
 RULES = ["networking.istio.io/DestinationRule", "rule_hosts"]
 ATTRIBUTES = {
-    "ServiceRegistry": "Kubernetes", "Namespace": "shop", "ExportTo": None, "Visibility": 0, "Aliases": None,
-    "ClusterExternalAddresses": {"Addresses": None}, "ClusterExternalPorts": None, "PassthroughTargetPorts": None, "Type": "ClusterIP",
-    "ExternalName": "", "NodeLocal": False, "TrafficDistribution": 0, "ObjectName": "", "DNSConnectStrategy": 0, "PublishNotReadyAddresses": False,
-}  # fmt: skip
+    "ServiceRegistry": "Kubernetes",
+    "Namespace": "shop",
+    "ExportTo": None,
+    "Visibility": 0,
+    "Aliases": None,
+    "ClusterExternalAddresses": {"Addresses": None},
+    "ClusterExternalPorts": None,
+    "PassthroughTargetPorts": None,
+    "Type": "ClusterIP",
+    "ExternalName": "",
+    "NodeLocal": False,
+    "TrafficDistribution": 0,
+    "ObjectName": "",
+    "DNSConnectStrategy": 0,
+    "PublishNotReadyAddresses": False,
+}
 
 
-def shown_service(name: str, created: str, address: str, port: dict[str, Any], labels: Any, selector: Any) -> dict[str, Any]:
+def shown_service(
+    name: str, created: str, address: str, port: dict[str, Any], labels: Any, selector: Any
+) -> dict[str, Any]:
     return {
         "Attributes": {**ATTRIBUTES, "Name": name, "Labels": labels, "LabelSelectors": selector},
         "ports": [port],
@@ -58,29 +73,63 @@ CUPS = shown_service("cups", "2024-01-03T00:00:00Z", "10.1.0.2", TCP, None, None
 async def test_services_and_endpoints(ask: Ask) -> None:
     assert await ask("/debug/registryz") == [TEA, CUPS]
     endpoint = {
-        "Labels": {"topology.istio.io/network": "", "app": "tea", "kubernetes.io/hostname": "node-1", "topology.istio.io/cluster": "Kubernetes"},
-        "Addresses": ["10.2.0.1"], "ServicePortName": "http", "LegacyClusterPortKey": 0, "ServiceAccount": "spiffe://cluster.local/ns/shop/sa/brewer",
-        "Network": "", "Locality": {"Label": "", "ClusterID": "Kubernetes"}, "EndpointPort": 8080, "LbWeight": 0, "TLSMode": "disabled",
-        "Namespace": "shop", "WorkloadName": "tea-1", "HostName": "", "SubDomain": "", "HealthStatus": 1, "SendUnhealthyEndpoints": True,
+        "Labels": {
+            "topology.istio.io/network": "",
+            "app": "tea",
+            "kubernetes.io/hostname": "node-1",
+            "topology.istio.io/cluster": "Kubernetes",
+        },
+        "Addresses": ["10.2.0.1"],
+        "ServicePortName": "http",
+        "LegacyClusterPortKey": 0,
+        "ServiceAccount": "spiffe://cluster.local/ns/shop/sa/brewer",
+        "Network": "",
+        "Locality": {"Label": "", "ClusterID": "Kubernetes"},
+        "EndpointPort": 8080,
+        "LbWeight": 0,
+        "TLSMode": "disabled",
+        "Namespace": "shop",
+        "WorkloadName": "tea-1",
+        "HostName": "",
+        "SubDomain": "",
+        "HealthStatus": 1,
+        "SendUnhealthyEndpoints": True,
         "NodeName": "node-1",
-    }  # fmt: skip
-    shards = {"Shards": {"Kubernetes/Kubernetes": [endpoint]}, "ServiceAccounts": {"spiffe://cluster.local/ns/shop/sa/brewer": {}}}
+    }
+    shards = {
+        "Shards": {"Kubernetes/Kubernetes": [endpoint]},
+        "ServiceAccounts": {"spiffe://cluster.local/ns/shop/sa/brewer": {}},
+    }
     assert await ask("/debug/endpointz") == {"tea.shop.svc.cluster.local": {"shop": shards}}
 
 
 async def test_the_scope_of_a_sidecar(ask: Ask) -> None:
     rule = {
-        "type": {"group": "networking.istio.io", "version": "v1", "kind": "DestinationRule"}, "uid": "", "name": "tea", "namespace": "shop",
-        "domain": "cluster.local", "resourceVersion": "", "creationTimestamp": "0001-01-01T00:00:00Z", "generation": 0,
-        "Spec": {"host": "tea", "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}}}, "Status": {}, "Extra": None,
-    }  # fmt: skip
+        "type": {"group": "networking.istio.io", "version": "v1", "kind": "DestinationRule"},
+        "uid": "",
+        "name": "tea",
+        "namespace": "shop",
+        "domain": "cluster.local",
+        "resourceVersion": "",
+        "creationTimestamp": "0001-01-01T00:00:00Z",
+        "generation": 0,
+        "Spec": {"host": "tea", "trafficPolicy": {"connectionPool": {"tcp": {"connectTimeout": "1.5s"}}}},
+        "Status": {},
+        "Extra": None,
+    }
     by_host = {"tea.shop.svc.cluster.local": TEA, "cups.shop.svc.cluster.local": CUPS}
     merged = {"exportTo": {}, "from": [{"Namespace": "shop", "Name": "tea"}], "rule": rule}
     assert await ask("/debug/sidecarz?proxyID=tea") == {
-        "version": FakeFleet.version, "name": "default-sidecar", "namespace": "shop", "outboundTrafficPolicy": {"mode": "ALLOW_ANY"}, "sidecar": None,
-        "services": [TEA, CUPS], "egressListenerServices": [[TEA, CUPS]], "servicesByHostname": by_host,
+        "version": FakeFleet.version,
+        "name": "default-sidecar",
+        "namespace": "shop",
+        "outboundTrafficPolicy": {"mode": "ALLOW_ANY"},
+        "sidecar": None,
+        "services": [TEA, CUPS],
+        "egressListenerServices": [[TEA, CUPS]],
+        "servicesByHostname": by_host,
         "destinationRules": {"tea.shop.svc.cluster.local": [merged]},
-    }  # fmt: skip
+    }
     of_gateway = await ask("/debug/sidecarz?proxyID=cup")
     assert (of_gateway["outboundTrafficPolicy"], of_gateway["egressListenerServices"]) == (None, [None])
 
@@ -90,7 +139,10 @@ def client_of(name: str) -> dict[str, Any]:
 
 
 async def test_who_is_connected(ask: Ask, pages: Sources) -> None:
-    assert await ask("/debug/connections") == {"totalClients": 2, "clients": [client_of("cup-1.mugs-4"), client_of("tea-1.shop-3")]}
+    assert await ask("/debug/connections") == {
+        "totalClients": 2,
+        "clients": [client_of("cup-1.mugs-4"), client_of("tea-1.shop-3")],
+    }
     pages.fleet.connections()[1].watches = {}  # type: ignore[misc]
     cup = client_of("cup-1.mugs-4") | {"labels": {"topology.istio.io/cluster": "Kubernetes"}}
     tea = client_of("tea-1.shop-3") | {
@@ -105,7 +157,13 @@ async def test_how_far_each_proxy_is(ask: Ask, pages: Sources) -> None:
     numbers = {f"{name}_{what}": "n1" for name in NAMED for what in ("sent", "acked")}
     resources = {type_url: {"sent": "n1", "acked": "n1", "sentTime": AT} for type_url in TYPES}
     cup = {"proxy": "cup-1.mugs", "proxy_type": "router", "resources": resources} | numbers
-    tea = {"cluster_id": "Kubernetes", "proxy": "tea-1.shop", "proxy_type": "sidecar", "istio_version": "1.32.0", "resources": resources} | numbers
+    tea = {
+        "cluster_id": "Kubernetes",
+        "proxy": "tea-1.shop",
+        "proxy_type": "sidecar",
+        "istio_version": "1.32.0",
+        "resources": resources,
+    } | numbers
     assert await ask("/debug/syncz") == [cup, tea]
     assert await ask("/debug/syncz?namespace=shop") == [tea]
     assert await ask("/debug/syncz?namespace=none") == []
@@ -138,19 +196,38 @@ async def test_derivations_of_a_mesh(ask: Ask) -> None:
 
 
 async def test_why_a_resource_is_as_it_is(client: TestClient[web.Request, web.Application], ask: Ask) -> None:
-    service = {"kind": "Service", "cluster": "Kubernetes", "namespace": "shop", "name": "tea", "through": ["clusters", "cluster"]}
+    service = {
+        "kind": "Service",
+        "cluster": "Kubernetes",
+        "namespace": "shop",
+        "name": "tea",
+        "through": ["clusters", "cluster"],
+    }
     rule = {
-        "group": "networking.istio.io", "kind": "DestinationRule", "namespace": "shop", "name": "tea",
+        "group": "networking.istio.io",
+        "kind": "DestinationRule",
+        "namespace": "shop",
+        "name": "tea",
         "through": ["clusters", "cluster", "rule_of"],
-    }  # fmt: skip
+    }
     cds = {"type": "cds", "objects": [service, rule], "lists": ["rule_hosts"], "patches": [], "proxy": []}
     path = "/debug/explain?proxyID=tea&resource=outbound|80||"
-    assert await ask(f"{path}tea&type=CDS") == {"proxy": "tea-1.shop", "resource": "outbound|80||tea", "explanations": [cds]}
+    assert await ask(f"{path}tea&type=CDS") == {
+        "proxy": "tea-1.shop",
+        "resource": "outbound|80||tea",
+        "explanations": [cds],
+    }
     types = ", ".join(BY_SHORT_NAME)
     assert await refusal(client, f"{path}tea&type=x") == (400, f"unknown type 'x'; the types are {types}\n")
     close = "'outbound|80||tea' or 'outbound|80||cups'"
-    assert await refusal(client, f"{path}te") == (404, f"tea-1.shop has no resource 'outbound|80||te'; did you mean {close}?\n")
-    assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (404, "tea-1.shop has no resource 'zzz'\n")
+    assert await refusal(client, f"{path}te") == (
+        404,
+        f"tea-1.shop has no resource 'outbound|80||te'; did you mean {close}?\n",
+    )
+    assert await refusal(client, "/debug/explain?proxyID=tea&resource=zzz") == (
+        404,
+        "tea-1.shop has no resource 'zzz'\n",
+    )
 
 
 async def test_what_makes_the_proxy_what_its_resource_is_for_is_told_beside_it() -> None:
@@ -206,7 +283,9 @@ def test_others_see_proxies_of_their_own_namespace_alone(pages: Sources) -> None
     own = seen_by(pages, [SHOP]).fleet
     assert own.version == FakeFleet.version
     assert [connected.id for connected in own.connections()] == ["tea-1.shop-3"]
-    assert [refused(call) for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.kept, own.forget)] == [(403, "")] * 4
+    assert [refused(call) for call in (own.push_all, lambda: own.disconnect("tea-1.shop-3"), own.kept, own.forget)] == [
+        (403, "")
+    ] * 4
     assert isinstance(pages.fleet, FakeFleet)
     assert (pages.fleet.pushes, pages.fleet.ended, pages.fleet.forgets) == (0, [], 0)
     assert refused(lambda: seen_by(pages, [])) == (401, "")
@@ -228,7 +307,12 @@ def listed(shown: str) -> list[str]:
 def proxy_row(name: str, about: str, since: str) -> str:
     links = " ".join(
         f'<a href="/debug/{page}?proxyID={name}&amp;pretty=">{text}</a>'
-        for page, text in (("config_dump", "configuration"), ("edsz", "endpoints"), ("sidecarz", "scope"), ("adsz", "watches"))
+        for page, text in (
+            ("config_dump", "configuration"),
+            ("edsz", "endpoints"),
+            ("sidecarz", "scope"),
+            ("adsz", "watches"),
+        )
     )
     return f'<tr><td class="path">{name} <p>{about}</p></td><td>{since}</td><td class="links">{links}</td></tr>'
 
@@ -237,7 +321,13 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "time", lambda: 1_700_000_065.5)
     plain = Page("/debug/a", "What a<b says", lambda *_: None, examples=("x=1&y=2", "z"))
     of_one = Page("/debug/b", "What b says", lambda *_: None, of_proxy=True)
-    facts = [("", "1.2.3", "version"), ("", 2, "proxies connected"), ("", 2, "services"), ("", 0, "virtual services"), ("bad", 1, "problems")]
+    facts = [
+        ("", "1.2.3", "version"),
+        ("", 2, "proxies connected"),
+        ("", 2, "services"),
+        ("", 0, "virtual services"),
+        ("bad", 1, "problems"),
+    ]
     items = "".join(f'<li class="{kind}"><b>{value}</b><span>{name}</span></li>' for kind, value, name in facts)
     head = '<div class="box"><table><tr><th>proxy</th><th>since</th><th>show</th></tr>'
     examples = "".join(f'<a class="path more" href="/debug/a?{query}">?{query}</a>' for query in ("x=1&amp;y=2", "z"))
@@ -269,7 +359,10 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "time", lambda: 1_600_000_000.0)  # the clock was set back
     monkeypatch.setattr(index, "_SHOWN_PROXIES", 1)
     fewer = listed(render_index(sections, pages))
-    assert fewer[2:4] == [head + proxy_row("cup-1.mugs-4", "router ", "0:00:00"), "</table></div><p>The first 1 of 2.</p>"]
+    assert fewer[2:4] == [
+        head + proxy_row("cup-1.mugs-4", "router ", "0:00:00"),
+        "</table></div><p>The first 1 of 2.</p>",
+    ]
     assert '<datalist id="proxies"><option value="cup-1.mugs-4"></datalist></form>' in fewer
 
 
@@ -277,11 +370,35 @@ def test_the_index_line_by_line(pages: Sources, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_json_to_the_last_space() -> None:
-    value = {"a": [1, {"b": LazyFields(iter([("c", []), ("d", {"e": [{"f": {}}]})]))}], "\udcff": iter(()), "g": {"h": "\ud800x", "i": ["\udcff"]}}
+    value = {
+        "a": [1, {"b": LazyFields(iter([("c", []), ("d", {"e": [{"f": {}}]})]))}],
+        "\udcff": iter(()),
+        "g": {"h": "\ud800x", "i": ["\udcff"]},
+    }
     made = b"".join(parts(value, pretty=True)).decode()
     assert made.splitlines() == [
-        "{", '    "a": [', "        1,", "        {", '            "b": {', '                "c": [],', '                "d": {',
-        '                    "e": [', "                        {", '                            "f": {}', "                        }",
-        "                    ]", "                }", "            }", "        }", "    ],", '    "\\\\xff": [],', '    "g": {',
-        '        "h": "\\\\ud800x",', '        "i": [', '            "\\\\xff"', "        ]", "    }", "}",
-    ]  # fmt: skip
+        "{",
+        '    "a": [',
+        "        1,",
+        "        {",
+        '            "b": {',
+        '                "c": [],',
+        '                "d": {',
+        '                    "e": [',
+        "                        {",
+        '                            "f": {}',
+        "                        }",
+        "                    ]",
+        "                }",
+        "            }",
+        "        }",
+        "    ],",
+        '    "\\\\xff": [],',
+        '    "g": {',
+        '        "h": "\\\\ud800x",',
+        '        "i": [',
+        '            "\\\\xff"',
+        "        ]",
+        "    }",
+        "}",
+    ]

@@ -74,7 +74,11 @@ def test_kubernetes_objects_are_their_spec_and_status() -> None:
     ).object.spec
     assert (pod.service_account_name, pod.node_name, pod.containers[0].ports[0].container_port) == ("a", "n", 80)
     assert (pod.status.phase, pod.status.pod_ip, pod.status.pod_ips[0].ip) == ("Running", "10.0.0.1", "10.0.0.1")
-    assert (pod.generate_name, pod.deletion_timestamp, pod.owner_references[0].name) == ("a-5d-", "2026-01-01T00:00:00Z", "a-5d")
+    assert (pod.generate_name, pod.deletion_timestamp, pod.owner_references[0].name) == (
+        "a-5d-",
+        "2026-01-01T00:00:00Z",
+        "a-5d",
+    )
     service = decode_one(
         """
         apiVersion: v1
@@ -89,14 +93,18 @@ def test_kubernetes_objects_are_their_spec_and_status() -> None:
 
 
 def test_cluster_scoped_kinds_have_no_namespace() -> None:
-    assert decode_one("apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: x}\nspec: {podCIDR: 1.1.1.0/24}").key == RegistryKey(
-        "Kubernetes", "", "n"
-    )
-    assert decode_one("apiVersion: v1\nkind: Namespace\nmetadata: {name: n, labels: {a: b}}").object.labels == {"a": "b"}
+    assert decode_one(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n, namespace: x}\nspec: {podCIDR: 1.1.1.0/24}"
+    ).key == RegistryKey("Kubernetes", "", "n")
+    assert decode_one("apiVersion: v1\nkind: Namespace\nmetadata: {name: n, labels: {a: b}}").object.labels == {
+        "a": "b"
+    }
 
 
 def test_secrets_are_bytes() -> None:
-    o = decode_one("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: 'aGVs\n\n bG8=', b: ''}\nstringData: {b: text, c: ä}").object
+    o = decode_one(
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: 'aGVs\n\n bG8=', b: ''}\nstringData: {b: text, c: ä}"
+    ).object
     assert o.spec.data == {"a": b"hello", "b": b"text", "c": "ä".encode()}
     assert "hello" not in repr(o.spec)
 
@@ -115,14 +123,23 @@ def test_the_status_of_a_service_entry() -> None:
 
 
 def test_null_is_absent() -> None:
-    text = f"{VIRTUAL_SERVICE}metadata: {{name: a, labels: null}}\nspec: {{hosts: [a], gateways: null, tls: ~, {ROUTE}}}"
+    text = (
+        f"{VIRTUAL_SERVICE}metadata: {{name: a, labels: null}}\nspec: {{hosts: [a], gateways: null, tls: ~, {ROUTE}}}"
+    )
     assert decode_one(text).object.spec.gateways == ()
-    assert decode_one("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: null, ports: null}").object.spec.selector == {}
+    assert (
+        decode_one(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {selector: null, ports: null}"
+        ).object.spec.selector
+        == {}
+    )
 
 
 def test_an_empty_value_of_a_header_match_is_that_it_is_there() -> None:
     route = "match: [{headers: {x: , y: {}}}], redirect: {uri: /}"
-    (route,) = decode_one(f"{VIRTUAL_SERVICE}metadata: {{name: a}}\nspec: {{hosts: [a], http: [{{{route}}}]}}").object.spec.http
+    (route,) = decode_one(
+        f"{VIRTUAL_SERVICE}metadata: {{name: a}}\nspec: {{hosts: [a], http: [{{{route}}}]}}"
+    ).object.spec.http
     assert route.match[0].headers == {"x": StringMatch(), "y": StringMatch()}
 
 
@@ -135,7 +152,11 @@ def test_lists_of_objects() -> None:
     assert [entry.key.name for entry in decoded.entries] == ["a"]
     assert decoded.refused == (("services", RegistryKey("Kubernetes", "default", "b")),)
     (problem,) = decoded.problems
-    assert (problem.object, problem.path, problem.line) == (ObjectRef(GroupKind("", "Service"), "default", "b"), "spec.ports[0].port", 42)
+    assert (problem.object, problem.path, problem.line) == (
+        ObjectRef(GroupKind("", "Service"), "default", "b"),
+        "spec.ports[0].port",
+        42,
+    )
 
 
 @pytest.mark.parametrize("item", [None, 3, "a", []])
@@ -157,10 +178,17 @@ def test_an_object_of_a_known_kind_that_is_wrong_is_refused_by_its_name() -> Non
     assert (wrong.entries, wrong.refused) == ((), (row,))
 
 
-@pytest.mark.parametrize(("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)])
+@pytest.mark.parametrize(
+    ("revision", "label", "there"), [("", "x", True), ("x", "x", True), ("x", "", True), ("x", "y", False)]
+)
 def test_configuration_of_another_revision_is_left_out(revision: str, label: str, there: bool) -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": label} if label else {}}
-    written = {"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": metadata, "spec": {"egress": [{"hosts": ["./*"]}]}}
+    written = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Sidecar",
+        "metadata": metadata,
+        "spec": {"egress": [{"hosts": ["./*"]}]},
+    }
     decoded = decode_document(written, origin=DocumentOrigin(revision=revision))
     assert bool(decoded.entries) == there
     assert not decoded.problems
@@ -169,7 +197,9 @@ def test_configuration_of_another_revision_is_left_out(revision: str, label: str
 
 def test_what_runs_counts_whatever_revision_it_names() -> None:
     metadata = {"name": "a", "labels": {"istio.io/rev": "y"}}
-    assert decode_document({"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=DocumentOrigin(revision="x")).entries
+    assert decode_document(
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata}, origin=DocumentOrigin(revision="x")
+    ).entries
 
 
 @pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "CustomResourceDefinition"])
@@ -192,7 +222,10 @@ def test_all_mistakes_of_an_object_are_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("plain", [None, 1, "a", [], [1], {}, {"kind": 1}, {"kind": "List", "items": {}}, {"kind": "List", "items": [None, 3]}])
+@pytest.mark.parametrize(
+    "plain",
+    [None, 1, "a", [], [1], {}, {"kind": 1}, {"kind": "List", "items": {}}, {"kind": "List", "items": [None, 3]}],
+)
 def test_nothing_raises(plain: Any) -> None:
     assert not decode_document(plain).entries
     for kind in ("Service", "Secret", "Pod", "EndpointSlice"):
@@ -202,7 +235,12 @@ def test_nothing_raises(plain: Any) -> None:
 
 
 def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
-    plain = {"apiVersion": "telemetry.istio.io/v1", "kind": "Telemetry", "metadata": {"name": "t", "namespace": "a"}, "spec": {"tracing": [{}]}}
+    plain = {
+        "apiVersion": "telemetry.istio.io/v1",
+        "kind": "Telemetry",
+        "metadata": {"name": "t", "namespace": "a"},
+        "spec": {"tracing": [{}]},
+    }
     without = Catalogue(read_kinds(CATALOGUE, ("telemetries.telemetry.istio.io",), ()))
     assert len(decode_document(plain).entries) == 1
     found = decode_document(plain, catalogue=without)
@@ -210,12 +248,21 @@ def test_a_kind_that_is_ignored_is_no_kind_of_ours() -> None:
     assert [p.code for p in found.problems] == ["unknown-kind"]
 
 
-@pytest.mark.parametrize(("spec", "paths"), [
-    ("{hosts: [a], nobodyKnows: ~, resolutoin: NONE}", ["spec.resolutoin"]),
-    ("{hosts: [a], location: ~, ports: [{number: x, name: ~}, {number: 1, name: a}, {nmae: b}]}", ["spec.ports[0].number", "spec.ports[2].nmae"]),
-    ("{hosts: [1, a], exportTo: a, workloadSelector: {labels: {a: 1, b: c}}}", ["spec.hosts[0]", "spec.exportTo", "spec.workloadSelector.labels[a]"]),
-    ("[a]", ["spec"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ("{hosts: [a], nobodyKnows: ~, resolutoin: NONE}", ["spec.resolutoin"]),
+        (
+            "{hosts: [a], location: ~, ports: [{number: x, name: ~}, {number: 1, name: a}, {nmae: b}]}",
+            ["spec.ports[0].number", "spec.ports[2].nmae"],
+        ),
+        (
+            "{hosts: [1, a], exportTo: a, workloadSelector: {labels: {a: 1, b: c}}}",
+            ["spec.hosts[0]", "spec.exportTo", "spec.workloadSelector.labels[a]"],
+        ),
+        ("[a]", ["spec"]),
+    ],
+)
 def test_every_field_that_is_wrong_is_told_and_none_that_is_right_or_null(spec: str, paths: list[str]) -> None:
     text = f"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: a}}\nspec: {spec}"
     assert [problem.path for problem in decode_document(yaml.safe_load(text)).problems] == paths

@@ -1,4 +1,5 @@
 """The default templates: each stands alone, and those of gateways that the control plane deploys give Kubernetes objects."""
+
 from __future__ import annotations
 
 import json
@@ -23,17 +24,35 @@ from webhook.template.values import Int64, StringMap
 
 def gateway(values: dict[str, Any] | None = None, **changes: Any) -> StructData:
     members = {
-        "Name": "public", "Namespace": "shop", "UID": "u-1", "DeploymentName": "public-istio", "ServiceAccount": "public-account",
-        "GatewayClass": "istio", "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name", "ControllerLabel": "istio.io-gateway-controller",
-        "KubeVersion": 130, "ServiceType": "LoadBalancer", "ClusterID": "Kubernetes", "Revision": "", "IsEastWestGateway": False,
-        "InfrastructureLabels": StringMap({"topology.istio.io/network": "n1"}), "InfrastructureAnnotations": StringMap({"a": "b"}),
+        "Name": "public",
+        "Namespace": "shop",
+        "UID": "u-1",
+        "DeploymentName": "public-istio",
+        "ServiceAccount": "public-account",
+        "GatewayClass": "istio",
+        "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name",
+        "ControllerLabel": "istio.io-gateway-controller",
+        "KubeVersion": 130,
+        "ServiceType": "LoadBalancer",
+        "ClusterID": "Kubernetes",
+        "Revision": "",
+        "IsEastWestGateway": False,
+        "InfrastructureLabels": StringMap({"topology.istio.io/network": "n1"}),
+        "InfrastructureAnnotations": StringMap({"a": "b"}),
         "Ports": [StructData("v1.ServicePort", {"Name": "http", "Port": 80, "Protocol": "TCP", "AppProtocol": "http"})],
-        "Spec": StructData("v1.GatewaySpec", {"Addresses": [StructData("v1.GatewaySpecAddress", {"Value": "1.2.3.4"})]}),
-        "ObjectMeta": ApiObject({"name": "public"}, TYPES["ObjectMeta"]), "ProxyImage": "registry.example/proxy:1",
-        "ProxyUID": Int64(1337), "ProxyGID": Int64(1337), "CompliancePolicy": "", "InboundTrafficPolicyMode": "passthrough",
-        "ProxyConfig": TemplateMessage(ProxyConfig(), ProxyConfig), "MeshConfig": TemplateMessage(MeshConfig(), MeshConfig),
+        "Spec": StructData(
+            "v1.GatewaySpec", {"Addresses": [StructData("v1.GatewaySpecAddress", {"Value": "1.2.3.4"})]}
+        ),
+        "ObjectMeta": ApiObject({"name": "public"}, TYPES["ObjectMeta"]),
+        "ProxyImage": "registry.example/proxy:1",
+        "ProxyUID": Int64(1337),
+        "ProxyGID": Int64(1337),
+        "CompliancePolicy": "",
+        "InboundTrafficPolicyMode": "passthrough",
+        "ProxyConfig": TemplateMessage(ProxyConfig(), ProxyConfig),
+        "MeshConfig": TemplateMessage(MeshConfig(), MeshConfig),
         "Values": floats(default_values(values)),
-    }  # fmt: skip
+    }
     return StructData("gateway.TemplateInput", {**members, **changes})
 
 
@@ -85,14 +104,18 @@ def test_the_service_of_a_gateway_has_its_ports_and_the_address_that_is_asked_fo
 
 def test_a_waypoint_takes_its_settings_and_an_east_west_gateway_its_networks_view() -> None:
     values = {"global": {"waypoint": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}]}}}
-    pod = objects("waypoint", gateway(values, ControllerLabel="istio.io-eastwest-controller"))["Deployment"]["spec"]["template"]["spec"]
+    pod = objects("waypoint", gateway(values, ControllerLabel="istio.io-eastwest-controller"))["Deployment"]["spec"][
+        "template"
+    ]["spec"]
     assert pod["nodeSelector"] == {"a": "b"}
     assert pod["tolerations"] == [{"key": "k"}]
     (proxy,) = pod["containers"]
     assert {"name": "ISTIO_META_REQUESTED_NETWORK_VIEW", "value": "n1"} in proxy["env"]
     assert proxy["args"][:2] == ["proxy", "waypoint"]
     assert proxy["securityContext"]["runAsUser"] == 1337
-    openshift = objects("waypoint", gateway({"global": {"platform": "openshift"}}))["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    openshift = objects("waypoint", gateway({"global": {"platform": "openshift"}}))["Deployment"]["spec"]["template"][
+        "spec"
+    ]["containers"][0]
     assert "runAsUser" not in openshift["securityContext"]
 
 

@@ -1,4 +1,5 @@
 """CustomResourceDefinitions are those of the structs that configuration is decoded into, and an API server can take them."""
+
 from __future__ import annotations
 
 import itertools
@@ -52,24 +53,36 @@ def test_schemas_are_structural(kind: str) -> None:
             continue
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean"), path
         assert schema["type"] != "array" or "items" in schema, path
-        assert schema["type"] != "object" or {"properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields"} & set(schema), path
+        assert schema["type"] != "object" or {
+            "properties",
+            "additionalProperties",
+            "x-kubernetes-preserve-unknown-fields",
+        } & set(schema), path
         inside = itertools.chain(schema.get("not", {}).get("anyOf", ()), schema.get("oneOf", ()))
-        assert all(set(choice) == {"required"} and set(choice["required"]) <= set(schema["properties"]) for choice in inside), path
+        assert all(
+            set(choice) == {"required"} and set(choice["required"]) <= set(schema["properties"]) for choice in inside
+        ), path
         assert set(schema.get("required", ())) <= set(schema.get("properties", ())), path
 
 
 def test_what_is_limited_is_there() -> None:
     missing = [
-        f"{struct.__name__}.{name}" for struct, limits in LIMITS.items() for name in limits.fields
+        f"{struct.__name__}.{name}"
+        for struct, limits in LIMITS.items()
+        for name in limits.fields
         if name not in {f.encode_name for f in msgspec.structs.fields(struct)}
-    ]  # fmt: skip
+    ]
     assert not missing
 
 
 def objects_of_samples() -> Iterator[tuple[str, dict[str, Any]]]:
     for path in sorted((ROOT / "samples").rglob("*.yaml")):
         for document in read_documents(path.read_bytes(), path.name):
-            if isinstance(document.plain, dict) and document.plain.get("kind") in DEFINITIONS and "istio.io" in str(document.plain.get("apiVersion")):
+            if (
+                isinstance(document.plain, dict)
+                and document.plain.get("kind") in DEFINITIONS
+                and "istio.io" in str(document.plain.get("apiVersion"))
+            ):
                 yield f"{path.relative_to(ROOT)}: {document.plain['kind']}", document.plain
 
 
@@ -87,10 +100,17 @@ WRONG = {
     "VirtualService spec.http[0].retries.attempts": {"http": [{"retries": {"attempts": "3"}}]},
     "DestinationRule spec.host": {"subsets": []},
     "DestinationRule spec.trafficPolicy.tls.mode": {"host": "a", "trafficPolicy": {"tls": {"mode": "NONE"}}},
-    "DestinationRule spec.trafficPolicy.loadBalancer": {"host": "a", "trafficPolicy": {"loadBalancer": {"simple": "RANDOM", "consistentHash": {}}}},
-    "Gateway spec.servers[0].port.number": {"servers": [{"hosts": ["*"], "port": {"name": "http", "protocol": "HTTP"}}]},
+    "DestinationRule spec.trafficPolicy.loadBalancer": {
+        "host": "a",
+        "trafficPolicy": {"loadBalancer": {"simple": "RANDOM", "consistentHash": {}}},
+    },
+    "Gateway spec.servers[0].port.number": {
+        "servers": [{"hosts": ["*"], "port": {"name": "http", "protocol": "HTTP"}}]
+    },
     "Gateway spec.servers[0].tls.credentialNames": {
-        "servers": [{"hosts": ["*"], "port": {"number": 1, "name": "a", "protocol": "HTTPS"}, "tls": {"credentialNames": []}}]
+        "servers": [
+            {"hosts": ["*"], "port": {"number": 1, "name": "a", "protocol": "HTTPS"}, "tls": {"credentialNames": []}}
+        ]
     },
     "ServiceEntry spec.hosts": {"hosts": []},
     "ServiceEntry spec.location": {"hosts": ["a.b"], "location": "INSIDE"},

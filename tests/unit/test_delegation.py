@@ -1,10 +1,19 @@
 """How delegates merge: a delegate's conditions are a subset of the root's, or its route is left out."""
+
 from __future__ import annotations
 
 import pytest
 
 from pilot.lib.duration import Duration
-from pilot.model.config.virtual_service import Delegate, Destination, HTTPMatchRequest, HTTPRetry, HTTPRoute, HTTPRouteDestination, StringMatch
+from pilot.model.config.virtual_service import (
+    Delegate,
+    Destination,
+    HTTPMatchRequest,
+    HTTPRetry,
+    HTTPRoute,
+    HTTPRouteDestination,
+    StringMatch,
+)
 from pilot.model.views.delegation import contradicts, merge_match, merge_matches, merge_route, merge_routes
 
 TO = (HTTPRouteDestination(destination=Destination(host="reviews")),)
@@ -43,7 +52,10 @@ def test_conditions_on_text(root: StringMatch | None, leaf: StringMatch | None, 
     assert contradicts(HTTPMatchRequest(uri=root), HTTPMatchRequest(uri=leaf)) is expected
     if root is not None and leaf is not None:
         assert contradicts(HTTPMatchRequest(headers={"x": root}), HTTPMatchRequest(headers={"x": leaf})) is expected
-        assert contradicts(HTTPMatchRequest(query_params={"x": root}), HTTPMatchRequest(query_params={"x": leaf})) is expected
+        assert (
+            contradicts(HTTPMatchRequest(query_params={"x": root}), HTTPMatchRequest(query_params={"x": leaf}))
+            is expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -74,11 +86,20 @@ def test_the_narrower_condition_stays() -> None:
     )
 
 
-@pytest.mark.parametrize("said", [
-    HTTPMatchRequest(uri=exact("/a")), HTTPMatchRequest(scheme=exact("http")), HTTPMatchRequest(method=exact("GET")),
-    HTTPMatchRequest(authority=exact("x")), HTTPMatchRequest(port=80), HTTPMatchRequest(source_labels={"app": "web"}),
-    HTTPMatchRequest(source_namespace="b"), HTTPMatchRequest(gateways=("mesh",)), HTTPMatchRequest(stat_prefix="s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        HTTPMatchRequest(uri=exact("/a")),
+        HTTPMatchRequest(scheme=exact("http")),
+        HTTPMatchRequest(method=exact("GET")),
+        HTTPMatchRequest(authority=exact("x")),
+        HTTPMatchRequest(port=80),
+        HTTPMatchRequest(source_labels={"app": "web"}),
+        HTTPMatchRequest(source_namespace="b"),
+        HTTPMatchRequest(gateways=("mesh",)),
+        HTTPMatchRequest(stat_prefix="s"),
+    ],
+)
 def test_a_condition_of_one_of_them_holds_for_both(said: HTTPMatchRequest) -> None:
     assert merge_match(said, HTTPMatchRequest()) == merge_match(HTTPMatchRequest(), said) == said
 

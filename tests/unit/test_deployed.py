@@ -1,4 +1,5 @@
 """The manifests at an API server, and the control plane with the rights that they give it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +30,9 @@ from tests.support.kube import Known, kubeconfig, until
 SYSTEM = "istio-system"
 TOKEN = "token-of-istiod"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-OBJECTS = [plain for path in sorted((ROOT / "manifests").glob("*.yaml")) for plain in yaml.load_all(path.read_text(), LOADER)]
+OBJECTS = [
+    plain for path in sorted((ROOT / "manifests").glob("*.yaml")) for plain in yaml.load_all(path.read_text(), LOADER)
+]
 ROUTE = """
 apiVersion: gateway.networking.k8s.io/v1
 kind: %s
@@ -66,7 +69,11 @@ metadata: {name: routed, namespace: shop, annotations: {kubernetes.io/ingress.cl
 spec: {rules: [{host: x.com}]}
 ---
 """ + "---".join(ROUTE % kind for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"))
-DEPLOYED = (("apps", "deployments", "shop", "edge-istio"), ("", "services", "shop", "edge-istio"), ("", "serviceaccounts", "shop", "edge-istio"))
+DEPLOYED = (
+    ("apps", "deployments", "shop", "edge-istio"),
+    ("", "services", "shop", "edge-istio"),
+    ("", "serviceaccounts", "shop", "edge-istio"),
+)
 _PLURALS = ("httproutes", "grpcroutes", "tcproutes", "tlsroutes", "listenersets", "backendtlspolicies")
 TOLD = (
     *((GATEWAY_API, plural, "shop", "routed") for plural in _PLURALS),
@@ -127,7 +134,10 @@ async def test_every_object_can_be_tried_applied_read_and_deleted(server: ApiSer
 
 
 def used(server: ApiServer) -> set[tuple[str, str, str]]:
-    return {(a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""), a.verb) for a in server.requests}
+    return {
+        (a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""), a.verb)
+        for a in server.requests
+    }
 
 
 def discovery_container() -> dict[str, Any]:
@@ -139,7 +149,9 @@ def discovery_container() -> dict[str, Any]:
 def discovery_arguments() -> list[str]:
     container = discovery_container()
     flags = [word for word in container["args"] if word != "discovery"]
-    quiet = [f"--{name}=127.0.0.1:0" for name in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")]
+    quiet = [
+        f"--{name}=127.0.0.1:0" for name in ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
+    ]
     return [*(word for word in flags if not word.startswith("--monitoringAddr")), *quiet, "--ctrlz_port=0"]
 
 
@@ -149,7 +161,9 @@ def discovery_variables() -> dict[str, str]:
     return {**{v["name"]: v["value"] for v in container["env"] if "value" in v}, **own}
 
 
-async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_them(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_them(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     for plain in OBJECTS:
         server.put(plain)
     for name in (SYSTEM, "shop"):
@@ -167,8 +181,14 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
     running = asyncio.create_task(plane.run())
     try:
         await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
-        await until(lambda: bool((server.get("networking.istio.io", "serviceentries", "shop", "outside") or {}).get("status")))
-        await until(lambda: "caBundle" in str(server.get(ADMISSION, "mutatingwebhookconfigurations", "", "istio-sidecar-injector")))
+        await until(
+            lambda: bool((server.get("networking.istio.io", "serviceentries", "shop", "outside") or {}).get("status"))
+        )
+        await until(
+            lambda: (
+                "caBundle" in str(server.get(ADMISSION, "mutatingwebhookconfigurations", "", "istio-sidecar-injector"))
+            )
+        )
         await until(lambda: server.get("", "secrets", SYSTEM, "istio-ca-secret") is not None)
         await until(lambda: all(server.get(*place) is not None for place in DEPLOYED))
         await until(lambda: all("status" in (server.get(*place) or {}) for place in TOLD))
@@ -180,10 +200,17 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
     assert used(server) <= granted
     rows = [r for r in every if server.resources.find(r.group, r.resource.partition("/")[0])]
     followed = {(r.group, r.resource) for r in read() if r in rows}
-    seldom = {("authentication.k8s.io", "tokenreviews"), ("authorization.k8s.io", "subjectaccessreviews"), ("networking.istio.io", "workloadentries"),
-              ("networking.istio.io", "workloadentries/status"), ("networking.istio.io", "workloadgroups"),
-              ("coordination.k8s.io", "leases"), ("gateway.networking.x-k8s.io", "xbackendtrafficpolicies/status"),
-              ("", "services/status"), ("security.istio.io", "authorizationpolicies/status")}  # fmt: skip
+    seldom = {
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+        ("networking.istio.io", "workloadentries"),
+        ("networking.istio.io", "workloadentries/status"),
+        ("networking.istio.io", "workloadgroups"),
+        ("coordination.k8s.io", "leases"),
+        ("gateway.networking.x-k8s.io", "xbackendtrafficpolicies/status"),
+        ("", "services/status"),
+        ("security.istio.io", "authorizationpolicies/status"),
+    }
     asked = {(group, resource) for group, resource, _ in used(server)}
     assert {(r.group, r.resource) for r in rows} - asked <= seldom
     assert followed <= asked

@@ -1,4 +1,5 @@
 """The incremental core: what runs again, what stops the wave, what is freed."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -219,7 +220,12 @@ def test_what_is_read_again_before_it_is_freed_is_verified_and_not_run() -> None
     db.set("n00000", 0)
     db.refresh(node)
     assert node.value == "total 3"
-    assert ran(db) == ["number", "number", "total", "total_or_sign"]  # the row, its reader, and the hub because of that row
+    assert ran(db) == [
+        "number",
+        "number",
+        "total",
+        "total_or_sign",
+    ]  # the row, its reader, and the hub because of that row
     db.ran.clear()
     assert total(db) == 3
     assert db.ran == []
@@ -323,7 +329,10 @@ looked_up: Lookup[str, [frozenset[str]], int] = Lookup("looked_up", number)
 def test_lookups_share_the_items_of_keys_that_they_have_in_common() -> None:
     world = World()
     world.ran.clear()
-    one, two = world.watch(looked_up, frozenset({"n00000", "n00001"})), world.watch(looked_up, frozenset({"n00001", "n00002", "n00009"}))
+    one, two = (
+        world.watch(looked_up, frozenset({"n00000", "n00001"})),
+        world.watch(looked_up, frozenset({"n00001", "n00002", "n00009"})),
+    )
     assert (one.value, two.value) == ({"n00000": 0, "n00001": 1}, {"n00001": 1, "n00002": 2})
     assert world.ran.count("number('n00001',)") == 2, "its row and its item once"
     assert set(world.set("n00001", 5)) == {one, two}

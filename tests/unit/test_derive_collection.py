@@ -1,4 +1,5 @@
 """Collections: rows of a table and derived rows, read as one table."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -234,7 +235,9 @@ def test_the_cost_of_one_derived_row_is_not_that_of_all_readers() -> None:
     db.set(db.pairs, "p7", (("a7", 8), ("b7", 7)))
     for node in nodes:
         db.refresh(node)
-    assert sorted(runs) == sorted(["pair", "rows_of_pair", "by_pair", "rows_of_pairs", "derived words", "derived word", "row"])
+    assert sorted(runs) == sorted(
+        ["pair", "rows_of_pair", "by_pair", "rows_of_pairs", "derived words", "derived word", "row"]
+    )
 
 
 def test_a_source_that_fails_fails_its_readers_until_it_is_well_again() -> None:

@@ -1,4 +1,5 @@
 """The incremental core: what fails, what goes in circles, and who is told."""
+
 from __future__ import annotations
 
 import pytest

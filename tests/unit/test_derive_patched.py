@@ -1,4 +1,5 @@
 """Mappings that are made of others with few items changed."""
+
 from __future__ import annotations
 
 from pilot.derive.patched import Patched, patch

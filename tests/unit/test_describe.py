@@ -1,4 +1,5 @@
 """A workload in short: what it serves, how it is reached, which policies it has."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,17 +19,33 @@ from tests.support.objects import Plain, make, world
 from tests.support.world import proxy
 
 WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
-RULE = make("DestinationRule", "web", "{host: web, subsets: [{name: all, labels: {app: web}}, {name: none, labels: {app: other}}]}")
+RULE = make(
+    "DestinationRule",
+    "web",
+    "{host: web, subsets: [{name: all, labels: {app: web}}, {name: none, labels: {app: other}}]}",
+)
 ROUTE = make("VirtualService", "web", "{hosts: [web], http: [{route: [{destination: {host: web}}]}]}")
 STRICT = make("PeerAuthentication", "default", "{mtls: {mode: STRICT}}")
-GATEWAY = make("Gateway", "front", "{selector: {istio: gate}, servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}")
-BOUND = make("VirtualService", "shop", "{hosts: [shop.example], gateways: [front], http: [{route: [{destination: {host: web}}]}]}")
+GATEWAY = make(
+    "Gateway",
+    "front",
+    "{selector: {istio: gate}, servers: [{hosts: ['*'], port: {number: 80, name: http, protocol: HTTP}}]}",
+)
+BOUND = make(
+    "VirtualService",
+    "shop",
+    "{hosts: [shop.example], gateways: [front], http: [{route: [{destination: {host: web}}]}]}",
+)
 
 
-def described(*objects: Plain, kind: str = "sidecar", name: str = "web-0", ip: str = "10.1.0.1", **metadata: Any) -> dict[str, Any]:
+def described(
+    *objects: Plain, kind: str = "sidecar", name: str = "web-0", ip: str = "10.1.0.1", **metadata: Any
+) -> dict[str, Any]:
     made = world(*objects)
     connected = proxy(kind, name, "a", ip, **metadata)
-    found: dict[str, Any] = describe(sources(made.mesh, FakeConnection(f"{name}.a-1", made.connect(connected), connected)), {"proxyID": name})
+    found: dict[str, Any] = describe(
+        sources(made.mesh, FakeConnection(f"{name}.a-1", made.connect(connected), connected)), {"proxyID": name}
+    )
     return found
 
 
@@ -41,7 +58,9 @@ def printed(found: dict[str, Any]) -> str:
 
 def test_a_sidecar_has_services_with_routes_rules_and_the_mode_of_its_ports() -> None:
     found = described(WEB, WEB_POD, RULE, ROUTE, STRICT)
-    assert [(s["host"], s["port"], s["targetPort"], s["mutualTls"]) for s in found["services"]] == [("web.a.svc.cluster.local", 80, 8080, "STRICT")]
+    assert [(s["host"], s["port"], s["targetPort"], s["mutualTls"]) for s in found["services"]] == [
+        ("web.a.svc.cluster.local", 80, 8080, "STRICT")
+    ]
     (served,) = found["services"]
     assert (served["virtualServices"], served["destinationRules"], served["subsets"]) == (["a/web"], ["a/web"], ["all"])
     assert found["policies"] == {"PeerAuthentication": ["a/default"]}

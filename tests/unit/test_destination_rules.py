@@ -1,4 +1,5 @@
 """Which DestinationRule a client's traffic follows."""
+
 from __future__ import annotations
 
 import random
@@ -7,7 +8,13 @@ import pytest
 
 from pilot.model.facets import Labels
 from pilot.model.service import ServiceRef
-from pilot.model.views.destination_rules import EVERYBODY, inbound_merged_rule_key, merged_rule, merged_rule_key, merged_rule_seen
+from pilot.model.views.destination_rules import (
+    EVERYBODY,
+    inbound_merged_rule_key,
+    merged_rule,
+    merged_rule_key,
+    merged_rule_seen,
+)
 from tests.support.world import World
 
 HOST = "api.svc.svc.cluster.local"
@@ -64,7 +71,11 @@ def test_the_most_specific_host_counts(hosts: list[str], expected: str | None) -
 
 
 def test_wildcard_services_follow_wildcard_rules_that_cover_them() -> None:
-    found = world(rule("svc", "same", "*.a.example.com"), rule("svc", "wider", "*.example.com"), rule("svc", "one", "x.a.example.com"))
+    found = world(
+        rule("svc", "same", "*.a.example.com"),
+        rule("svc", "wider", "*.example.com"),
+        rule("svc", "one", "x.a.example.com"),
+    )
     assert chosen(found, "svc", ServiceRef("*.a.example.com", "svc")) == ["svc/same"]
     assert chosen(found, "svc", ServiceRef("*.b.a.example.com", "svc")) == ["svc/same"]
     assert chosen(found, "svc", ServiceRef("*.b.example.com", "svc")) == ["svc/wider"]
@@ -86,7 +97,11 @@ def test_the_mesh_default_of_export_to() -> None:
 
 
 def test_a_hidden_rule_of_the_services_namespace_still_hides_its_less_specific_ones() -> None:
-    found = world(rule("svc", "hidden", spec="exportTo: [x, y]"), rule("svc", "wide", "*.cluster.local"), rule("istio-system", "root"))
+    found = world(
+        rule("svc", "hidden", spec="exportTo: [x, y]"),
+        rule("svc", "wide", "*.cluster.local"),
+        rule("istio-system", "root"),
+    )
     assert chosen(found, "third") == ["istio-system/root"]
 
 
@@ -110,7 +125,12 @@ def test_rules_for_some_workloads() -> None:
 
 def test_rules_of_one_host_are_merged_oldest_first() -> None:
     found = world(
-        rule("svc", "new", spec="trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}, {name: v2}]", created=2),
+        rule(
+            "svc",
+            "new",
+            spec="trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}, {name: v2}]",
+            created=2,
+        ),
         rule("svc", "old", spec="subsets: [{name: v1, labels: {version: v1}}]", created=1),
     )
     sources = merged_rule_key(found.mesh, "svc", API, NOBODY)
@@ -129,7 +149,13 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     nodes = {ref: found.mesh.watch(merged_rule_seen, *EVERYBODY, ref) for ref in (API, other)}
     ran: list[object] = []
     found.mesh.on_run = lambda node: ran.append(node.fn)
-    hit = found.mesh.commit([(found.mesh.destination_rules, key, None) for key in found.mesh.destination_rules.all_keys() if key.name == "r"])
+    hit = found.mesh.commit(
+        [
+            (found.mesh.destination_rules, key, None)
+            for key in found.mesh.destination_rules.all_keys()
+            if key.name == "r"
+        ]
+    )
     assert hit == [nodes[API]]
     found.mesh.refresh(nodes[API])
     assert nodes[API].value == ()
@@ -138,8 +164,25 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
 
 
 NAMESPACES = ("client", "svc", "other", "istio-system", "elsewhere")
-HOSTS = ("api", "api.svc", HOST, HOST.upper(), "*", "*.svc.svc.cluster.local", "*.local", "api.example.com", "*.example.com")
-REACHES = ("", "exportTo: ['*']", "exportTo: ['.']", "exportTo: [client]", "exportTo: ['.', elsewhere]", "exportTo: [svc, other]")
+HOSTS = (
+    "api",
+    "api.svc",
+    HOST,
+    HOST.upper(),
+    "*",
+    "*.svc.svc.cluster.local",
+    "*.local",
+    "api.example.com",
+    "*.example.com",
+)
+REACHES = (
+    "",
+    "exportTo: ['*']",
+    "exportTo: ['.']",
+    "exportTo: [client]",
+    "exportTo: ['.', elsewhere]",
+    "exportTo: [svc, other]",
+)
 SELECTOR = "workloadSelector: {matchLabels: {app: x}}"
 
 
@@ -157,4 +200,6 @@ def test_clients_of_namespaces_without_rules_for_a_host_follow_what_everybody_fo
         for client in NAMESPACES:
             for labels in (NOBODY, frozenset({("app", "x")})):
                 for ref in refs:
-                    assert merged_rule_key(found.mesh, client, ref, labels) == merged_rule_seen(found.mesh, client, labels, ref)
+                    assert merged_rule_key(found.mesh, client, ref, labels) == merged_rule_seen(
+                        found.mesh, client, labels, ref
+                    )

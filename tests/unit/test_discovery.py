@@ -1,4 +1,5 @@
 """discoverySelectors: which namespaces count, and namespaces that join and leave live."""
+
 from __future__ import annotations
 
 import random
@@ -22,7 +23,9 @@ def namespace(name: str, labels: str) -> Plain:
 
 
 def service(name: str, namespace: str) -> Plain:
-    return make("Service", name, "{clusterIP: 10.96.0.1, selector: {app: x}, ports: [{name: http, port: 80}]}", namespace)
+    return make(
+        "Service", name, "{clusterIP: 10.96.0.1, selector: {app: x}, ports: [{name: http, port: 80}]}", namespace
+    )
 
 
 def rule(namespace: str) -> Plain:
@@ -72,7 +75,18 @@ def test_selectors_are_joined_by_or_and_their_parts_by_and(selectors: tuple[str,
 def test_objects_of_every_kind_count_only_in_selected_namespaces_and_a_node_always() -> None:
     made = World(mesh(ON))
     endpoint = [endpoint_slice("s", at("10.1.0.1", "p", namespace="b"), namespace="b"), pod("p", "10.1.0.1", "b")]
-    made.set(rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{}"), service("s", "b"), rule("b"), *endpoint, make("Node", "n")]))
+    made.set(
+        rows_of(
+            [
+                namespace("a", "{mesh: 'on'}"),
+                namespace("b", "{}"),
+                service("s", "b"),
+                rule("b"),
+                *endpoint,
+                make("Node", "n"),
+            ]
+        )
+    )
     assert {name for name, _ in everything(made)} == {"Namespace", "Node"}
     made.set(rows_of([rule("a")]))
     assert len(made.mesh.destination_rules) == 1
@@ -96,7 +110,9 @@ def test_a_namespace_joins_and_leaves_with_all_that_it_has() -> None:
 
 def test_other_selectors_bring_and_take_namespaces_at_once() -> None:
     made = World()
-    made.set(rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{team: red}"), service("s", "a"), service("s", "b")]))
+    made.set(
+        rows_of([namespace("a", "{mesh: 'on'}"), namespace("b", "{team: red}"), service("s", "a"), service("s", "b")])
+    )
     for text, found in ((mesh(ON), ["s.a"]), (mesh(TEAMS), ["s.b"]), ("{}", ["s.a", "s.b"]), (mesh(ON), ["s.a"])):
         set_mesh(made, text)
         assert seen(made) == found
@@ -104,7 +120,10 @@ def test_other_selectors_bring_and_take_namespaces_at_once() -> None:
 
 def test_a_namespace_is_judged_by_the_labels_that_it_has_in_its_cluster() -> None:
     made = World(mesh(ON))
-    made.set(rows_of([namespace("a", "{mesh: 'on'}"), service("home", "a")]) | rows_of([namespace("a", "{}"), service("west", "a")], "west"))
+    made.set(
+        rows_of([namespace("a", "{mesh: 'on'}"), service("home", "a")])
+        | rows_of([namespace("a", "{}"), service("west", "a")], "west")
+    )
     assert seen(made) == ["home.a"]
     made.set(rows_of([namespace("a", "{}")]) | rows_of([namespace("a", "{mesh: 'on'}")], "west"))
     assert seen(made) == ["west.a"]
@@ -113,8 +132,14 @@ def test_a_namespace_is_judged_by_the_labels_that_it_has_in_its_cluster() -> Non
 @pytest.mark.parametrize("run", range(8))
 def test_any_order_of_edits_leads_to_the_same_tables(seed: int, run: int) -> None:
     chance = random.Random(f"{seed} {run}")
-    slots = [[rows_of([namespace(n, labels)], c) for labels in ("{}", "{mesh: 'on'}", "{team: red}")] for n in "ab" for c in ("Kubernetes", "west")]
-    slots += [[rows_of([service("s", n)], c)] for n in "ab" for c in ("Kubernetes", "west")] + [[rows_of([rule(n)])] for n in "ab"]
+    slots = [
+        [rows_of([namespace(n, labels)], c) for labels in ("{}", "{mesh: 'on'}", "{team: red}")]
+        for n in "ab"
+        for c in ("Kubernetes", "west")
+    ]
+    slots += [[rows_of([service("s", n)], c)] for n in "ab" for c in ("Kubernetes", "west")] + [
+        [rows_of([rule(n)])] for n in "ab"
+    ]
     meshes = ["{}", mesh(ON), mesh(ON, TEAMS), mesh("{}")]
     live, text = World(), "{}"
     have: list[Any] = [{} for _ in slots]
@@ -136,7 +161,10 @@ def test_any_order_of_edits_leads_to_the_same_tables(seed: int, run: int) -> Non
     [
         ("{matchExpressions: [{key: a, operator: Near}]}", "discoverySelectors[0].matchExpressions[0].operator"),
         ("{matchExpressions: [{key: a, operator: In}]}", "discoverySelectors[0].matchExpressions[0].values"),
-        ("{matchExpressions: [{key: a, operator: Exists, values: [x]}]}", "discoverySelectors[0].matchExpressions[0].values"),
+        (
+            "{matchExpressions: [{key: a, operator: Exists, values: [x]}]}",
+            "discoverySelectors[0].matchExpressions[0].values",
+        ),
         ("{matchExpressions: [{operator: Exists}]}", "discoverySelectors[0].matchExpressions[0].key"),
     ],
 )

@@ -1,4 +1,5 @@
 """What the documents say is so: generated pages are fresh, links lead somewhere, commands exist."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -23,7 +24,9 @@ COMMANDS = [line.strip() for line in README.splitlines() if line.startswith("   
 
 
 def test_the_settings_are_documented_as_they_are() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == document(), "python -m pilot.settings > docs/settings.md"
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == document(), (
+        "python -m pilot.settings > docs/settings.md"
+    )
 
 
 def test_the_program_of_the_settings_says_by_its_status_whether_a_document_is_fresh(
@@ -59,7 +62,9 @@ def test_the_readme_starts_with_the_sample_and_the_tests() -> None:
     assert "python3 dev.py test" in COMMANDS
 
 
-COMMAND = re.compile(r"^(?:    |\$ )(?:\$ )?(?:python3 dev.py run )?((?:pilotctl|pilot-\w+|python3?|helm|kubectl) .*)$", re.MULTILINE)
+COMMAND = re.compile(
+    r"^(?:    |\$ )(?:\$ )?(?:python3 dev.py run )?((?:pilotctl|pilot-\w+|python3?|helm|kubectl) .*)$", re.MULTILINE
+)
 SHOWN = sorted({command.strip() for page in DOCUMENTS for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
 PROGRAMS = {"pilotctl": pilotctl, "pilot-agent": pilot_agent, "pilot-discovery": pilot_discovery}
 
@@ -67,7 +72,9 @@ PROGRAMS = {"pilotctl": pilotctl, "pilot-agent": pilot_agent, "pilot-discovery":
 @pytest.mark.parametrize("command", [command for command in SHOWN if command.split()[0] in PROGRAMS])
 def test_commands_of_the_documents_exist(command: str) -> None:
     """What stands behind two spaces is said of the command; of words between bars the first is taken, and [FLAGS] stands for none."""
-    program, *words = shlex.split(re.sub(r"(?<=\w)\|[\w|]+", "", re.split(r"\s{2,}| \| ", command)[0]).replace("[FLAGS]", ""))
+    program, *words = shlex.split(
+        re.sub(r"(?<=\w)\|[\w|]+", "", re.split(r"\s{2,}| \| ", command)[0]).replace("[FLAGS]", "")
+    )
     assert PROGRAMS[program]([*words, "--help"]) == 0
 
 
@@ -98,7 +105,10 @@ def test_every_page_is_in_the_contents_of_the_site(page: str) -> None:
 
 def test_commands_of_make_and_dev_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    assert set(re.findall(r"`?make ([a-z]+)", README + (ROOT / "deploy" / "README.md").read_text(encoding="utf-8"))) <= targets
+    assert (
+        set(re.findall(r"`?make ([a-z]+)", README + (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")))
+        <= targets
+    )
     helped = (ROOT / "dev.py").read_text(encoding="utf-8")
     assert all(f"dev.py {task}" in helped for task in re.findall(r"python3 dev.py ([a-z]+)", README))
 

@@ -1,4 +1,5 @@
 """The domains of virtual hosts: short names by where the client is, addresses by family, and who gets a domain that two claim."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -63,14 +64,31 @@ def test_clients_of_other_namespaces_are_alike() -> None:
             service(addresses=("10.0.0.1",)),
             LOCAL,
             0,
-            ["reviews.prod.svc.cluster.local", "reviews.prod.svc.cluster.local.", "reviews", "reviews.prod.svc", "reviews.prod", "10.0.0.1"],
+            [
+                "reviews.prod.svc.cluster.local",
+                "reviews.prod.svc.cluster.local.",
+                "reviews",
+                "reviews.prod.svc",
+                "reviews.prod",
+                "10.0.0.1",
+            ],
         ),
         (service("www.Example.com"), LOCAL, 0, ["www.example.com", "www.example.com."]),
-        (service("www.example.com"), LOCAL, 8080, ["www.example.com", "www.example.com:8080", "www.example.com.", "www.example.com.:8080"]),
+        (
+            service("www.example.com"),
+            LOCAL,
+            8080,
+            ["www.example.com", "www.example.com:8080", "www.example.com.", "www.example.com.:8080"],
+        ),
         (service("10.0.0.9", addresses=("10.0.0.9",)), LOCAL, 0, ["10.0.0.9"]),
         (service("a.com", addresses=("fd00::1",)), LOCAL, 0, ["a.com", "a.com."]),
         (service("a.com", resolution=Resolution.PASSTHROUGH), LOCAL, 0, ["a.com", "a.com.", "*.a.com", "*.a.com."]),
-        (service("a.com", resolution=Resolution.PASSTHROUGH, registry=Registry.EXTERNAL), LOCAL, 0, ["a.com", "a.com."]),
+        (
+            service("a.com", resolution=Resolution.PASSTHROUGH, registry=Registry.EXTERNAL),
+            LOCAL,
+            0,
+            ["a.com", "a.com."],
+        ),
     ],
 )
 def test_domains(declared: Service, dns_domain: str, port: int, expected: list[str]) -> None:
@@ -98,13 +116,35 @@ V4, V6 = "10.0.0.1", "fd00::1"
         ({"addresses": (V4, "10.0.0.2"), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ("10.0.0.2",)),
         ({"addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, (V6,)),
         ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(), True, ()),
-        ({"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, auto=True), True, (V4,)),
-        ({"auto_addresses": (V6,), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, auto=True), True, (V6,)),
-        ({"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(ipv6=True, dual=True, auto=True), False, (V4, V6)),
-        ({"addresses": (V4,), "auto_addresses": (V6,), "registry": Registry.EXTERNAL}, AddressFamiliesFacet(auto=True), True, (V4,)),
+        (
+            {"auto_addresses": (V6, V4), "registry": Registry.EXTERNAL},
+            AddressFamiliesFacet(ipv6=True, auto=True),
+            True,
+            (V4,),
+        ),
+        (
+            {"auto_addresses": (V6,), "registry": Registry.EXTERNAL},
+            AddressFamiliesFacet(ipv6=True, auto=True),
+            True,
+            (V6,),
+        ),
+        (
+            {"auto_addresses": (V4, V6), "registry": Registry.EXTERNAL},
+            AddressFamiliesFacet(ipv6=True, dual=True, auto=True),
+            False,
+            (V4, V6),
+        ),
+        (
+            {"addresses": (V4,), "auto_addresses": (V6,), "registry": Registry.EXTERNAL},
+            AddressFamiliesFacet(auto=True),
+            True,
+            (V4,),
+        ),
     ],
 )
-def test_addresses(fields: dict[str, Any], families: AddressFamiliesFacet, one: bool, expected: tuple[str, ...]) -> None:
+def test_addresses(
+    fields: dict[str, Any], families: AddressFamiliesFacet, one: bool, expected: tuple[str, ...]
+) -> None:
     assert virtual_addresses(service(**fields), families, one) == expected
 
 
@@ -129,14 +169,21 @@ DUAL, EXTERNAL = AddressFamiliesFacet(ipv6=True, dual=True), {"registry": Regist
         ({"auto_addresses": (V6, V4)} | EXTERNAL, replace(BOTH, auto=True), [(V4,)]),
         ({"auto_addresses": (V6, V4)} | EXTERNAL, replace(DUAL, auto=True), [(V4, V6)]),
         ({"auto_addresses": (V4,)} | EXTERNAL, replace(SIX, auto=True), [("0.0.0.0",)]),
-        ({"addresses": (V4,), "cluster_addresses": (("a", (V4,)), ("b", (V4B,)))}, AddressFamiliesFacet(cluster="b"), [(V4B,)]),
+        (
+            {"addresses": (V4,), "cluster_addresses": (("a", (V4,)), ("b", (V4B,)))},
+            AddressFamiliesFacet(cluster="b"),
+            [(V4B,)],
+        ),
     ],
 )
-def test_addresses_that_are_listened_at(fields: dict[str, Any], families: AddressFamiliesFacet, expected: list[tuple[str, ...]]) -> None:
+def test_addresses_that_are_listened_at(
+    fields: dict[str, Any], families: AddressFamiliesFacet, expected: list[tuple[str, ...]]
+) -> None:
     assert bound_addresses(service(**fields), families) == expected
 
 
 # -- domains that several claim --------------------------------------------------------------------------------------------
+
 
 def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> Contender:
     return Contender((host, port), is_service, Domains(names, frozenset(short)))
@@ -155,7 +202,9 @@ def test_case_does_not_tell_domains_apart() -> None:
 def test_a_short_name_yields_to_the_service_of_that_name() -> None:
     long = claim("foo.com.svc.x", "foo.com.svc.x", "foo.com", short=("foo.com",))
     assert settle([long, claim("foo.com", "foo.com")], frozenset(("foo.com",))) == {("foo.com.svc.x", 80): ("foo.com",)}
-    assert settle([long, claim("foo.com", "foo.com", is_service=False)], frozenset(("foo.com",))) == {("foo.com", 80): ("foo.com",)}
+    assert settle([long, claim("foo.com", "foo.com", is_service=False)], frozenset(("foo.com",))) == {
+        ("foo.com", 80): ("foo.com",)
+    }
 
 
 def test_short_names_meet_in_their_namespace_only() -> None:
@@ -166,4 +215,7 @@ def test_short_names_meet_in_their_namespace_only() -> None:
 def test_where_all_ports_are_served_names_without_one_are_of_port_80() -> None:
     claims = [claim("a", "a", "a:8080", port=8080), claim("b", "b", "b:80")]
     assert settle(claims, None) == {("a", 8080): ("a",)}
-    assert settle([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {("a", 8080): ("a",), ("a", 80): ("a",)}
+    assert settle([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {
+        ("a", 8080): ("a",),
+        ("a", 80): ("a",),
+    }

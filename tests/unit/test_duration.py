@@ -31,13 +31,18 @@ def test_parses_what_go_parses(text: str, nanoseconds: int) -> None:
     assert parse_duration(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "1d", "1 s", "1s ", "5 seconds", "--1s", "1s-2s", "1,5s", ".s", "1e3s", "٣s", "3000000h"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "1d", "1 s", "1s ", "5 seconds", "--1s", "1s-2s", "1,5s", ".s", "1e3s", "٣s", "3000000h"]
+)
 def test_refuses_what_go_refuses(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("1500ms", "1.5s"), ("1h", "3600s"), ("-100ms", "-0.1s"), ("7ns", "0.000000007s"), ("0s", "0s")])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1500ms", "1.5s"), ("1h", "3600s"), ("-100ms", "-0.1s"), ("7ns", "0.000000007s"), ("0s", "0s")],
+)
 def test_writes_seconds_as_protobuf_does(text: str, seconds: str) -> None:
     assert str(parse_duration(text)) == seconds
 

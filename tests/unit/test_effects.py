@@ -1,4 +1,5 @@
 """Every setting, label and annotation that is read changes what some proxy is sent: one that does nothing is a promise that nobody keeps."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -73,28 +74,60 @@ PROXIES = (
 )
 OBJECTS: tuple[Plain, ...] = (
     make("Namespace", "istio-system", labels="{topology.istio.io/network: there}"),
-    make("Service", "api", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1'], selector: {{app: api}}, ports: {HTTP}}}"),
+    make(
+        "Service",
+        "api",
+        f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1'], selector: {{app: api}}, ports: {HTTP}}}",
+    ),
     endpoint_slice("api", at("10.1.0.2", "api-0"), at("10.1.0.3", "api-1"), ports=HTTP),
     pod("api-0", "10.1.0.2", labels="{app: api, security.istio.io/tlsMode: istio}"),
     pod("api-1", "10.1.0.3", labels="{app: api, istio.io/draining: 'true', topology.istio.io/network: here}"),
     pod("seven-0", "10.1.0.7", labels="{app: seven}"),
     make("Service", "seven", f"{{clusterIP: 10.96.0.7, selector: {{app: seven}}, ports: {HTTP}}}"),
-    make("Service", "sticky", f"{{clusterIP: 10.96.0.2, ports: {HTTP}}}", labels="{istio.io/persistent-session-header: x-session}"),
+    make(
+        "Service",
+        "sticky",
+        f"{{clusterIP: 10.96.0.2, ports: {HTTP}}}",
+        labels="{istio.io/persistent-session-header: x-session}",
+    ),
     make("Service", "db", "{clusterIP: 10.96.0.3, ports: [{name: mysql, port: 3306}]}"),
     make("Service", "vms", f"{{clusterIP: 10.96.0.4, selector: {{app: vm}}, ports: {HTTP}}}"),
     make("WorkloadEntry", "vm-0", "{address: 10.9.0.1, network: here, labels: {app: vm}}"),
     make(
-        "WorkloadEntry", "ill", "{address: 10.9.0.2, network: here, labels: {app: vm}}", annotations="{proxy.istio.io/health-checks-enabled: 'true'}"
+        "WorkloadEntry",
+        "ill",
+        "{address: 10.9.0.2, network: here, labels: {app: vm}}",
+        annotations="{proxy.istio.io/health-checks-enabled: 'true'}",
     ),
-    make("Service", "gateway", "{type: LoadBalancer, ports: [{name: tls, port: 15443}]}", labels="{topology.istio.io/network: there}")
+    make(
+        "Service",
+        "gateway",
+        "{type: LoadBalancer, ports: [{name: tls, port: 15443}]}",
+        labels="{topology.istio.io/network: there}",
+    )
     | {"status": {"loadBalancer": {"ingress": [{"ip": "9.9.9.9"}]}}},
-    make("ServiceEntry", "out", "{hosts: [out.com], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}"),
-    make("ServiceEntry", "chosen", f"{{hosts: [chosen.com], resolution: STATIC, ports: {ENTRY_HTTP}, workloadSelector: {{labels: {{app: api}}}}}}"),
+    make(
+        "ServiceEntry", "out", "{hosts: [out.com], resolution: DNS, ports: [{number: 443, name: tls, protocol: TLS}]}"
+    ),
+    make(
+        "ServiceEntry",
+        "chosen",
+        f"{{hosts: [chosen.com], resolution: STATIC, ports: {ENTRY_HTTP}, workloadSelector: {{labels: {{app: api}}}}}}",
+    ),
     make("ServiceEntry", "first", f"{{hosts: [two.b.svc.cluster.local], resolution: DNS, ports: {ENTRY_HTTP}}}"),
     make("Service", "two", f"{{clusterIP: 10.96.0.12, ports: {HTTP}}}", "b"),
     make("Sidecar", "alone", "{egress: [{hosts: ['./*']}]}", "alone"),
-    make("VirtualService", "alone", "{hosts: [alone.com], http: [{route: [{destination: {host: two.b.svc.cluster.local}}]}]}", "alone"),
-    make("DestinationRule", "out", "{host: out.com, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /c, privateKey: /k, sni: out.com}}}"),
+    make(
+        "VirtualService",
+        "alone",
+        "{hosts: [alone.com], http: [{route: [{destination: {host: two.b.svc.cluster.local}}]}]}",
+        "alone",
+    ),
+    make(
+        "DestinationRule",
+        "out",
+        "{host: out.com, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /c, privateKey: /k, sni: out.com}}}",
+    ),
     make("DestinationRule", "one", "{host: api, exportTo: ['.'], subsets: [{name: v1, labels: {app: api}}]}", day=1),
     make("DestinationRule", "two", "{host: api, exportTo: ['*'], subsets: [{name: v2, labels: {app: api}}]}", day=2),
     make("AuthorizationPolicy", "one", "{action: CUSTOM, provider: {name: one}, rules: [{}]}"),
@@ -102,7 +135,11 @@ OBJECTS: tuple[Plain, ...] = (
     make("RequestAuthentication", "keys", "{jwtRules: [{issuer: us, jwksUri: 'http://api.a.svc.cluster.local/keys'}]}"),
     make("ServiceExport", "api"),
     make("ServiceImport", "api", "{ips: [10.99.0.1]}"),
-    make("Gateway", "gw", '{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}'),
+    make(
+        "Gateway",
+        "gw",
+        '{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}',
+    ),
 )
 WEST: tuple[Plain, ...] = (
     make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),
@@ -115,12 +152,18 @@ MESH = """extensionProviders:
 - {name: two, envoyExtAuthzHttp: {service: seven.a.svc.cluster.local, port: 80}}
 """
 NETWORKS = {"networks": {"near": {"endpoints": [{"fromCidr": "10.0.0.0/8"}], "gateways": []}}}
-ENVIRON = {"PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true", "ENABLE_MCS_SERVICE_DISCOVERY": "true", "ENABLE_MCS_HOST": "true"}
+ENVIRON = {
+    "PILOT_ENABLE_PERSISTENT_SESSION_FILTER": "true",
+    "ENABLE_MCS_SERVICE_DISCOVERY": "true",
+    "ENABLE_MCS_HOST": "true",
+}
 
 
 def changed(settings: MeshSettings, section: str, name: str) -> MeshSettings:
     part = getattr(settings, section)
-    return dataclasses.replace(settings, **{section: dataclasses.replace(part, **{name: other(name, getattr(part, name))})})
+    return dataclasses.replace(
+        settings, **{section: dataclasses.replace(part, **{name: other(name, getattr(part, name))})}
+    )
 
 
 def own_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
@@ -142,7 +185,9 @@ def golden_case(case: str, section: str = "", name: str = "") -> Snapshot:
     if section:
         made.mesh.settings = changed(made.mesh.settings, section, name)
     made.apply(read(folder / "objects.yaml"))
-    return snapshot(made, [made.connect(proxy(kind=p.pop("type"), **p)) for p in yaml.safe_load(read(folder / "proxies.yaml"))])
+    return snapshot(
+        made, [made.connect(proxy(kind=p.pop("type"), **p)) for p in yaml.safe_load(read(folder / "proxies.yaml"))]
+    )
 
 
 @functools.cache
@@ -153,7 +198,9 @@ def unchanged(case: str) -> Snapshot:
 @pytest.mark.parametrize(("section", "name"), SETTINGS, ids=[f"{section}.{name}" for section, name in SETTINGS])
 def test_a_setting_changes_what_some_proxy_is_sent(section: str, name: str) -> None:
     assert own_case(section, name) != unchanged("") or any(
-        golden_case(case.name, section, name) != unchanged(case.name) for case in sorted(GOLDEN.iterdir()) if case.is_dir()
+        golden_case(case.name, section, name) != unchanged(case.name)
+        for case in sorted(GOLDEN.iterdir())
+        if case.is_dir()
     )
 
 
@@ -161,17 +208,28 @@ def test_a_setting_changes_what_some_proxy_is_sent(section: str, name: str) -> N
 
 WEB_POD = pod("web-0", "10.1.0.1", labels="{app: web}")
 API_POD = pod("api-0", "10.1.0.2", labels="{app: api, security.istio.io/tlsMode: istio}")
-NEAR_POD = pod("api-1", "10.1.0.3", labels="{app: api, topology.istio.io/network: here, security.istio.io/tlsMode: istio}")
+NEAR_POD = pod(
+    "api-1", "10.1.0.3", labels="{app: api, topology.istio.io/network: here, security.istio.io/tlsMode: istio}"
+)
 API_SERVICE = make("Service", "api", f"{{clusterIP: 10.96.0.1, selector: {{app: api}}, ports: {HTTP}}}")
 API_SLICE = endpoint_slice("api", at("10.1.0.2", "api-0"), at("10.1.0.3", "api-1"), ports=HTTP)
 PLAIN = make("Service", "plain", f"{{clusterIP: 10.96.0.40, ports: {HTTP}}}")
-ROUTED = make("Service", "edge", "{clusterIP: 10.96.0.41, selector: {istio: ingress}, ports: [{port: 80, targetPort: 8080}]}", "edge")
+ROUTED = make(
+    "Service",
+    "edge",
+    "{clusterIP: 10.96.0.41, selector: {istio: ingress}, ports: [{port: 80, targetPort: 8080}]}",
+    "edge",
+)
 TCP_ENTRY = "resolution: DNS, ports: [{number: 90, name: tcp, protocol: TCP}]"
-ENTRY = make("ServiceEntry", "e", f"{{hosts: [e.com], {TCP_ENTRY}, endpoints: [{{address: 1.2.3.4}}, {{address: 1.2.3.5}}]}}")
+ENTRY = make(
+    "ServiceEntry", "e", f"{{hosts: [e.com], {TCP_ENTRY}, endpoints: [{{address: 1.2.3.4}}, {{address: 1.2.3.5}}]}}"
+)
 VM = make("WorkloadEntry", "vm-1", "{address: 10.9.0.3, network: here, labels: {app: vm}}")
 THERE = "{topology.istio.io/network: there}"
 NODE_PORT = make("Service", "way", "{type: NodePort, ports: [{name: tls, port: 15443, nodePort: 30000}]}", labels=THERE)
-NODE = make("Node", "n", labels="{role: edge}") | {"status": {"addresses": [{"type": "ExternalIP", "address": "8.8.8.8"}]}}
+NODE = make("Node", "n", labels="{role: edge}") | {
+    "status": {"addresses": [{"type": "ExternalIP", "address": "8.8.8.8"}]}
+}
 GATEWAY = make("Service", "gateway2", "{type: LoadBalancer, ports: [{name: tls, port: 15444}]}", labels=THERE) | {
     "status": {"loadBalancer": {"ingress": [{"ip": "9.9.9.8"}]}}
 }
@@ -207,5 +265,7 @@ ANNOTATIONS: tuple[tuple[str, str, Plain], ...] = (
 )
 def test_a_label_or_annotation_changes_what_some_proxy_is_sent(field: str, key: str, value: str, plain: Plain) -> None:
     without = {name: v for name, v in (plain["metadata"].get(field) or {}).items() if name != key}
-    bare, marked = ({**plain, "metadata": {**plain["metadata"], field: found}} for found in (without, {**without, key: value}))
+    bare, marked = (
+        {**plain, "metadata": {**plain["metadata"], field: found}} for found in (without, {**without, key: value})
+    )
     assert own_case("", "", NODE, bare) != own_case("", "", NODE, marked)

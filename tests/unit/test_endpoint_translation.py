@@ -1,4 +1,5 @@
 """ClusterLoadAssignments: which endpoints a client gets, and how they are arranged for it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -42,28 +43,47 @@ SHOW = Presentation(draining_label="istio.io/draining")
 
 
 def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = None, **more: Any) -> Endpoint:
-    made = {"port": 80, "port_name": "http", "namespace": "a", "workload": "w", "cluster_id": "K", "tls_mode": "istio", **more}
+    made = {
+        "port": 80,
+        "port_name": "http",
+        "namespace": "a",
+        "workload": "w",
+        "cluster_id": "K",
+        "tls_mode": "istio",
+        **more,
+    }
     return Endpoint(
-        addresses=(address,), locality=Locality.parse(locality), locality_text=locality, labels=frozenset((labels or {}).items()), **made
+        addresses=(address,),
+        locality=Locality.parse(locality),
+        locality_text=locality,
+        labels=frozenset((labels or {}).items()),
+        **made,
     )
 
 
 Arranged = list[tuple[int, int | None, list[str]]]
 
 
-def arrange(*endpoints: Endpoint, balance: Balance | None = None, vantage: VantageKey | None = None, **more: Any) -> Arranged:
+def arrange(
+    *endpoints: Endpoint, balance: Balance | None = None, vantage: VantageKey | None = None, **more: Any
+) -> Arranged:
     """Priority, weight and addresses of each group."""
     gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
-    rules = Rules(EndpointPolicy(balance=balance, **more), vantage or VantageKey(cluster_id="K"), gateways, SHOW, sni, inline)
+    rules = Rules(
+        EndpointPolicy(balance=balance, **more), vantage or VantageKey(cluster_id="K"), gateways, SHOW, sni, inline
+    )
     groups = build_groups(endpoints, rules, lambda e: e.tls_mode == "istio")
     return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
 
 
 # -- one endpoint ------------------------------------------------------------------------------------------------------------
 
+
 def shown(e: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
     message = endpoint_components_pb2.LbEndpoint()
-    fill_lb_endpoint(message, Member(e, mtls, e.weight or 1), Presentation(**{"draining_label": "istio.io/draining", **show}))
+    fill_lb_endpoint(
+        message, Member(e, mtls, e.weight or 1), Presentation(**{"draining_label": "istio.io/draining", **show})
+    )
     found: dict[str, Any] = json_format.MessageToDict(message)
     return found
 
@@ -74,11 +94,19 @@ def test_an_endpoint_in_full() -> None:
         "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 80}}},
         "healthStatus": "HEALTHY",
         "loadBalancingWeight": 3,
-        "metadata": {"filterMetadata": {"envoy.transport_socket_match": {"tlsMode": "istio"}, "istio": {"workload": "w;a;x;v2;K"}}},
+        "metadata": {
+            "filterMetadata": {
+                "envoy.transport_socket_match": {"tlsMode": "istio"},
+                "istio": {"workload": "w;a;x;v2;K"},
+            }
+        },
     }
 
 
-@pytest.mark.parametrize(("mtls", "mode", "expected"), [(True, "istio", True), (False, "istio", False), (True, "disabled", False), (True, "", False)])
+@pytest.mark.parametrize(
+    ("mtls", "mode", "expected"),
+    [(True, "istio", True), (False, "istio", False), (True, "disabled", False), (True, "", False)],
+)
 def test_mesh_tls_only_where_both_sides_do_it(mtls: bool, mode: str, expected: bool) -> None:
     metadata = shown(endpoint("10.0.0.1", tls_mode=mode), mtls)["metadata"]["filterMetadata"]
     assert ("envoy.transport_socket_match" in metadata) is expected
@@ -99,7 +127,9 @@ def test_telemetry_of_a_workload(labels: dict[str, str], expected: str) -> None:
 
 def test_what_settings_change() -> None:
     assert shown(endpoint("10.0.0.1", tls_mode=""), telemetry=False)["metadata"] == {}
-    external = shown(endpoint("10.0.0.1"), canonical=("ext", "v9"), namespace="b")["metadata"]["filterMetadata"]["istio"]["workload"]
+    external = shown(endpoint("10.0.0.1"), canonical=("ext", "v9"), namespace="b")["metadata"]["filterMetadata"][
+        "istio"
+    ]["workload"]
     assert external == "w;b;ext;v9;K"
     both = Endpoint(addresses=("10.0.0.1", "fd00::1"), port=80, port_name="http")
     other = {"address": {"socketAddress": {"address": "fd00::1", "portValue": 80}}}
@@ -108,12 +138,19 @@ def test_what_settings_change() -> None:
 
 
 @pytest.mark.parametrize(("asked", "canonical", "namespace"), [("true", ("ext", "v3"), "a"), ("false", ("", ""), "")])
-def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(asked: str, canonical: tuple[str, str], namespace: str) -> None:
+def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(
+    asked: str, canonical: tuple[str, str], namespace: str
+) -> None:
     made = World(environ={"LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES": asked})
     spec = "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"
     made.apply_objects(
         make("ServiceEntry", "ext", spec, labels="{version: v3}"),
-        make("ServiceEntry", "int", spec.replace("x.", "y.").replace("{hosts", "{location: MESH_INTERNAL, hosts"), labels="{version: v3}"),
+        make(
+            "ServiceEntry",
+            "int",
+            spec.replace("x.", "y.").replace("{hosts", "{location: MESH_INTERNAL, hosts"),
+            labels="{version: v3}",
+        ),
     )
     for host, expected in (("x.example.com", (canonical, namespace)), ("y.example.com", (("", ""), ""))):
         found = service(made.mesh, ServiceRef(host, "a"))
@@ -121,10 +158,19 @@ def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(asked: str
         assert (presentation(made.mesh, found).canonical, presentation(made.mesh, found).namespace) == expected
 
 
-@pytest.mark.parametrize(("flag", "telemetry"), [("", True), ("PILOT_ENABLE_TELEMETRY_LABEL", False), ("PILOT_ENDPOINT_TELEMETRY_LABEL", False)])
+@pytest.mark.parametrize(
+    ("flag", "telemetry"),
+    [("", True), ("PILOT_ENABLE_TELEMETRY_LABEL", False), ("PILOT_ENDPOINT_TELEMETRY_LABEL", False)],
+)
 def test_settings_say_what_is_shown_of_endpoints(flag: str, telemetry: bool) -> None:
     made = World(environ={flag: "false"} if flag else {})
-    made.apply_objects(make("ServiceEntry", "ext", "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}"))
+    made.apply_objects(
+        make(
+            "ServiceEntry",
+            "ext",
+            "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}",
+        )
+    )
     found = service(made.mesh, ServiceRef("x.example.com", "a"))
     assert found is not None
     assert (presentation(made.mesh, found).telemetry, presentation(made.mesh, found).dual_stack) == (telemetry, False)
@@ -138,6 +184,7 @@ def test_a_socket_and_a_status_that_nobody_knows() -> None:
 
 
 # -- which endpoints ---------------------------------------------------------------------------------------------------------
+
 
 def sent(*endpoints: Endpoint, **more: Any) -> list[str]:
     return [address for _, _, addresses in arrange(*endpoints, **more) for address in addresses]
@@ -156,11 +203,17 @@ def test_the_labels_of_a_subset() -> None:
 
 
 def test_node_cluster_and_network() -> None:
-    one, two = endpoint("10.0.0.1", node="n1", network="net1"), endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L")
+    one, two = (
+        endpoint("10.0.0.1", node="n1", network="net1"),
+        endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L"),
+    )
     assert sent(one, two, node_local=True, vantage=VantageKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
     assert sent(one, two, node_local=True, vantage=VantageKey(node="n2", cluster_id="K")) == []
     assert sent(one, two, bounds=Bounds(cluster_local=True), vantage=VantageKey(cluster_id="L")) == ["10.0.0.2"]
-    assert sent(one, two, endpoint("10.0.0.3"), vantage=VantageKey(networks=frozenset({"net2"}))) == ["10.0.0.2", "10.0.0.3"]
+    assert sent(one, two, endpoint("10.0.0.3"), vantage=VantageKey(networks=frozenset({"net2"}))) == [
+        "10.0.0.2",
+        "10.0.0.3",
+    ]
 
 
 def test_addresses_that_envoy_can_use() -> None:
@@ -170,13 +223,20 @@ def test_addresses_that_envoy_can_use() -> None:
 
 
 def test_localities_in_their_order_with_their_weights() -> None:
-    found = arrange(endpoint("10.0.0.1", "r2/z"), endpoint("10.0.0.2", "r1/z/", weight=4), endpoint("10.0.0.3", "r1/z"), endpoint("10.0.0.4", "r2/z"))
+    found = arrange(
+        endpoint("10.0.0.1", "r2/z"),
+        endpoint("10.0.0.2", "r1/z/", weight=4),
+        endpoint("10.0.0.3", "r1/z"),
+        endpoint("10.0.0.4", "r2/z"),
+    )
     assert found == [(0, 1, ["10.0.0.3"]), (0, 4, ["10.0.0.2"]), (0, 2, ["10.0.0.1", "10.0.0.4"])]
 
 
 def test_an_assignment_without_endpoints_has_its_name() -> None:
     rules = Rules(EndpointPolicy(), VantageKey(), NO_GATEWAYS, SHOW)
-    assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {"clusterName": "c"}
+    assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {
+        "clusterName": "c"
+    }
     made = json_format.MessageToDict(build_cluster_load_assignment("c", (endpoint("10.0.0.1"),), rules, lambda _: True))
     assert made["endpoints"][0]["locality"] == {}
 
@@ -184,21 +244,35 @@ def test_an_assignment_without_endpoints_has_its_name() -> None:
 # -- priorities and weights --------------------------------------------------------------------------------------------------
 
 NEAR = VantageKey(locality=Locality("r1", "z1", "s1"))
-EVERYWHERE = [endpoint(f"10.0.0.{i}", place) for i, place in enumerate(["r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3"])]
+EVERYWHERE = [
+    endpoint(f"10.0.0.{i}", place) for i, place in enumerate(["r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3"])
+]
 
 
 def test_failover_by_locality() -> None:
     found = arrange(*EVERYWHERE, balance=Balance(by_locality=True), vantage=NEAR)
-    assert [(p, a) for p, _, a in found] == [(0, ["10.0.0.0"]), (1, ["10.0.0.1"]), (2, ["10.0.0.2"]), (3, ["10.0.0.3"]), (3, ["10.0.0.4"])]
+    assert [(p, a) for p, _, a in found] == [
+        (0, ["10.0.0.0"]),
+        (1, ["10.0.0.1"]),
+        (2, ["10.0.0.2"]),
+        (3, ["10.0.0.3"]),
+        (3, ["10.0.0.4"]),
+    ]
 
 
 def test_failover_to_a_region() -> None:
-    found = arrange(*EVERYWHERE, balance=Balance(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))), vantage=NEAR)
+    found = arrange(
+        *EVERYWHERE,
+        balance=Balance(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
+        vantage=NEAR,
+    )
     assert [p for p, _, _ in found] == [0, 1, 2, 4, 3]
 
 
 def test_priorities_have_no_gaps() -> None:
-    assert [p for p, _, _ in arrange(EVERYWHERE[2], EVERYWHERE[4], balance=Balance(by_locality=True), vantage=NEAR)] == [0, 1]
+    assert [
+        p for p, _, _ in arrange(EVERYWHERE[2], EVERYWHERE[4], balance=Balance(by_locality=True), vantage=NEAR)
+    ] == [0, 1]
 
 
 def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
@@ -207,8 +281,13 @@ def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
 
 
 def test_failover_by_labels_splits_localities() -> None:
-    one, two, three = (endpoint(f"10.0.0.{i}", "r/z", {"v": v, "t": t}) for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")]))
-    found = arrange(one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=VantageKey(nearness=("1", "a")))
+    one, two, three = (
+        endpoint(f"10.0.0.{i}", "r/z", {"v": v, "t": t})
+        for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")])
+    )
+    found = arrange(
+        one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=VantageKey(nearness=("1", "a"))
+    )
     assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
 
 
@@ -272,7 +351,9 @@ def test_which_settings_take_effect() -> None:
     assert build_balance(plain, True) == Balance(by_locality=True)
     assert build_balance(SAME_ZONE, False) == Balance(failover_priority=SAME_ZONE.setting.failover_priority)  # type: ignore[union-attr]
     labels = EffectiveLocality(LocalityLoadBalancerSetting(failover_priority=("x",), failover=(Failover("a", "b"),)))
-    assert build_balance(labels, True) == Balance(failover_priority=("x",), failover=(Failover("a", "b"),), by_locality=True)
+    assert build_balance(labels, True) == Balance(
+        failover_priority=("x",), failover=(Failover("a", "b"),), by_locality=True
+    )
     weights = EffectiveLocality(LocalityLoadBalancerSetting(distribute=(Distribute("a", {"b": 100}),)))
     assert build_balance(weights, False) == Balance((Distribute("a", {"b": 100}),))
     assert build_balance(EffectiveLocality(ZoneAwareLoadBalancerSetting(enabled=False)), True) is None
@@ -281,8 +362,11 @@ def test_which_settings_take_effect() -> None:
 
 # -- from where --------------------------------------------------------------------------------------------------------------
 
+
 def client(**reach: Any) -> OutboundFacet:
-    return OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet("a"), reach=ReachFacet(**reach), labels=frozenset({("v", "1")}))
+    return OutboundFacet(
+        type=NodeType.SIDECAR, scope=ScopeFacet("a"), reach=ReachFacet(**reach), labels=frozenset({("v", "1")})
+    )
 
 
 def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
@@ -296,7 +380,9 @@ def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
 
 def test_what_decides_who_is_near() -> None:
     asked = ("v", "v=9", "other", REGION, HOSTNAME)
-    made = build_vantage(EndpointPolicy(balance=Balance(failover_priority=asked)), client(locality=Locality("r"), node="n"), False)
+    made = build_vantage(
+        EndpointPolicy(balance=Balance(failover_priority=asked)), client(locality=Locality("r"), node="n"), False
+    )
     assert made.nearness == ("1", "9", "", "r", "n")
     assert SAME_NODE.setting is not None
 
@@ -304,7 +390,11 @@ def test_what_decides_who_is_near() -> None:
 # -- networks ----------------------------------------------------------------------------------------------------------------
 
 GATEWAYS = build_network_gateways(
-    [NetworkGateway("1.1.1.1", 15443, "far", "K"), NetworkGateway("1.1.1.2", 15443, "far", "K"), NetworkGateway("2.2.2.2", 15443, "home", "K")]
+    [
+        NetworkGateway("1.1.1.1", 15443, "far", "K"),
+        NetworkGateway("1.1.1.2", 15443, "far", "K"),
+        NetworkGateway("2.2.2.2", 15443, "home", "K"),
+    ]
 )
 HOME = VantageKey(network="home", ipv6=False)
 
@@ -326,23 +416,34 @@ def test_other_networks_are_reached_through_their_gateways() -> None:
 
 
 def test_a_client_without_a_network_goes_through_gateways_too() -> None:
-    assert sent(endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=VantageKey()) == ["10.0.0.2", "2.2.2.2"]
+    assert sent(
+        endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=VantageKey()
+    ) == ["10.0.0.2", "2.2.2.2"]
 
 
 def test_gateways_that_a_client_cannot_reach() -> None:
-    assert sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=VantageKey(network="home", ipv4=False)) == []
+    assert (
+        sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=VantageKey(network="home", ipv4=False))
+        == []
+    )
     silent = build_network_gateways([NetworkGateway("1.1.1.1", 0, "far", "K", 15008)])
     assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, vantage=HOME) == ["10.0.0.2"]
 
 
 def test_by_sni_only_mesh_tls_is_reached() -> None:
-    assert arrange(endpoint("10.0.0.1"), endpoint("10.0.0.2", tls_mode="disabled"), endpoint("10.0.0.3", "r", tls_mode=""), sni=True) == [
+    assert arrange(
+        endpoint("10.0.0.1"),
+        endpoint("10.0.0.2", tls_mode="disabled"),
+        endpoint("10.0.0.3", "r", tls_mode=""),
+        sni=True,
+    ) == [
         (0, 1, ["10.0.0.1"]),
         (0, None, []),
     ]
 
 
 # -- the policy of a cluster -------------------------------------------------------------------------------------------------
+
 
 def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
     if not mode:
@@ -356,12 +457,21 @@ def tls(mode: str, port: int = 0) -> TrafficPolicy | None:
 @pytest.mark.parametrize(
     ("of_rule", "of_subset", "mtls"),
     [
-        (None, None, None), (tls("ISTIO_MUTUAL"), None, True), (tls("SIMPLE"), None, False), (tls("ISTIO_MUTUAL", 80), None, True),
-        (tls("ISTIO_MUTUAL", 81), None, None), (None, tls("ISTIO_MUTUAL"), True), (tls("SIMPLE"), tls("ISTIO_MUTUAL"), True),
-        (tls("ISTIO_MUTUAL"), tls("DISABLE"), False), (tls("ISTIO_MUTUAL"), tls("DISABLE", 81), True), (None, tls("DISABLE", 80), False),
+        (None, None, None),
+        (tls("ISTIO_MUTUAL"), None, True),
+        (tls("SIMPLE"), None, False),
+        (tls("ISTIO_MUTUAL", 80), None, True),
+        (tls("ISTIO_MUTUAL", 81), None, None),
+        (None, tls("ISTIO_MUTUAL"), True),
+        (tls("SIMPLE"), tls("ISTIO_MUTUAL"), True),
+        (tls("ISTIO_MUTUAL"), tls("DISABLE"), False),
+        (tls("ISTIO_MUTUAL"), tls("DISABLE", 81), True),
+        (None, tls("DISABLE", 80), False),
     ],
-)  # fmt: skip
-def test_the_rule_says_whether_endpoints_are_reached_over_mesh_tls(of_rule: Any, of_subset: Any, mtls: bool | None) -> None:
+)
+def test_the_rule_says_whether_endpoints_are_reached_over_mesh_tls(
+    of_rule: Any, of_subset: Any, mtls: bool | None
+) -> None:
     rule = DestinationRule(host="x", traffic_policy=of_rule)
     subset = Subset(name="v1", traffic_policy=of_subset)
     assert _mtls(rule, subset, 80) is mtls

@@ -1,4 +1,5 @@
 """Endpoints: of EndpointSlices, of the WorkloadEntries that a Service selects, of ServiceEntries."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,7 +19,9 @@ from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 
 ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")
 HTTP = "[{name: http, port: 80, targetPort: 8080}]"
-SERVICE = make("Service", "alpha", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1], selector: {{app: alpha}}, ports: {HTTP}}}")
+SERVICE = make(
+    "Service", "alpha", f"{{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1], selector: {{app: alpha}}, ports: {HTTP}}}"
+)
 
 
 def find(*objects: Plain, ref: ServiceRef = ALPHA, port: int = 80, **environ: str) -> list[Endpoint]:
@@ -27,17 +30,34 @@ def find(*objects: Plain, ref: ServiceRef = ALPHA, port: int = 80, **environ: st
 
 # -- EndpointSlices ----------------------------------------------------------------------------------------------------------
 
+
 def test_an_endpoint_knows_its_pod() -> None:
     node = make("Node", "n", labels="{topology.kubernetes.io/region: r, topology.kubernetes.io/zone: z}")
     labels = "{app: alpha, security.istio.io/tlsMode: istio, topology.istio.io/network: net}"
     (found,) = find(
         SERVICE,
         node,
-        pod("alpha-0", "10.1.0.1", spec="{serviceAccountName: sa, nodeName: n, hostname: h, subdomain: alpha}", labels=labels),
+        pod(
+            "alpha-0",
+            "10.1.0.1",
+            spec="{serviceAccountName: sa, nodeName: n, hostname: h, subdomain: alpha}",
+            labels=labels,
+        ),
         endpoint_slice("alpha", at("10.1.0.1", "alpha-0")),
     )
-    assert (found.addresses, found.port, found.port_name, found.namespace, found.health) == (("10.1.0.1",), 8080, "http", "a", EndpointHealth.HEALTHY)
-    assert (found.service_account, found.workload, found.hostname, found.tls_mode) == ("spiffe://cluster.local/ns/a/sa/sa", "alpha-0", "h", "istio")
+    assert (found.addresses, found.port, found.port_name, found.namespace, found.health) == (
+        ("10.1.0.1",),
+        8080,
+        "http",
+        "a",
+        EndpointHealth.HEALTHY,
+    )
+    assert (found.service_account, found.workload, found.hostname, found.tls_mode) == (
+        "spiffe://cluster.local/ns/a/sa/sa",
+        "alpha-0",
+        "h",
+        "istio",
+    )
     assert (found.locality, found.locality_text) == (Locality("r", "z"), "r/z/")
     assert (found.node, found.network, found.cluster_id) == ("n", "net", "Kubernetes")
     assert dict(found.labels) == {
@@ -71,20 +91,28 @@ def test_a_virtual_service_may_lead_to_pods_of_a_service_that_nobody_imports() -
         (False, False, True, True, EndpointHealth.TERMINATING),
     ],
 )
-def test_health(ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: EndpointHealth) -> None:
+def test_health(
+    ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: EndpointHealth
+) -> None:
     assert health_of(EndpointConditions(ready, serving, terminating), sessions) is expected
 
 
 def test_slices_are_merged_and_an_address_counts_once() -> None:
     found = find(
         SERVICE,
-        endpoint_slice("alpha", at("10.1.0.1"), at("10.1.0.2", conditions="{ready: false, terminating: false}"), name="one"),
+        endpoint_slice(
+            "alpha", at("10.1.0.1"), at("10.1.0.2", conditions="{ready: false, terminating: false}"), name="one"
+        ),
         endpoint_slice("alpha", at("10.1.0.2"), at("10.1.0.3"), name="two"),
         endpoint_slice("alpha", at("10.1.0.4"), name="three", ports="[{name: other, port: 1}, {name: http}]"),
         endpoint_slice("alpha", at("x.example.com"), name="names", addressType="FQDN"),
         endpoint_slice("beta", at("10.1.0.5")),
     )
-    assert [(e.addresses[0], e.health.name) for e in found] == [("10.1.0.1", "HEALTHY"), ("10.1.0.2", "UNHEALTHY"), ("10.1.0.3", "HEALTHY")]
+    assert [(e.addresses[0], e.health.name) for e in found] == [
+        ("10.1.0.1", "HEALTHY"),
+        ("10.1.0.2", "UNHEALTHY"),
+        ("10.1.0.3", "HEALTHY"),
+    ]
 
 
 def test_who_runs_a_service_is_known_though_it_lacks_the_ports_of_its_slices() -> None:
@@ -107,14 +135,24 @@ def test_an_unknown_pod_is_waited_for_and_an_address_without_one_is_not() -> Non
     assert [e.addresses[0] for e in find(SERVICE, listed)] == ["10.1.0.2"]
     assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1"))] == ["10.1.0.1", "10.1.0.2"]
     assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1", phase="Failed"))] == ["10.1.0.2"]
-    assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1", ready=False))] == ["10.1.0.1", "10.1.0.2"]
+    assert [e.addresses[0] for e in find(SERVICE, listed, pod("alpha-0", "10.1.0.1", ready=False))] == [
+        "10.1.0.1",
+        "10.1.0.2",
+    ]
 
 
 def test_an_address_without_a_pod_may_be_that_of_one() -> None:
     listed = endpoint_slice("alpha", at("10.1.0.1"))
-    known, unknown = find(SERVICE, listed, pod("p", "10.1.0.1")), find(SERVICE, listed, pod("p", "10.1.0.1", namespace="b"))
+    known, unknown = (
+        find(SERVICE, listed, pod("p", "10.1.0.1")),
+        find(SERVICE, listed, pod("p", "10.1.0.1", namespace="b")),
+    )
     assert [e.workload for e in known + unknown] == ["p", ""]
-    assert (unknown[0].namespace, unknown[0].tls_mode, dict(unknown[0].labels)) == ("", "disabled", {"topology.istio.io/cluster": "Kubernetes"})
+    assert (unknown[0].namespace, unknown[0].tls_mode, dict(unknown[0].labels)) == (
+        "",
+        "disabled",
+        {"topology.istio.io/cluster": "Kubernetes"},
+    )
 
 
 def test_both_families_of_a_pod_are_one_endpoint() -> None:
@@ -132,14 +170,20 @@ def test_both_families_of_a_pod_are_one_endpoint() -> None:
 
 def test_tcp_where_udp_has_the_port_too() -> None:
     dns = make("Service", "alpha", "{ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}]}")
-    listed = endpoint_slice("alpha", at("10.1.0.1"), ports="[{name: dns, port: 5353, protocol: UDP}, {name: dns-tcp, port: 5354}]")
+    listed = endpoint_slice(
+        "alpha", at("10.1.0.1"), ports="[{name: dns, port: 5353, protocol: UDP}, {name: dns-tcp, port: 5354}]"
+    )
     assert [e.port for e in find(dns, listed, port=53)] == [5354]
 
 
 # -- Pods --------------------------------------------------------------------------------------------------------------------
 
+
 def owned(name: str, kind: str, owner: str, labels: dict[str, str], generated: bool = True) -> Object[Pod]:
-    spec = Pod(generate_name="x-" if generated else "", owner_references=(OwnerReference(kind=kind, name=owner, controller=True),))
+    spec = Pod(
+        generate_name="x-" if generated else "",
+        owner_references=(OwnerReference(kind=kind, name=owner, controller=True),),
+    )
     return Object(GroupKind("", "Pod"), "a", name, spec, labels)
 
 
@@ -164,8 +208,12 @@ def test_workload_of_a_pod(o: Object[Pod], expected: str) -> None:
 
 def test_a_locality_has_three_levels_at_most() -> None:
     assert [Locality.parse(text) for text in ("", "r", "r/z", "r/z/s", "r/z/s/more")] == [
-        Locality(), Locality("r"), Locality("r", "z"), Locality("r", "z", "s"), Locality("r", "z", "s"),
-    ]  # fmt: skip
+        Locality(),
+        Locality("r"),
+        Locality("r", "z"),
+        Locality("r", "z", "s"),
+        Locality("r", "z", "s"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,13 +226,20 @@ def test_a_locality_has_three_levels_at_most() -> None:
     ],
 )
 def test_locality_of_a_pod(labels: str, expected: str) -> None:
-    node = make("Node", "n", labels="{topology.kubernetes.io/region: r, failure-domain.beta.kubernetes.io/zone: z, topology.istio.io/subzone: s}")
-    found = pod_workload(world(node, pod("p", "10.0.0.1", spec="{nodeName: n}", labels=labels)).mesh, RegistryKey("Kubernetes", "a", "p"))
+    node = make(
+        "Node",
+        "n",
+        labels="{topology.kubernetes.io/region: r, failure-domain.beta.kubernetes.io/zone: z, topology.istio.io/subzone: s}",
+    )
+    found = pod_workload(
+        world(node, pod("p", "10.0.0.1", spec="{nodeName: n}", labels=labels)).mesh, RegistryKey("Kubernetes", "a", "p")
+    )
     assert found is not None
     assert found.locality == expected
 
 
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
+
 
 def vm(name: str, address: str, more: str = "", **metadata: Any) -> Plain:
     return make("WorkloadEntry", name, f"{{address: '{address}', labels: {{app: alpha}}{more}}}", **metadata)
@@ -200,7 +255,10 @@ def test_a_service_selects_workload_entries() -> None:
         vm("elsewhere", "10.9.0.3", namespace="b"),
         vm("other", "10.9.0.4", labels="{app: beta}"),
     )
-    assert [(e.addresses[0], e.port, e.workload) for e in found] == [("10.9.0.2", 9999, "port"), ("10.9.0.1", 8080, "vm")]
+    assert [(e.addresses[0], e.port, e.workload) for e in found] == [
+        ("10.9.0.2", 9999, "port"),
+        ("10.9.0.1", 8080, "vm"),
+    ]
     assert (found[1].weight, found[1].locality_text, found[1].network, found[1].tls_mode) == (3, "r/z", "net", "istio")
     assert (found[1].service_account, found[1].health) == ("spiffe://cluster.local/ns/a/sa/sa", EndpointHealth.UNKNOWN)
 
@@ -214,13 +272,25 @@ def test_an_entry_whose_health_is_checked_waits_until_it_is_healthy() -> None:
 
 
 def test_a_named_target_port_must_be_one_of_the_entry() -> None:
-    named = make("Service", "alpha", "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: web}]}")
-    found = find(named, vm("has", "10.9.0.1", ", ports: {web: 81, http: 82}"), vm("lacks", "10.9.0.2", ", ports: {http: 82}"))
+    named = make(
+        "Service",
+        "alpha",
+        "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: web}]}",
+    )
+    found = find(
+        named, vm("has", "10.9.0.1", ", ports: {web: 81, http: 82}"), vm("lacks", "10.9.0.2", ", ports: {http: 82}")
+    )
     assert [(e.addresses[0], e.port) for e in found] == [("10.9.0.1", 81)]
 
 
 def test_headless_services_select_no_entries() -> None:
-    assert find(make("Service", "alpha", f"{{clusterIP: None, selector: {{app: alpha}}, ports: {HTTP}}}"), vm("vm", "10.9.0.1")) == []
+    assert (
+        find(
+            make("Service", "alpha", f"{{clusterIP: None, selector: {{app: alpha}}, ports: {HTTP}}}"),
+            vm("vm", "10.9.0.1"),
+        )
+        == []
+    )
     assert find(SERVICE, vm("vm", "10.9.0.1"), PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES="false") == []
 
 
@@ -229,8 +299,15 @@ def test_headless_services_select_no_entries() -> None:
 X = ServiceRef("x.example.com", "a")
 
 
-def entry(more: str, name: str = "ext", ports: str = "[{number: 80, name: http, protocol: HTTP, targetPort: 8080}]", **metadata: Any) -> Plain:
-    return make("ServiceEntry", name, f"{{hosts: [x.example.com], location: MESH_INTERNAL, ports: {ports}, {more}}}", **metadata)
+def entry(
+    more: str,
+    name: str = "ext",
+    ports: str = "[{number: 80, name: http, protocol: HTTP, targetPort: 8080}]",
+    **metadata: Any,
+) -> Plain:
+    return make(
+        "ServiceEntry", name, f"{{hosts: [x.example.com], location: MESH_INTERNAL, ports: {ports}, {more}}}", **metadata
+    )
 
 
 def test_endpoints_of_an_entry() -> None:
@@ -239,14 +316,27 @@ def test_endpoints_of_an_entry() -> None:
         "{address: 10.9.0.2, serviceAccount: sa, locality: r/z/s}]"
     )
     one, two = find(entry(f"resolution: STATIC, endpoints: {listed}"), ref=X)
-    assert (one.addresses, one.port, one.weight, one.tls_mode, one.workload, one.namespace) == (("10.9.0.1",), 81, 2, "istio", "ext-0", "a")
+    assert (one.addresses, one.port, one.weight, one.tls_mode, one.workload, one.namespace) == (
+        ("10.9.0.1",),
+        81,
+        2,
+        "istio",
+        "ext-0",
+        "a",
+    )
     assert (two.port, two.tls_mode, two.service_account) == (8080, "istio", "spiffe://cluster.local/ns/a/sa/sa")
     assert two.locality == Locality("r", "z", "s")
     assert one.health is EndpointHealth.UNKNOWN
 
 
 def test_a_socket_has_no_port() -> None:
-    (found,) = find(entry("resolution: STATIC, endpoints: [{address: 'unix:///run/x'}]", ports="[{number: 80, name: http, protocol: HTTP}]"), ref=X)
+    (found,) = find(
+        entry(
+            "resolution: STATIC, endpoints: [{address: 'unix:///run/x'}]",
+            ports="[{number: 80, name: http, protocol: HTTP}]",
+        ),
+        ref=X,
+    )
     assert (found.addresses, found.port) == (("/run/x",), 0)
 
 
@@ -273,17 +363,27 @@ def test_an_entry_selects_ready_pods_and_workload_entries_of_its_namespace() -> 
     objects = [
         vm("vm", "10.9.0.1", ", ports: {http: 9080}"),
         vm("dns", "vm.example.com"),
-        pod("ready", "10.1.0.1", labels=labels, spec="{containers: [{name: c, image: i, ports: [{name: http, containerPort: 8888}]}]}"),
+        pod(
+            "ready",
+            "10.1.0.1",
+            labels=labels,
+            spec="{containers: [{name: c, image: i, ports: [{name: http, containerPort: 8888}]}]}",
+        ),
         pod("waiting", "10.1.0.2", labels=labels, ready=False),
         pod("leaving", "10.1.0.3", labels=labels, deletionTimestamp="2025-01-02T00:00:00Z"),
         pod("elsewhere", "10.1.0.4", labels=labels, namespace="b"),
         pod("other", "10.1.0.5", labels="{app: beta}"),
     ]
     found = find(*objects, entry(f"resolution: STATIC, {selecting}"), ref=X)
-    assert [(e.addresses[0], e.port, e.health.name) for e in found] == [("10.1.0.1", 8888, "HEALTHY"), ("10.9.0.1", 9080, "UNKNOWN")]
+    assert [(e.addresses[0], e.port, e.health.name) for e in found] == [
+        ("10.1.0.1", 8888, "HEALTHY"),
+        ("10.9.0.1", 9080, "UNKNOWN"),
+    ]
     found = find(*objects, entry(f"resolution: DNS, {selecting}"), ref=X)
     assert [e.addresses[0] for e in found] == ["10.1.0.1", "vm.example.com", "10.9.0.1"]
-    found = find(*objects, entry(f"resolution: STATIC, {selecting}"), ref=X, PILOT_ENABLE_SERVICEENTRY_SELECT_PODS="false")
+    found = find(
+        *objects, entry(f"resolution: STATIC, {selecting}"), ref=X, PILOT_ENABLE_SERVICEENTRY_SELECT_PODS="false"
+    )
     assert [e.addresses[0] for e in found] == ["10.9.0.1"]
 
 
@@ -300,8 +400,14 @@ def test_entries_may_add_endpoints_to_a_kubernetes_service_by_the_name_of_the_po
 
 # -- identities --------------------------------------------------------------------------------------------------------------
 
+
 def test_service_accounts() -> None:
-    annotated = make("Service", "alpha", f"{{ports: {HTTP}}}", annotations="{alpha.istio.io/canonical-serviceaccounts: san.example.com}")
+    annotated = make(
+        "Service",
+        "alpha",
+        f"{{ports: {HTTP}}}",
+        annotations="{alpha.istio.io/canonical-serviceaccounts: san.example.com}",
+    )
     objects = [
         annotated,
         pod("one", "10.1.0.1", spec="{serviceAccountName: one}"),
@@ -309,7 +415,13 @@ def test_service_accounts() -> None:
         endpoint_slice("alpha", at("10.1.0.1", "one"), at("10.1.0.2", "two")),
     ]
     assert service_accounts(world(*objects).mesh, ALPHA) == (
-        "san.example.com", "spiffe://cluster.local/ns/a/sa/one", "spiffe://cluster.local/ns/a/sa/two"
+        "san.example.com",
+        "spiffe://cluster.local/ns/a/sa/one",
+        "spiffe://cluster.local/ns/a/sa/two",
     )
     aliased = world(*objects, mesh_config="trustDomainAliases: [old]").mesh
-    assert set(service_accounts(aliased, ALPHA)) >= {"spiffe://old/ns/a/sa/one", "spiffe://cluster.local/ns/a/sa/one", "san.example.com"}
+    assert set(service_accounts(aliased, ALPHA)) >= {
+        "spiffe://old/ns/a/sa/one",
+        "spiffe://cluster.local/ns/a/sa/one",
+        "san.example.com",
+    }

@@ -1,4 +1,5 @@
 """EnvoyFilters on a mesh in memory: what is shared, whom they are for, in which order they come, and what is told of those that are in vain."""
+
 from __future__ import annotations
 
 import re
@@ -36,7 +37,9 @@ def envoy_filter(name: str, *patches: str, namespace: str = "a", more: str = "",
 
 def merge(timeout: str, match: str = "context: SIDECAR_OUTBOUND") -> str:
     """A patch that sets the connect timeout of clusters."""
-    return f"{{applyTo: CLUSTER, match: {{{match}}}, patch: {{operation: MERGE, value: {{connect_timeout: {timeout}}}}}}}"
+    return (
+        f"{{applyTo: CLUSTER, match: {{{match}}}, patch: {{operation: MERGE, value: {{connect_timeout: {timeout}}}}}}}"
+    )
 
 
 _MATCH = f"{{routeConfiguration: {{name: '80', vhost: {{name: '{API}:80'}}}}}}"
@@ -69,6 +72,7 @@ class Meshed:
 
 # -- whom they are for, and in which order ---------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("more", "match", "is_for"),
     [
@@ -96,7 +100,10 @@ def test_a_patch_is_for_those_that_it_matches(more: str, match: str, is_for: boo
     ("filters", "wins"),
     [
         ((envoy_filter("one", merge("1s"), namespace=MESH), envoy_filter("two", merge("2s"))), "2s"),
-        ((envoy_filter("one", merge("1s"), namespace=MESH, more="priority: 1, "), envoy_filter("two", merge("2s"))), "1s"),
+        (
+            (envoy_filter("one", merge("1s"), namespace=MESH, more="priority: 1, "), envoy_filter("two", merge("2s"))),
+            "1s",
+        ),
         ((envoy_filter("one", merge("1s"), day=2), envoy_filter("two", merge("2s"), day=1)), "1s"),
         ((envoy_filter("one", merge("1s"), merge("2s")),), "2s"),
         ((envoy_filter("one", merge("1s"), namespace="b"),), "10s"),
@@ -115,7 +122,12 @@ def test_inbound_clusters_are_found_by_their_services() -> None:
 
 
 def test_routes_of_a_gateway_are_found_by_the_port_that_its_servers_name() -> None:
-    service = make("Service", "edge", "{clusterIP: 10.96.0.9, selector: {istio: edge}, ports: [{port: 80, targetPort: 8080}]}", MESH)
+    service = make(
+        "Service",
+        "edge",
+        "{clusterIP: 10.96.0.9, selector: {istio: edge}, ports: [{port: 80, targetPort: 8080}]}",
+        MESH,
+    )
     value = "{request_headers_to_remove: [x]}"
     patch = f"{{applyTo: ROUTE_CONFIGURATION, match: {{routeConfiguration: {{portNumber: 80}}}}, patch: {{operation: MERGE, value: {value}}}}}"
     found = Meshed(service, envoy_filter("one", patch, namespace=MESH))
@@ -126,12 +138,19 @@ def test_inbound_routes_are_patched_in_their_listener() -> None:
     match = "{context: SIDECAR_INBOUND, routeConfiguration: {portNumber: 8080}}"
     patch = f"{{applyTo: VIRTUAL_HOST, match: {match}, patch: {{operation: MERGE, value: {{domains: [more]}}}}}}"
     chains = Meshed(envoy_filter("one", patch)).plain(LISTENER, "virtualInbound")["filterChains"]
-    hosts = [f["typedConfig"]["routeConfig"]["virtualHosts"][0]["domains"] for c in chains for f in c["filters"] if f["name"] == HCM]
+    hosts = [
+        f["typedConfig"]["routeConfig"]["virtualHosts"][0]["domains"]
+        for c in chains
+        for f in c["filters"]
+        if f["name"] == HCM
+    ]
     assert ["*", "more"] in hosts
     assert ["*"] in hosts
 
 
-@pytest.mark.parametrize(("context", "there"), [("ANY", True), ("SIDECAR_OUTBOUND", True), ("SIDECAR_INBOUND", True), ("GATEWAY", False)])
+@pytest.mark.parametrize(
+    ("context", "there"), [("ANY", True), ("SIDECAR_OUTBOUND", True), ("SIDECAR_INBOUND", True), ("GATEWAY", False)]
+)
 def test_a_cluster_is_added_to_the_proxies_that_the_context_says(context: str, there: bool) -> None:
     patch = f"{{applyTo: CLUSTER, match: {{context: {context}}}, patch: {{operation: ADD, value: {{name: own, type: STATIC}}}}}}"
     assert ("own" in Meshed(envoy_filter("one", patch)).resources()[CLUSTER]) is there
@@ -139,7 +158,9 @@ def test_a_cluster_is_added_to_the_proxies_that_the_context_says(context: str, t
 
 def test_an_extension_config_goes_to_who_asks_for_it() -> None:
     config = "name: one, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors}"
-    found = Meshed(envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}"))
+    found = Meshed(
+        envoy_filter("one", f"{{applyTo: EXTENSION_CONFIG, patch: {{operation: ADD, value: {{{config}}}}}}}")
+    )
     assert list(found.resources()[EXTENSION]) == ["one"]
     assert "one" not in found.resources("b").get(EXTENSION, {})
 
@@ -152,16 +173,20 @@ def added(apply_to: str, operation: str, listener: str = "") -> ReadPatch:
 @pytest.mark.parametrize(
     ("patch", "touches"),
     [
-        (added("LISTENER", "MERGE"), True), (added("LISTENER", "ADD"), False), (added("FILTER_CHAIN", "ADD"), True),
-        (added("LISTENER", "MERGE", "other"), False), (added("LISTENER", "MERGE", "virtualOutbound"), True),
+        (added("LISTENER", "MERGE"), True),
+        (added("LISTENER", "ADD"), False),
+        (added("FILTER_CHAIN", "ADD"), True),
+        (added("LISTENER", "MERGE", "other"), False),
+        (added("LISTENER", "MERGE", "virtualOutbound"), True),
         (added("HTTP_ROUTE", "ADD", "other"), True),
     ],
-)  # fmt: skip
+)
 def test_which_patches_can_touch_a_listener(patch: ReadPatch, touches: bool) -> None:
     assert can_touch(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
 
 
 # -- what is shared --------------------------------------------------------------------------------------------------------
+
 
 def test_what_no_patch_can_touch_is_the_shared_resource_itself() -> None:
     found = Meshed(envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}")))
@@ -196,7 +221,10 @@ def test_an_edit_costs_the_resources_that_it_touches() -> None:
 
 def test_an_edit_for_one_workload_costs_the_same_however_many_others_have_filters_too() -> None:
     def filter_of(app: str, timeout: str) -> Plain:
-        patches = merge(timeout, "context: SIDECAR_INBOUND"), merge(timeout, f"cluster: {{service: {API}, portNumber: 80}}")
+        patches = (
+            merge(timeout, "context: SIDECAR_INBOUND"),
+            merge(timeout, f"cluster: {{service: {API}, portNumber: 80}}"),
+        )
         return envoy_filter(f"for-{app}", *patches, more=f"workloadSelector: {{labels: {{app: {app}}}}}, ")
 
     def runs_beside(*others: str) -> Counter[str]:
@@ -218,11 +246,17 @@ def test_an_edit_for_one_workload_costs_the_same_however_many_others_have_filter
 
 
 def test_which_patches_are_for_proxies_is_decided_once_for_all_that_say_the_same() -> None:
-    found = Meshed(envoy_filter("one", merge("3s", "proxy: {proxyVersion: '^1[.]', metadata: {LINE: one}}"), namespace=MESH))
+    found = Meshed(
+        envoy_filter("one", merge("3s", "proxy: {proxyVersion: '^1[.]', metadata: {LINE: one}}"), namespace=MESH)
+    )
     ran: Counter[str] = Counter()
     found.world.mesh.on_run = lambda node: ran.update((str(node.fn),))
     for number, line in enumerate(("one", "one", "two", "two", "two")):
-        found.world.resources(found.world.connect(proxy("sidecar", f"more-{number}", "a", f"10.1.1.{number}", LINE=line, OTHER=str(number))))
+        found.world.resources(
+            found.world.connect(
+                proxy("sidecar", f"more-{number}", "a", f"10.1.1.{number}", LINE=line, OTHER=str(number))
+            )
+        )
     assert ran["_patches_for"] == 2
 
 
@@ -237,7 +271,12 @@ def test_a_proxy_that_connects_does_not_look_for_what_is_in_vain() -> None:
 
 def test_a_filter_that_comes_has_nothing_looked_at_again_but_the_proxies_that_it_selects() -> None:
     apps = tuple(f"app-{number}" for number in range(9))
-    found = Meshed(*(envoy_filter(f"for-{app}", merge("3s"), more=f"workloadSelector: {{labels: {{app: {app}}}}}, ") for app in apps))
+    found = Meshed(
+        *(
+            envoy_filter(f"for-{app}", merge("3s"), more=f"workloadSelector: {{labels: {{app: {app}}}}}, ")
+            for app in apps
+        )
+    )
     for number, app in enumerate(apps):
         found.world.connect(proxy("sidecar", app, "a", f"10.1.1.{number}", {"app": app}))
     problems = found.world.mesh.watch(envoy_filter_problems, ObjectKey("a", f"for-{apps[0]}"))
@@ -251,8 +290,10 @@ def test_a_filter_that_comes_has_nothing_looked_at_again_but_the_proxies_that_it
 # -- what is in vain -------------------------------------------------------------------------------------------------------
 
 BUFFER = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 7}"
-STRUCT = "typed_config: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: " \
+STRUCT = (
+    "typed_config: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: "
     "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, value: {strict_check_headers: [nonsense]}}"
+)
 ON_CORS = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.cors}}}}}}}}"
 ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{name: envoy.filters.http.router}}}}}}}}"
 
@@ -264,7 +305,10 @@ ON_ROUTER = f"listener: {{filterChain: {{filter: {{name: {HCM}, subFilter: {{nam
         (merge("3s", "cluster: {service: nobody.test}"), [("patch-without-effect", "")]),
         (merge("3s", "proxy: {proxyVersion: '^9'}"), [("patch-without-effect", "")]),
         (merge("3s", "context: GATEWAY"), [("patch-without-effect", "")]),
-        ("{applyTo: HTTP_FILTER, match: {MATCH}, patch: {operation: MERGE, value: {VALUE}}}", [("wrong-type", ".patch.value.typed_config.@type")]),
+        (
+            "{applyTo: HTTP_FILTER, match: {MATCH}, patch: {operation: MERGE, value: {VALUE}}}",
+            [("wrong-type", ".patch.value.typed_config.@type")],
+        ),
         (
             f"{{applyTo: HTTP_FILTER, match: {{{ON_ROUTER}}}, patch: {{operation: INSERT_AFTER, value: {{{BUFFER}}}}}}}",
             [("behind-last-filter", ".patch.value")],
@@ -312,6 +356,7 @@ def test_a_selector_without_workloads_is_told() -> None:
 
 # -- why -------------------------------------------------------------------------------------------------------------------
 
+
 def test_the_patches_of_a_resource_are_named() -> None:
     found = Meshed(envoy_filter("one", merge("3s", "cluster: {name: x}"), merge("4s", f"cluster: {{service: {API}}}")))
     found.resources()
@@ -357,22 +402,34 @@ TCP = "envoy.filters.network.tcp_proxy"
 
 
 def test_a_transport_socket_is_merged_along_with_the_rest_of_a_patch() -> None:
-    value = f"{{connect_timeout: 3s, transport_socket: {{name: {TLS}, typed_config: {{'@type': {CONTEXT}, sni: mine}}}}}}"
+    value = (
+        f"{{connect_timeout: 3s, transport_socket: {{name: {TLS}, typed_config: {{'@type': {CONTEXT}, sni: mine}}}}}}"
+    )
     match = f"{{context: SIDECAR_OUTBOUND, cluster: {{name: '{CLUSTER_NAME}'}}}}"
     rule = make("DestinationRule", "plain", f"{{host: {API}, trafficPolicy: {{tls: {{mode: SIMPLE}}}}}}")
     filtered = envoy_filter("one", f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: MERGE, value: {value}}}}}")
     found = Meshed(rule, filtered).plain(CLUSTER, CLUSTER_NAME)
-    assert (found["connectTimeout"], found["transportSocket"]["name"], found["transportSocket"]["typedConfig"]["sni"]) == ("3s", TLS, "mine")
+    assert (
+        found["connectTimeout"],
+        found["transportSocket"]["name"],
+        found["transportSocket"]["typedConfig"]["sni"],
+    ) == ("3s", TLS, "mine")
 
 
 def test_what_is_merged_into_a_named_network_filter_leaves_others_alone() -> None:
-    match = f"{{context: SIDECAR_OUTBOUND, listener: {{name: virtualOutbound, filterChain: {{filter: {{name: {TCP}}}}}}}}}"
+    match = (
+        f"{{context: SIDECAR_OUTBOUND, listener: {{name: virtualOutbound, filterChain: {{filter: {{name: {TCP}}}}}}}}}"
+    )
     echo = "{name: before, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"
-    found = Meshed(envoy_filter(
-        "one",
-        f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {echo}}}}}",
-        f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: MERGE, value: {{name: mine}}}}}}",
-    ))  # fmt: skip
-    names = [[f["name"] for f in chain["filters"]][-2:] for chain in found.plain(LISTENER, "virtualOutbound")["filterChains"]]
+    found = Meshed(
+        envoy_filter(
+            "one",
+            f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: INSERT_BEFORE, value: {echo}}}}}",
+            f"{{applyTo: NETWORK_FILTER, match: {match}, patch: {{operation: MERGE, value: {{name: mine}}}}}}",
+        )
+    )
+    names = [
+        [f["name"] for f in chain["filters"]][-2:] for chain in found.plain(LISTENER, "virtualOutbound")["filterChains"]
+    ]
     assert ["before", "mine"] in names
     assert found.problems("one") == []

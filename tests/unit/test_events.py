@@ -1,4 +1,5 @@
 """What happened to the objects of users, as metrics count it."""
+
 from __future__ import annotations
 
 from pilot.ingest.batch import Commit, Event
@@ -10,7 +11,11 @@ from pilot.model.catalogue import CATALOGUE
 
 def test_events_by_kind() -> None:
     metrics = Metrics(BuildInfo())
-    events: dict[tuple[str, Event], int] = {("virtual_services", "add"): 2, ("virtual_services", "delete"): 1, ("mesh", "add"): 1}
+    events: dict[tuple[str, Event], int] = {
+        ("virtual_services", "add"): 2,
+        ("virtual_services", "delete"): 1,
+        ("mesh", "add"): 1,
+    }
     events |= {("services", "update"): 3, ("endpoint_slices", "add"): 1}
     count_events(metrics, CATALOGUE, Commit([], [], 1, 0.0, 0.0, events, 0.0))
     found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
@@ -24,7 +29,15 @@ def test_events_by_kind() -> None:
 
 def test_a_service_that_goes_is_counted_apart() -> None:
     metrics = Metrics(BuildInfo())
-    edits = [("services", "a", object()), ("services", "b", None), ("services", "c", None), ("virtual_services", "d", None)]
+    edits = [
+        ("services", "a", object()),
+        ("services", "b", None),
+        ("services", "c", None),
+        ("virtual_services", "d", None),
+    ]
     count_updates(metrics, CATALOGUE, Commit([], edits, 1, 0.0, 0.0, {}, 0.0))
     found = {line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_inbound_updates")}
-    assert found == {f'pilot_inbound_updates{{type="{kind}"}} {count}' for kind, count in (("svc", 1), ("svcdelete", 2), ("config", 1))}
+    assert found == {
+        f'pilot_inbound_updates{{type="{kind}"}} {count}'
+        for kind, count in (("svc", 1), ("svcdelete", 2), ("config", 1))
+    }

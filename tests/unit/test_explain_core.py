@@ -1,4 +1,5 @@
 """The core's explanations: which rows a value was read from, and the way to them."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

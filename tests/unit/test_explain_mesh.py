@@ -1,4 +1,5 @@
 """Explanations of real resources: they name what the resource was made from, and nothing else."""
+
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +70,9 @@ def explain() -> Any:
     seen = sources(world.mesh, FakeConnection("tea-1.shop-1", node_id, sidecar))
 
     def explain(resource: str, short_type: str, part: str = "objects") -> set[tuple[str, str]]:
-        (found,) = asyncio.run(explain_page(seen, {"proxyID": "tea-1", "resource": resource, "type": short_type})).make()["explanations"]
+        (found,) = asyncio.run(
+            explain_page(seen, {"proxyID": "tea-1", "resource": resource, "type": short_type})
+        ).make()["explanations"]
         return {(o["kind"], o["name"]) for o in found[part]}
 
     return explain

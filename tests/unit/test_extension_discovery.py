@@ -1,4 +1,5 @@
 """What filters are told that ask for the configuration of an extension: their module, and to whom its pull secret is told."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -72,7 +73,13 @@ def test_a_module_is_fetched_from_its_url_or_is_a_file(url: str, code: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("more", "rules"), [("", {}), ("failStrategy: FAIL_OPEN", None), ("type: NETWORK", {}), ("type: NETWORK, failStrategy: FAIL_OPEN", None)]
+    ("more", "rules"),
+    [
+        ("", {}),
+        ("failStrategy: FAIL_OPEN", None),
+        ("type: NETWORK", {}),
+        ("type: NETWORK, failStrategy: FAIL_OPEN", None),
+    ],
 )
 def test_a_stock_envoy_without_an_agent_gets_what_stands_in_for_a_module(more: str, rules: Any) -> None:
     name = f"{PREFIX}a.x~istio-translated-wasmplugin"
@@ -87,14 +94,18 @@ def test_a_stock_envoy_without_an_agent_gets_what_stands_in_for_a_module(more: s
 
 
 def test_a_stock_envoy_with_an_agent_that_fetches_gets_the_module() -> None:
-    found = asked(world(plugin("")), f"{PREFIX}a.x~istio-translated-wasmplugin", msgspec.structs.replace(STOCK, metadata=FETCHING))
+    found = asked(
+        world(plugin("")), f"{PREFIX}a.x~istio-translated-wasmplugin", msgspec.structs.replace(STOCK, metadata=FETCHING)
+    )
     assert found is not None
     assert "remote" in found["typedConfig"]["config"]["vmConfig"]["code"]
 
 
 def test_what_a_module_is_told_goes_with_it() -> None:
     env = "vmConfig: {env: [{name: A, value: b}, {name: H, valueFrom: HOST}]}"
-    found = config(f"pluginName: root, imagePullPolicy: IfNotPresent, pluginConfig: {{z: 1, a: [true, null, x]}}, {env}, sha256: {'ab' * 32}")
+    found = config(
+        f"pluginName: root, imagePullPolicy: IfNotPresent, pluginConfig: {{z: 1, a: [true, null, x]}}, {env}, sha256: {'ab' * 32}"
+    )
     assert (found["name"], found["rootId"]) == ("a.x~istio-translated-wasmplugin", "root")
     assert found["configuration"]["value"] == '{"a":[true,null,"x"],"z":1}'
     assert found["vmConfig"]["runtime"] == "envoy.wasm.runtime.v8"
@@ -103,12 +114,16 @@ def test_what_a_module_is_told_goes_with_it() -> None:
     assert variables(found) == {"A": "b", "ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}
 
 
-@pytest.mark.parametrize(("strategy", "policy"), [("FAIL_CLOSE", "FAIL_CLOSED"), ("FAIL_OPEN", "FAIL_OPEN"), ("FAIL_RELOAD", "FAIL_RELOAD")])
+@pytest.mark.parametrize(
+    ("strategy", "policy"), [("FAIL_CLOSE", "FAIL_CLOSED"), ("FAIL_OPEN", "FAIL_OPEN"), ("FAIL_RELOAD", "FAIL_RELOAD")]
+)
 def test_the_strategy_is_envoys(strategy: str, policy: str) -> None:
     assert config(f"failStrategy: {strategy}")["failurePolicy"] == policy
 
 
-@pytest.mark.parametrize(("kind", "type_"), [("HTTP", "http"), ("NETWORK", "network"), ("UNSPECIFIED_PLUGIN_TYPE", "http")])
+@pytest.mark.parametrize(
+    ("kind", "type_"), [("HTTP", "http"), ("NETWORK", "network"), ("UNSPECIFIED_PLUGIN_TYPE", "http")]
+)
 def test_a_module_is_for_requests_or_connections(kind: str, type_: str) -> None:
     found = asked(world(plugin(f"type: {kind}")), f"{PREFIX}a.x~istio-translated-wasmplugin")
     assert found is not None
@@ -129,20 +144,29 @@ def test_a_pull_secret_is_told_to_those_who_proved_their_namespace(by: Proxy, to
 
 def test_roots_in_a_config_map_are_no_pull_secret() -> None:
     secret = data_secret("s", {".dockerconfigjson": b"{}"}, "a") | {"type": DOCKER}
-    assert variables(config("imagePullSecret: 'configmap://s'", IDENTIFIED, "r.example.com/x", secret)) == {SECRET_VARIABLE: ""}
+    assert variables(config("imagePullSecret: 'configmap://s'", IDENTIFIED, "r.example.com/x", secret)) == {
+        SECRET_VARIABLE: ""
+    }
 
 
-@pytest.mark.parametrize("secret", [
-    data_secret("s", {".dockerconfigjson": b"{}"}, "a"),
-    data_secret("s", {"cert": b"{}"}, "a") | {"type": DOCKER},
-    data_secret("s", {".dockerconfigjson": b"{}"}, "b") | {"type": DOCKER},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "secret",
+    [
+        data_secret("s", {".dockerconfigjson": b"{}"}, "a"),
+        data_secret("s", {"cert": b"{}"}, "a") | {"type": DOCKER},
+        data_secret("s", {".dockerconfigjson": b"{}"}, "b") | {"type": DOCKER},
+    ],
+)
 def test_a_secret_of_another_type_or_namespace_is_not_told(secret: Any) -> None:
     assert variables(config("imagePullSecret: s", IDENTIFIED, "r.example.com/x", secret)) == {SECRET_VARIABLE: ""}
-    assert variables(config("imagePullSecret: 'kubernetes://b/s'", IDENTIFIED, "r.example.com/x", secret)) == {SECRET_VARIABLE: ""}
+    assert variables(config("imagePullSecret: 'kubernetes://b/s'", IDENTIFIED, "r.example.com/x", secret)) == {
+        SECRET_VARIABLE: ""
+    }
 
 
-@pytest.mark.parametrize("name", [f"{PREFIX}a.s", f"{PREFIX}b.w", f"{PREFIX}a.other", f"{PREFIX}a", "x", f"{PREFIX}a.gone"])
+@pytest.mark.parametrize(
+    "name", [f"{PREFIX}a.s", f"{PREFIX}b.w", f"{PREFIX}a.other", f"{PREFIX}a", "x", f"{PREFIX}a.gone"]
+)
 def test_nothing_else_is_told(name: str) -> None:
     """Scripts are in the listener, and the extensions of others are nobody's business."""
     objects = [
@@ -155,9 +179,15 @@ def test_nothing_else_is_told(name: str) -> None:
 
 def test_the_version_is_another_one_once_the_object_says_something_else() -> None:
     def version(**more: Any) -> str:
-        found = asked(world(plugin(more.pop("spec", "priority: 1"), **more)), f"{PREFIX}a.x~istio-translated-wasmplugin")
+        found = asked(
+            world(plugin(more.pop("spec", "priority: 1"), **more)), f"{PREFIX}a.x~istio-translated-wasmplugin"
+        )
         assert found is not None
-        return str(found["typedConfig"]["config"]["vmConfig"]["environmentVariables"]["keyValues"]["ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"])
+        return str(
+            found["typedConfig"]["config"]["vmConfig"]["environmentVariables"]["keyValues"][
+                "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
+            ]
+        )
 
     assert version() == version(annotations="{a: b}")
     assert len({version(), version(spec="priority: 2"), version(day=2)}) == 3

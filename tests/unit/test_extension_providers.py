@@ -1,4 +1,5 @@
 """Extension providers of the mesh config that Envoy could not be told of: each has its problem, and the mesh config counts all the same."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,30 +21,65 @@ ROWS = [
     (f"name: x, zipkin: {{{AT}, path: '/a b'}}", "bad-path", "zipkin.path"),
     (f"name: x, zipkin: {{{AT}, timeout: 0s}}", "bad-duration", "zipkin.timeout"),
     (f"name: x, zipkin: {{{AT}, headers: [{{name: 'a b', value: c}}]}}", "bad-header-name", "zipkin.headers[0].name"),
-    (f"name: x, zipkin: {{{AT}, headers: [{{name: a, value: \"b\\nc\"}}]}}", "bad-header-value", "zipkin.headers[0].value"),
+    (
+        f'name: x, zipkin: {{{AT}, headers: [{{name: a, value: "b\\nc"}}]}}',
+        "bad-header-value",
+        "zipkin.headers[0].value",
+    ),
     (f"name: x, zipkin: {{{AT}, headers: [{{name: a, envName: ''}}]}}", "missing-field", "zipkin.headers[0].envName"),
     (f"name: x, opentelemetry: {{{AT}, http: {{path: /a}}, grpc: {{}}}}", "exclusive-fields", "opentelemetry.grpc"),
     (f"name: x, opentelemetry: {{{AT}, http: {{path: '/a b'}}}}", "bad-path", "opentelemetry.http.path"),
-    (f"name: x, opentelemetry: {{{AT}, http: {{path: /a, timeout: -1s}}}}", "bad-duration", "opentelemetry.http.timeout"),
-    (f"name: x, opentelemetry: {{{AT}, grpc: {{initialMetadata: [{{name: ''}}]}}}}", "bad-header-name", "opentelemetry.grpc.initialMetadata[0].name"),
-    (f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{tenant: a}}}}", "missing-field", "opentelemetry.dynatraceSampler.httpService"),
     (
-        f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{httpService: {{{AT}}}}}}}", "missing-field",
+        f"name: x, opentelemetry: {{{AT}, http: {{path: /a, timeout: -1s}}}}",
+        "bad-duration",
+        "opentelemetry.http.timeout",
+    ),
+    (
+        f"name: x, opentelemetry: {{{AT}, grpc: {{initialMetadata: [{{name: ''}}]}}}}",
+        "bad-header-name",
+        "opentelemetry.grpc.initialMetadata[0].name",
+    ),
+    (
+        f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{tenant: a}}}}",
+        "missing-field",
+        "opentelemetry.dynatraceSampler.httpService",
+    ),
+    (
+        f"name: x, opentelemetry: {{{AT}, dynatraceSampler: {{httpService: {{{AT}}}}}}}",
+        "missing-field",
         "opentelemetry.dynatraceSampler.httpService.http",
     ),
     ("name: x, envoyFileAccessLog: {logFormat: {text: '%NEVER%'}}", "bad-format", "envoyFileAccessLog.logFormat.text"),
     ("name: x, envoyFileAccessLog: {logFormat: {text: '100%'}}", "bad-format", "envoyFileAccessLog.logFormat.text"),
-    ("name: x, envoyFileAccessLog: {logFormat: {labels: {a: {b: ['%X%']}}}}", "bad-format", "envoyFileAccessLog.logFormat.labels[a][b][0]"),
+    (
+        "name: x, envoyFileAccessLog: {logFormat: {labels: {a: {b: ['%X%']}}}}",
+        "bad-format",
+        "envoyFileAccessLog.logFormat.labels[a][b][0]",
+    ),
     (f"name: x, envoyOtelAls: {{{AT}, logFormat: {{text: '%X%'}}}}", "bad-format", "envoyOtelAls.logFormat.text"),
-    (f"name: x, envoyOtelAls: {{{AT}, logFormat: {{labels: {{a: 1}}}}}}", "bad-format", "envoyOtelAls.logFormat.labels[a]"),
-    (f"name: x, envoyHttpAls: {{{AT}, additionalRequestHeadersToLog: ['']}}", "bad-header-name", "envoyHttpAls.additionalRequestHeadersToLog[0]"),
-    (f"name: x, envoyTcpAls: {{{AT}, filterStateObjectsToLog: ['']}}", "missing-field", "envoyTcpAls.filterStateObjectsToLog[0]"),
-]  # fmt: skip
+    (
+        f"name: x, envoyOtelAls: {{{AT}, logFormat: {{labels: {{a: 1}}}}}}",
+        "bad-format",
+        "envoyOtelAls.logFormat.labels[a]",
+    ),
+    (
+        f"name: x, envoyHttpAls: {{{AT}, additionalRequestHeadersToLog: ['']}}",
+        "bad-header-name",
+        "envoyHttpAls.additionalRequestHeadersToLog[0]",
+    ),
+    (
+        f"name: x, envoyTcpAls: {{{AT}, filterStateObjectsToLog: ['']}}",
+        "missing-field",
+        "envoyTcpAls.filterStateObjectsToLog[0]",
+    ),
+]
 
 
 @pytest.mark.parametrize(("provider", "code", "path"), ROWS, ids=[f"{path} {code}" for _, code, path in ROWS])
 def test_a_provider_is_told_of_and_the_mesh_config_counts(provider: str, code: str, path: str) -> None:
-    config, problems = decode_mesh_config([yaml.safe_load(f"{{trustDomain: td, extensionProviders: [{{{provider}}}]}}")])
+    config, problems = decode_mesh_config(
+        [yaml.safe_load(f"{{trustDomain: td, extensionProviders: [{{{provider}}}]}}")]
+    )
     assert config is not None
     assert config.trust_domain == "td"
     assert [(p.code, p.path, str(p.severity)) for p in problems] == [(code, f"extensionProviders[3].{path}", "warning")]
@@ -54,7 +90,7 @@ def test_a_provider_is_told_of_and_the_mesh_config_counts(provider: str, code: s
     [
         ("{accessLogFile: /a, accessLogFormat: '%NEVER%'}", "accessLogFormat"),
         ("{accessLogFile: /a, accessLogEncoding: JSON, accessLogFormat: 'no object'}", "accessLogFormat"),
-        ("{accessLogFile: /a, accessLogEncoding: JSON, accessLogFormat: '{\"a\": \"%NEVER%\"}'}", "accessLogFormat[a]"),
+        ('{accessLogFile: /a, accessLogEncoding: JSON, accessLogFormat: \'{"a": "%NEVER%"}\'}', "accessLogFormat[a]"),
     ],
 )
 def test_a_wrong_format_of_the_mesh_is_told_of(text: str, path: str) -> None:

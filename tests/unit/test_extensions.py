@@ -1,4 +1,5 @@
 """Where the filters of users' extensions stand, and for which workloads, sides and ports."""
+
 from __future__ import annotations
 
 import itertools
@@ -6,7 +7,18 @@ import itertools
 import msgspec
 import pytest
 
-from tests.support.listeners import HCM, TCP, WEB, WEB_POD, Plain, chains, http_filters, listeners, network_filters, service
+from tests.support.listeners import (
+    HCM,
+    TCP,
+    WEB,
+    WEB_POD,
+    Plain,
+    chains,
+    http_filters,
+    listeners,
+    network_filters,
+    service,
+)
 from tests.support.objects import make
 from tests.support.world import proxy
 
@@ -14,7 +26,9 @@ PREFIX, SUFFIX = "extensions.istio.io/trafficextension/", "~istio-translated-was
 PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000, targetPort: 9001}, {name: http-web, port: 81, targetPort: 8081}]"
 WEB_SERVICE = service("web", PORTS)
 API = service("api", "[{name: http, port: 80}, {name: http-web, port: 81}, {name: tcp, port: 7000}]", "10.96.0.2")
-STOCK = msgspec.structs.replace(WEB, extensions=frozenset(("envoy.filters.http.router", "envoy.filters.network.tcp_proxy")))
+STOCK = msgspec.structs.replace(
+    WEB, extensions=frozenset(("envoy.filters.http.router", "envoy.filters.network.tcp_proxy"))
+)
 LUA = "lua: {inlineCode: 'x = 1'}"
 
 
@@ -33,8 +47,14 @@ def short(names: list[str]) -> list[str]:
 
 def managed(listener: Plain, port: int | None = None) -> list[list[str]]:
     """The extensions in each HTTP connection manager, or in those of chains for a port."""
-    found = [c for c in chains(listener) if port is None or c.get("filterChainMatch", {}).get("destinationPort") == port]
-    return [short([f["name"] for f in c["filters"][-1]["typedConfig"]["httpFilters"]]) for c in found if c["filters"][-1]["name"] == HCM]
+    found = [
+        c for c in chains(listener) if port is None or c.get("filterChainMatch", {}).get("destinationPort") == port
+    ]
+    return [
+        short([f["name"] for f in c["filters"][-1]["typedConfig"]["httpFilters"]])
+        for c in found
+        if c["filters"][-1]["name"] == HCM
+    ]
 
 
 def connected(listener: Plain, port: int) -> list[str]:
@@ -54,7 +74,19 @@ def test_extensions_stand_in_their_phase() -> None:
     phases = [plugin(phase.lower(), f"phase: {phase}") for phase in ("STATS", "AUTHZ", "AUTHN")]
     found = http_filters(listeners(WEB_SERVICE, WEB_POD, jwt, deny, *phases, plugin("none"))["virtualInbound"])
     names = [n.rpartition(".")[2].removesuffix(SUFFIX) for n in found]
-    assert names == ["metadata_exchange", "authn", "jwt_authn", "authz", "rbac", "stats", "none", "grpc_stats", "fault", "cors", "router"]
+    assert names == [
+        "metadata_exchange",
+        "authn",
+        "jwt_authn",
+        "authz",
+        "rbac",
+        "stats",
+        "none",
+        "grpc_stats",
+        "fault",
+        "cors",
+        "router",
+    ]
 
 
 def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None:
@@ -67,7 +99,14 @@ def test_a_higher_priority_comes_first_then_the_own_namespace_then_age() -> None
         extension("middle", f"{LUA}, priority: 0", day=9),
     ]
     for order in itertools.islice(itertools.permutations(objects), 0, None, 240):
-        assert managed(listeners(WEB_SERVICE, WEB_POD, *order)["virtualInbound"])[0] == ["high", "middle", "low", "old", "young", "mesh-old"]
+        assert managed(listeners(WEB_SERVICE, WEB_POD, *order)["virtualInbound"])[0] == [
+            "high",
+            "middle",
+            "low",
+            "old",
+            "young",
+            "mesh-old",
+        ]
 
 
 def test_no_priority_is_the_lowest_there_is() -> None:
@@ -97,7 +136,9 @@ def test_an_extension_is_for_the_traffic_that_it_matches(match: str, inbound: se
 def test_ports_that_nothing_names_have_the_extensions_of_all_ports() -> None:
     some, every = plugin("some", "match: [{ports: [{number: 8080}]}]"), plugin("every")
     found = listeners(WEB_SERVICE, WEB_POD, some, every)["virtualInbound"]
-    assert {c["name"] for c in chains(found) if c["name"].startswith("virtualInbound-catchall")} == {"virtualInbound-catchall-http"}
+    assert {c["name"] for c in chains(found) if c["name"].startswith("virtualInbound-catchall")} == {
+        "virtualInbound-catchall-http"
+    }
     assert managed(found, None)[0] == ["every"]
     assert managed(found, 8080)[0] == ["every", "some"]
 
@@ -109,7 +150,11 @@ def test_extensions_of_connections_stand_before_what_sends_them_on() -> None:
     found = listeners(WEB_SERVICE, WEB_POD, API, x, plugin("tcp", f"type: NETWORK, match: [{{ports: [{ports}]}}]"))
     inbound = found["virtualInbound"]
     assert connected(inbound, 9001) == ["tcp", "x"]
-    assert [short(network_filters(c)) for c in chains(inbound) if c.get("filterChainMatch", {}).get("destinationPort") == 8080] == [["tcp", "x"]] * 2
+    assert [
+        short(network_filters(c))
+        for c in chains(inbound)
+        if c.get("filterChainMatch", {}).get("destinationPort") == 8080
+    ] == [["tcp", "x"]] * 2
     assert short(network_filters(chains(found["10.96.0.2_7000"])[0])) == ["tcp", "x"]
     assert [short(network_filters(c)) for c in chains(found["0.0.0.0_80"])] == [["x"], []]
     assert all(short(network_filters(c)) == [] for c in chains(found["virtualOutbound"]))
@@ -122,7 +167,11 @@ def test_a_gateway_has_extensions_as_a_client_by_the_port_it_listens_on() -> Non
     servers = "[{port: {number: 80, name: a, protocol: HTTP}, hosts: ['*']}, {port: {number: 81, name: b, protocol: HTTP}, hosts: ['*']}]"
     gateway = make("Gateway", "gw", f"{{selector: {{istio: ingress}}, servers: {servers}}}", "edge")
     objects = [
-        plugin("client", "selector: {matchLabels: {istio: ingress}}, match: [{mode: CLIENT, ports: [{number: 81}]}]", "edge"),
+        plugin(
+            "client",
+            "selector: {matchLabels: {istio: ingress}}, match: [{mode: CLIENT, ports: [{number: 81}]}]",
+            "edge",
+        ),
         plugin("server", "match: [{mode: SERVER}]", "edge"),
         plugin("tcp", "type: NETWORK", "edge"),
     ]
@@ -157,5 +206,13 @@ def test_targets_and_selectors_choose_the_workload() -> None:
     other = plugin("other", "selector: {matchLabels: {app: other}}")
     target = plugin("target", "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]")
     one = plugin("one", "targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: edge}")
-    found = listeners(WEB_SERVICE, WEB_POD, other, target, one, plugin("far", namespace="far"), plugin("mesh", namespace="istio-system"))
+    found = listeners(
+        WEB_SERVICE,
+        WEB_POD,
+        other,
+        target,
+        one,
+        plugin("far", namespace="far"),
+        plugin("mesh", namespace="istio-system"),
+    )
     assert managed(found["virtualInbound"])[0] == ["mesh"]

@@ -1,4 +1,5 @@
 """XBackends: the ServiceEntry and the TLS that each becomes, what routes to it mean, and what its status says."""
+
 from __future__ import annotations
 
 import pytest
@@ -32,18 +33,29 @@ ALPHA = {"PILOT_ENABLE_ALPHA_GATEWAY_API": "true"}
 LISTENER = "{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"
 GATEWAY = gateway_object("Gateway", "gw", f"gatewayClassName: istio, listeners: [{LISTENER}]", "edge")
 PROTOCOLS = [
-    ("", "HTTP"), ("HTTP11", "HTTP"), ("HTTP2", "HTTP2"), ("H2C", "HTTP2"), ("GRPC", "GRPC"), ("MCP", "HTTP"), ("TCP", "TCP"), ("X", "TCP"),
-]  # fmt: skip
+    ("", "HTTP"),
+    ("HTTP11", "HTTP"),
+    ("HTTP2", "HTTP2"),
+    ("H2C", "HTTP2"),
+    ("GRPC", "GRPC"),
+    ("MCP", "HTTP"),
+    ("TCP", "TCP"),
+    ("X", "TCP"),
+]
 
 
-def backend(more: str = "", host: str = "mail.example.net", port: str = "port: {port: 8443}", type_: str = "ExternalHostname") -> Plain:
+def backend(
+    more: str = "", host: str = "mail.example.net", port: str = "port: {port: 8443}", type_: str = "ExternalHostname"
+) -> Plain:
     spec = f"type: {type_}, externalHostname: {{hostname: {host}}}, {port}{more}"
     return gateway_object("XBackend", "out", spec, "a", api="gateway.networking.x-k8s.io/v1alpha1")
 
 
 def route(to: str = "name: out", namespace: str = "a") -> Plain:
     ref = f"{{group: gateway.networking.x-k8s.io, kind: XBackend, {to}}}"
-    return gateway_object("HTTPRoute", "x", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", namespace)
+    return gateway_object(
+        "HTTPRoute", "x", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", namespace
+    )
 
 
 def by_roots(name: str) -> str:
@@ -66,7 +78,11 @@ def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str)
     made = world(backend(f", protocol: {protocol}" if protocol else ""))
     entry = service_entries.get(made.mesh, ENTRY)
     assert entry is not None
-    assert (entry.spec.hosts, entry.spec.location, entry.spec.resolution) == (("mail.example.net",), "MESH_EXTERNAL", "DNS")
+    assert (entry.spec.hosts, entry.spec.location, entry.spec.resolution) == (
+        ("mail.example.net",),
+        "MESH_EXTERNAL",
+        "DNS",
+    )
     assert [(port.number, port.name, port.protocol) for port in entry.spec.ports] == [(8443, becomes, becomes)]
     assert entry.origin is not None
     assert entry.origin.parents == (ObjectRef(BACKEND, *KEY),)
@@ -80,14 +96,34 @@ def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str)
     ("tls", "sni", "credential", "accepted", "resolved"),
     [
         ("mode: ServerOnly", "mail.example.net", "", "Accepted", "ResolvedRefs"),
-        ("mode: ServerOnly, validation: {hostname: other.net, wellKnownCACertificates: System}", "other.net", "", "Accepted", "ResolvedRefs"),
-        (f"mode: ServerOnly, {by_roots('roots')}", "mail.example.net", "configmap://a/roots", "Accepted", "ResolvedRefs"),
-        (f"mode: ServerOnly, {by_roots('gone')}", "mail.example.net", NO_CREDENTIAL, "NoValidCACertificate", "InvalidCACertificateRef"),
+        (
+            "mode: ServerOnly, validation: {hostname: other.net, wellKnownCACertificates: System}",
+            "other.net",
+            "",
+            "Accepted",
+            "ResolvedRefs",
+        ),
+        (
+            f"mode: ServerOnly, {by_roots('roots')}",
+            "mail.example.net",
+            "configmap://a/roots",
+            "Accepted",
+            "ResolvedRefs",
+        ),
+        (
+            f"mode: ServerOnly, {by_roots('gone')}",
+            "mail.example.net",
+            NO_CREDENTIAL,
+            "NoValidCACertificate",
+            "InvalidCACertificateRef",
+        ),
         ("mode: ClientAndServer", "mail.example.net", NO_CREDENTIAL, "Invalid", "ResolvedRefs"),
         ("mode: Sometimes", "mail.example.net", NO_CREDENTIAL, "Invalid", "ResolvedRefs"),
     ],
 )
-def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(tls: str, sni: str, credential: str, accepted: str, resolved: str) -> None:
+def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
+    tls: str, sni: str, credential: str, accepted: str, resolved: str
+) -> None:
     made = world(backend(f", tls: {{{tls}}}"))
     rule = destination_rules.get(made.mesh, RULE)
     assert rule is not None
@@ -96,7 +132,12 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(tls: str,
     (port,) = rule.spec.traffic_policy.port_level_settings
     assert port.port is not None
     assert port.tls is not None
-    assert (port.port.number, port.tls.mode, port.tls.sni, port.tls.credential_name) == (8443, "SIMPLE", sni, credential)
+    assert (port.port.number, port.tls.mode, port.tls.sni, port.tls.credential_name) == (
+        8443,
+        "SIMPLE",
+        sni,
+        credential,
+    )
     found = backend_status(made.mesh, KEY)
     assert found is not None
     assert told(found[0].conditions, "Accepted") == (accepted == "Accepted", accepted)

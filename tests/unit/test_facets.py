@@ -1,4 +1,5 @@
 """Cache keys and facets are called so, and are all found from `model/facets.py`."""
+
 from __future__ import annotations
 
 import ast
@@ -15,9 +16,16 @@ from pilot.model import facets
 
 # Names of objects and services, and values of the configuration or of views, which no proxy's facet is cut into.
 NO_FACETS = {
-    "ServiceRef", "ObjectRef", "SidecarPort", "ServerTLSSettings", "RouteDestination", "ServiceTarget", "NodeType", "PatchContext",
+    "ServiceRef",
+    "ObjectRef",
+    "SidecarPort",
+    "ServerTLSSettings",
+    "RouteDestination",
+    "ServiceTarget",
+    "NodeType",
+    "PatchContext",
     "RoutePiece",
-}  # fmt: skip
+}
 
 
 def modules() -> Iterator[object]:
@@ -34,7 +42,9 @@ def arguments(of: Derived[..., object]) -> set[str]:
     """The names of our types in the annotations of a derivation, but for those of its result."""
     _, *rest = inspect.signature(of.compute).parameters.values()
     names = {n.id for p in rest for n in ast.walk(ast.parse(str(p.annotation), mode="eval")) if isinstance(n, ast.Name)}
-    return {name for name in names if name not in {"str", "int", "bool", "tuple", "frozenset", "None", "Labels", "Literal"}}
+    return {
+        name for name in names if name not in {"str", "int", "bool", "tuple", "frozenset", "None", "Labels", "Literal"}
+    }
 
 
 def test_arguments_of_derivations_are_keys_and_facets() -> None:

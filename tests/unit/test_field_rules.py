@@ -1,4 +1,5 @@
 """What each rule of a field says of which values, as protoc-gen-validate has them."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,22 +25,26 @@ def seconds(value: float) -> duration_pb2.Duration:
     return found
 
 
-
 @pytest.mark.parametrize(
     ("rule", "right", "wrong", "text"),
     [
-        ({"gt": 1}, [2, 9], [1, 0], "must be more than 1"), ({"gte": 1}, [1, 2], [0], "must be at least 1"),
-        ({"lt": 3}, [2, -1], [3, 4], "must be less than 3"), ({"lte": 3}, [3, 2], [4], "must be at most 3"),
+        ({"gt": 1}, [2, 9], [1, 0], "must be more than 1"),
+        ({"gte": 1}, [1, 2], [0], "must be at least 1"),
+        ({"lt": 3}, [2, -1], [3, 4], "must be less than 3"),
+        ({"lte": 3}, [3, 2], [4], "must be at most 3"),
         ({"gt": 1, "lt": 5}, [2, 4], [1, 5], "must be more than 1 and less than 5"),
         ({"gte": 1, "lte": 5}, [1, 5], [0, 6], "must be at least 1 and at most 5"),
         ({"gte": 3, "lte": 3}, [3], [2, 4], "must be at least 3 and at most 3"),
         ({"gt": 5, "lt": 1}, [6, 0], [1, 3, 5], "must be more than 5 or less than 1"),
         ({"gte": 5, "lte": 1}, [5, 1], [2, 4], "must be at least 5 or at most 1"),
-        ({"const": 4}, [4], [3, 0], "must be 4"), ({"in": [1, 3]}, [1, 3], [0, 2], "must be one of 1, 3"),
+        ({"const": 4}, [4], [3, 0], "must be 4"),
+        ({"in": [1, 3]}, [1, 3], [0, 2], "must be one of 1, 3"),
         ({"in": [0]}, [0], [1], "must be one of 0"),
     ],
-)  # fmt: skip
-@pytest.mark.parametrize("kind", ["int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"])
+)
+@pytest.mark.parametrize(
+    "kind", ["int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"]
+)
 def test_numbers(kind: str, rule: Plain, right: list[int], wrong: list[int], text: str) -> None:
     assert [broken({kind: rule}, value) for value in right] == [[]] * len(right)
     assert [broken({kind: rule}, value) for value in wrong] == [[text]] * len(wrong)
@@ -59,12 +64,14 @@ def test_fractions_and_numbers_that_must_not_be() -> None:
 @pytest.mark.parametrize(
     ("rule", "right", "wrong", "text"),
     [
-        ({"gt": "1s"}, [1.001, 2], [1, 0.999], "must be more than 1s"), ({"gte": "0.001s"}, [0.001, 1], [0, 0.000999], "must be at least 0.001s"),
+        ({"gt": "1s"}, [1.001, 2], [1, 0.999], "must be more than 1s"),
+        ({"gte": "0.001s"}, [0.001, 1], [0, 0.000999], "must be at least 0.001s"),
         ({"lt": "2.5s"}, [2.499, 0], [2.5, 3], "must be less than 2.5s"),
         ({"gte": "1s", "lte": "60s"}, [1, 60], [0.5, 61], "must be at least 1s and at most 60s"),
-        ({"const": "3.000000001s"}, [3.000000001], [3, 4], "must be 3s"), ({"const": "3s"}, [3], [3.5, 0], "must be 3s"),
+        ({"const": "3.000000001s"}, [3.000000001], [3, 4], "must be 3s"),
+        ({"const": "3s"}, [3], [3.5, 0], "must be 3s"),
     ],
-)  # fmt: skip
+)
 def test_durations(rule: Plain, right: list[float], wrong: list[float], text: str) -> None:
     assert [broken({"duration": rule}, seconds(value)) for value in right] == [[]] * len(right)
     assert [broken({"duration": rule}, seconds(value)) for value in wrong] == [[text]] * len(wrong)
@@ -88,27 +95,44 @@ LONG = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}"  # 253 characters
     [
         ({"len": 2}, ["ab", "éé"], ["a", "abc"], "must have 2 characters"),
         ({"minLen": 2}, ["éé", "abc"], ["", "é"], "must have at least 2 characters"),
-        ({"maxLen": 2}, ["", "éé"], ["abc"], "must have at most 2 characters"), ({"lenBytes": 2}, ["ab", "é"], ["a", "éé"], "must have 2 bytes"),
-        ({"minBytes": 2}, ["é", "ab"], ["a"], "must have at least 2 bytes"), ({"maxBytes": 2}, ["é", "ab"], ["éa"], "must have at most 2 bytes"),
-        ({"pattern": "^a+$"}, ["a", "aa"], ["b"], "'b' does not match ^a+$"), ({"prefix": "/"}, ["/", "/a"], ["a/"], "must have the prefix '/'"),
-        ({"suffix": "/"}, ["/", "a/"], ["/a"], "must have the suffix '/'"), ({"contains": "/"}, ["a/b"], ["ab"], "must have the part '/'"),
-        ({"notContains": "/"}, ["ab"], ["a/b"], "must not have the part '/'"), ({"const": "a"}, ["a"], ["b"], "must be 'a'"),
-        ({"in": ["a", "b"]}, ["a", "b"], ["c", ""], "must be one of a, b"), ({"notIn": ["a"]}, ["b"], ["a"], "must not be 'a'"),
+        ({"maxLen": 2}, ["", "éé"], ["abc"], "must have at most 2 characters"),
+        ({"lenBytes": 2}, ["ab", "é"], ["a", "éé"], "must have 2 bytes"),
+        ({"minBytes": 2}, ["é", "ab"], ["a"], "must have at least 2 bytes"),
+        ({"maxBytes": 2}, ["é", "ab"], ["éa"], "must have at most 2 bytes"),
+        ({"pattern": "^a+$"}, ["a", "aa"], ["b"], "'b' does not match ^a+$"),
+        ({"prefix": "/"}, ["/", "/a"], ["a/"], "must have the prefix '/'"),
+        ({"suffix": "/"}, ["/", "a/"], ["/a"], "must have the suffix '/'"),
+        ({"contains": "/"}, ["a/b"], ["ab"], "must have the part '/'"),
+        ({"notContains": "/"}, ["ab"], ["a/b"], "must not have the part '/'"),
+        ({"const": "a"}, ["a"], ["b"], "must be 'a'"),
+        ({"in": ["a", "b"]}, ["a", "b"], ["c", ""], "must be one of a, b"),
+        ({"notIn": ["a"]}, ["b"], ["a"], "must not be 'a'"),
         ({"minLen": 2, "ignoreEmpty": True}, ["", "ab"], ["a"], "must have at least 2 characters"),
         ({"hostname": True}, ["a", "a-b.example.", LONG, f"{LONG}.", "1.2"], ["a_b"], "'a_b' is no hostname"),
-        ({"hostname": True}, [], [f"{LONG}e"], f"'{LONG}e' is no hostname"), ({"hostname": True}, [], [""], "'' is no hostname"),
-        ({"hostname": True}, ["a" * 63], ["a" * 64], f"'{'a' * 64}' is no hostname"), ({"hostname": True}, [], ["-a"], "'-a' is no hostname"),
-        ({"hostname": True}, [], ["a-"], "'a-' is no hostname"), ({"hostname": False}, ["a_b"], [], ""),
-        ({"ip": True}, ["10.0.0.1", "::1"], ["a.b"], "'a.b' is no ip"), ({"ipv4": True}, ["10.0.0.1"], ["::1"], "'::1' is no ipv4"),
-        ({"ipv4": True}, [], ["a"], "'a' is no ipv4"), ({"ipv6": True}, ["::1"], ["10.0.0.1"], "'10.0.0.1' is no ipv6"),
-        ({"ipv6": True}, [], ["a:b"], "'a:b' is no ipv6"), ({"address": True}, ["::1", "10.0.0.1", "a.b"], ["a b"], "'a b' is no address"),
+        ({"hostname": True}, [], [f"{LONG}e"], f"'{LONG}e' is no hostname"),
+        ({"hostname": True}, [], [""], "'' is no hostname"),
+        ({"hostname": True}, ["a" * 63], ["a" * 64], f"'{'a' * 64}' is no hostname"),
+        ({"hostname": True}, [], ["-a"], "'-a' is no hostname"),
+        ({"hostname": True}, [], ["a-"], "'a-' is no hostname"),
+        ({"hostname": False}, ["a_b"], [], ""),
+        ({"ip": True}, ["10.0.0.1", "::1"], ["a.b"], "'a.b' is no ip"),
+        ({"ipv4": True}, ["10.0.0.1"], ["::1"], "'::1' is no ipv4"),
+        ({"ipv4": True}, [], ["a"], "'a' is no ipv4"),
+        ({"ipv6": True}, ["::1"], ["10.0.0.1"], "'10.0.0.1' is no ipv6"),
+        ({"ipv6": True}, [], ["a:b"], "'a:b' is no ipv6"),
+        ({"address": True}, ["::1", "10.0.0.1", "a.b"], ["a b"], "'a b' is no address"),
         ({"uri": True}, ["http://a", "urn:x"], ["a/b"], "'a/b' is no uri"),
-        ({"wellKnownRegex": "HTTP_HEADER_NAME"}, ["", "x-a", ":path"], ["x a"], "'x a' does not match ^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$"),
+        (
+            {"wellKnownRegex": "HTTP_HEADER_NAME"},
+            ["", "x-a", ":path"],
+            ["x a"],
+            "'x a' does not match ^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$",
+        ),
         ({"wellKnownRegex": "HTTP_HEADER_NAME", "strict": False}, ["x a", ""], [], ""),
         ({"wellKnownRegex": "HTTP_HEADER_VALUE"}, ["", "a b\t"], [], ""),
         ({"wellKnownRegex": "UNKNOWN"}, ["x a"], [], ""),
     ],
-)  # fmt: skip
+)
 def test_texts(rule: Plain, right: list[str], wrong: list[str], text: str) -> None:
     assert [broken({"string": rule}, value) for value in right] == [[]] * len(right)
     assert [broken({"string": rule}, value) for value in wrong] == [[text]] * len(wrong)
@@ -124,8 +148,14 @@ def test_values_of_headers_stay_on_their_line() -> None:
 
 
 def test_bytes() -> None:
-    assert (broken({"bytes": {"minLen": 2}}, b"a"), broken({"bytes": {"minLen": 2}}, b"ab")) == (["must have at least 2 bytes"], [])
-    assert (broken({"bytes": {"maxLen": 2}}, b"abc"), broken({"bytes": {"len": 2}}, b"a")) == (["must have at most 2 bytes"], ["must have 2 bytes"])
+    assert (broken({"bytes": {"minLen": 2}}, b"a"), broken({"bytes": {"minLen": 2}}, b"ab")) == (
+        ["must have at least 2 bytes"],
+        [],
+    )
+    assert (broken({"bytes": {"maxLen": 2}}, b"abc"), broken({"bytes": {"len": 2}}, b"a")) == (
+        ["must have at most 2 bytes"],
+        ["must have 2 bytes"],
+    )
     ignoring = {"bytes": {"minLen": 2, "ignoreEmpty": True}}
     few = ["must have at least 2 bytes"]
     assert (broken(ignoring, b""), broken(ignoring, b"a"), broken({"bytes": {"minLen": 2}}, b"")) == ([], few, few)
@@ -136,14 +166,27 @@ def test_lists_and_maps() -> None:
     told = [broken(counted, value) for value in ([], [1], [1, 2], [1, 2, 3])]
     assert told == [["must have at least 1 items"], [], [], ["must have at most 2 items"]]
     once = {"repeated": {"unique": True}}
-    assert [broken(once, value) for value in ([1, 2], [1, 2, 1], [1, 1])] == [[], ["must not have an item twice"], ["must not have an item twice"]]
-    assert [broken({"repeated": {"minItems": 2, "ignoreEmpty": True}}, value) for value in ([], [1])] == [[], ["must have at least 2 items"]]
+    assert [broken(once, value) for value in ([1, 2], [1, 2, 1], [1, 1])] == [
+        [],
+        ["must not have an item twice"],
+        ["must not have an item twice"],
+    ]
+    assert [broken({"repeated": {"minItems": 2, "ignoreEmpty": True}}, value) for value in ([], [1])] == [
+        [],
+        ["must have at least 2 items"],
+    ]
     pairs = {"map": {"minPairs": 1, "maxPairs": 2}}
     few, many = ["must have at least 1 entries"], ["must have at most 2 entries"]
     assert [broken(pairs, dict.fromkeys(value)) for value in ("", "a", "ab", "abc")] == [few, [], [], many]
-    assert [broken({"map": {"minPairs": 2, "ignoreEmpty": True}}, value) for value in ({}, {"a": 1})] == [[], ["must have at least 2 entries"]]
+    assert [broken({"map": {"minPairs": 2, "ignoreEmpty": True}}, value) for value in ({}, {"a": 1})] == [
+        [],
+        ["must have at least 2 entries"],
+    ]
     members = {"map": {"keys": {"string": {"minLen": 2}}, "values": {"uint32": {"lt": 5}}}}
-    assert broken(members, {"a": 1, "bb": 7, "cc": 2}) == ["its keys: must have at least 2 characters", "its values: must be less than 5"]
+    assert broken(members, {"a": 1, "bb": 7, "cc": 2}) == [
+        "its keys: must have at least 2 characters",
+        "its values: must be less than 5",
+    ]
     assert broken({"map": {"values": {"enum": {"definedOnly": True}}}}, {"a": 99}) == []
     assert broken(members, {"bb": wrappers_pb2.UInt32Value(value=9)}) == ["its values: must be less than 5"]
 
@@ -152,7 +195,9 @@ def test_types_of_any() -> None:
     one = any_pb2.Any(type_url="type.googleapis.com/a")
     assert broken({"any": {"in": ["type.googleapis.com/a"]}}, one) == []
     assert broken({"any": {"in": ["x", "y"]}}, one) == ["must be of one of the types x, y"]
-    assert broken({"any": {"notIn": ["type.googleapis.com/a"]}}, one) == ["must not be of the type type.googleapis.com/a"]
+    assert broken({"any": {"notIn": ["type.googleapis.com/a"]}}, one) == [
+        "must not be of the type type.googleapis.com/a"
+    ]
     assert broken({"any": {"required": True}}, seconds(1)) == []
 
 

@@ -1,4 +1,5 @@
 """What a change of files does to the mesh; that the kernel tells of it is in test_file_watch."""
+
 from __future__ import annotations
 
 import json
@@ -74,7 +75,11 @@ def test_an_edit_that_says_the_same_commits_nothing(tmp_path: pathlib.Path) -> N
     files.write("a.yaml", service("a"))
     files.tell("a.yaml")
     count = len(files.commits)
-    files.write("a.yaml", "# a comment\n" + service("a").replace("{name: a,", "{name: a, resourceVersion: '5', annotations: {example.com/x: y},"))
+    files.write(
+        "a.yaml",
+        "# a comment\n"
+        + service("a").replace("{name: a,", "{name: a, resourceVersion: '5', annotations: {example.com/x: y},"),
+    )
     files.tell("a.yaml")
     assert len(files.commits) == count
 
@@ -160,7 +165,9 @@ def test_an_object_twice_in_one_file(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_key_twice_in_one_mapping_is_told(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  name: b\nspec: {ports: [{port: 80}]}\n")
+    (tmp_path / "a.yaml").write_text(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  name: b\nspec: {ports: [{port: 80}]}\n"
+    )
     files = Files(tmp_path)
     assert files.services == {"b": 80}
     (problem,) = files.problems
@@ -279,7 +286,9 @@ def test_a_file_that_cannot_be_read_keeps_what_it_gave(tmp_path: pathlib.Path, m
     assert files.codes == ["unreadable-file"]
 
 
-def test_a_folder_that_cannot_be_read_keeps_its_own_and_hides_no_other(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_keeps_its_own_and_hides_no_other(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = Files(tmp_path)
     files.write("locked/a.yaml", service("a"))
     files.write("open/b.yaml", service("b"))

@@ -1,4 +1,5 @@
 """What can happen to files while they are read: none of it stops the process, or what the other files say."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,9 @@ from tests.support.files import Files, service
 # -- a pipe or a device in the place of a file -----------------------------------------------------------------------------
 
 
-def test_a_pipe_swapped_in_between_looking_and_opening_does_not_hang(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_swapped_in_between_looking_and_opening_does_not_hang(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.yaml").write_text(service("a"))
     (tmp_path / "b.yaml").write_text(service("b"))
     files = Files(tmp_path)
@@ -90,7 +93,9 @@ def test_a_read_that_failed_for_a_passing_reason_is_tried_again(
     assert (files.services, files.codes) == ({"a": 81}, [])
 
 
-def test_a_file_that_could_not_be_read_is_read_by_the_next_look_at_the_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_could_not_be_read_is_read_by_the_next_look_at_the_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.yaml").write_text(service("a"))
     with monkeypatch.context() as patched:
         patched.setattr("os.open", refuse(errno.EMFILE))
@@ -101,7 +106,9 @@ def test_a_file_that_could_not_be_read_is_read_by_the_next_look_at_the_folder(tm
     assert (files.services, files.codes) == ({"a": 80}, [])
 
 
-def test_a_folder_that_could_not_be_read_is_tried_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_could_not_be_read_is_tried_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.yaml").write_text(service("a"))
     real = os.scandir
@@ -120,7 +127,9 @@ class Live:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.mesh, self.problems = Mesh(), ProblemStore(lambda _: None)
-        self.batch = Batch(self.mesh, asyncio.get_running_loop(), parse_duration("1ms"), parse_duration("1s"), lambda _: None)
+        self.batch = Batch(
+            self.mesh, asyncio.get_running_loop(), parse_duration("1ms"), parse_duration("1s"), lambda _: None
+        )
         self.source = FileSource(str(folder), self.batch, Ledger(self.problems).source(0, "files"))
         self.source.load_initial()
         self.batch.flush()
@@ -134,7 +143,9 @@ class Live:
                 await asyncio.sleep(0.01)
 
 
-async def test_who_follows_a_folder_tries_again_by_itself(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_follows_a_folder_tries_again_by_itself(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_source, "_RETRY", 0.01)
     (tmp_path / "a.yaml").write_text(service("a"))
     with monkeypatch.context() as patched:
@@ -147,7 +158,9 @@ async def test_who_follows_a_folder_tries_again_by_itself(tmp_path: pathlib.Path
     await live.source.stop()
 
 
-def test_a_mesh_config_that_could_not_be_read_is_tried_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mesh_config_that_could_not_be_read_is_tried_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mesh, problems = Mesh(), ProblemStore(lambda _: None)
     batch = Batch(mesh, VirtualClock(), parse_duration("1ms"), parse_duration("1s"), lambda _: None)
     (tmp_path / "mesh").write_text("trustDomain: a.example\n")
@@ -205,7 +218,9 @@ def test_a_file_of_just_the_limit_is_read(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), RecursionError("deep"), ValueError("x")])
-def test_whatever_one_file_raises_is_its_own_problem(fault: Exception, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_one_file_raises_is_its_own_problem(
+    fault: Exception, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = reading.read_chunk
 
     def fail(chunk: Any, words: Any) -> Any:
@@ -220,7 +235,9 @@ def test_whatever_one_file_raises_is_its_own_problem(fault: Exception, tmp_path:
     assert (files.services, files.codes) == ({"good": 80}, ["internal-error"])
 
 
-def test_a_mesh_config_that_is_too_large_leaves_what_was_there(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mesh_config_that_is_too_large_leaves_what_was_there(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mesh, problems = Mesh(), ProblemStore(lambda _: None)
     batch = Batch(mesh, VirtualClock(), parse_duration("1ms"), parse_duration("1s"), lambda _: None)
     (tmp_path / "mesh").write_text("trustDomain: a.example\n")
@@ -303,7 +320,9 @@ def misspelt(count: int) -> str:
     return "---\n".join(service(f"s{i}").replace("port: 80", "prot: 80, port: 0") for i in range(count))
 
 
-def test_the_lines_of_problems_are_found_by_one_more_look_at_each_document(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lines_of_problems_are_found_by_one_more_look_at_each_document(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reading costs the size of the file, not that times the problems in it."""
     parsed: list[int] = []
     real = yaml.parse
@@ -323,7 +342,9 @@ def test_the_lines_of_problems_are_found_by_one_more_look_at_each_document(tmp_p
     assert sum(parsed) <= 2 * (len(text) + (tmp_path / "b.yaml").stat().st_size)
 
 
-def test_documents_that_did_not_change_are_not_decoded_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_that_did_not_change_are_not_decoded_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.yaml").write_text(misspelt(20))
     files = Files(tmp_path)
     decoded: list[str] = []
@@ -362,7 +383,9 @@ async def test_files_are_read_beside_the_event_loop(tmp_path: pathlib.Path, monk
     assert threading.main_thread() not in threads
 
 
-async def test_a_bug_of_ours_does_not_end_the_following(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_of_ours_does_not_end_the_following(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live = Live(tmp_path)
     await live.source.start()
     real, failed = FileSource._look_at, asyncio.Event()
@@ -386,7 +409,25 @@ async def test_a_bug_of_ours_does_not_end_the_following(tmp_path: pathlib.Path, 
 
 # -- a text in pieces ------------------------------------------------------------------------------------------------------
 
-PARTS = ["---", "--- ", "a: 1", "- x", "...", "# y", "--- a", "---b", " ---", "'", "|", "b: |\n  ---", "", "%YAML 1.1", "k: &x 1", "l: *x", "é: \x85"]
+PARTS = [
+    "---",
+    "--- ",
+    "a: 1",
+    "- x",
+    "...",
+    "# y",
+    "--- a",
+    "---b",
+    " ---",
+    "'",
+    "|",
+    "b: |\n  ---",
+    "",
+    "%YAML 1.1",
+    "k: &x 1",
+    "l: *x",
+    "é: \x85",
+]
 
 
 def outcome(read: Any, *args: Any) -> Any:
@@ -422,7 +463,9 @@ def test_a_text_in_wide_characters_is_one_piece() -> None:
 
 def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     name = "a\n2026-01-01T00:00:00Z\tinfo\tforged"
-    (tmp_path / "a.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name + "x" * 5000}}))
+    (tmp_path / "a.yaml").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name + "x" * 5000}})
+    )
     with caplog.at_level("INFO", "pilot.config"):
         files = Files(tmp_path)
         for problem in files.problems:
@@ -444,7 +487,9 @@ def test_of_very_many_new_problems_the_first_are_told_one_by_one(caplog: pytest.
         assert not caplog.records
         store.replace(("files", "b.yaml"), found)
     assert told[TOLD:] == found[:TOLD]
-    assert [record.getMessage() for record in caplog.records] == ["5 more problems are new in b.yaml: /debug/problemz has them all"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "5 more problems are new in b.yaml: /debug/problemz has them all"
+    ]
     assert len(store) == 2 * TOLD + 5
     store.replace(("files", "b.yaml"), found[1:])
     assert len(told) == 2 * TOLD

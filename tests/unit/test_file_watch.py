@@ -1,4 +1,5 @@
 """That the kernel tells of every kind of change, and that watching survives what can happen to a folder."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +27,9 @@ class Live:
         self.etc.mkdir()
         (self.folder / "a.yaml").write_text(service("a"))
         self.mesh, self.problems = Mesh(), ProblemStore(lambda _: None)
-        batch = Batch(self.mesh, asyncio.get_running_loop(), parse_duration("5ms"), parse_duration("1s"), lambda _: None)
+        batch = Batch(
+            self.mesh, asyncio.get_running_loop(), parse_duration("5ms"), parse_duration("1s"), lambda _: None
+        )
         self.source = FileSource(str(self.folder), batch, Ledger(self.problems).source(0, "files"))
         self.mesh_files = MeshFiles(str(self.etc / "mesh"), str(self.etc / "meshNetworks"), batch, self.problems)
         self.source.load_initial()
@@ -90,9 +93,15 @@ async def test_a_folder_that_is_replaced_is_followed_on(live: Live) -> None:
     await live.until(lambda: live.ports() == {"b": 81})
 
 
-async def test_a_folder_that_is_gone_is_told_of_once_and_followed_when_it_is_back(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_folder_that_is_gone_is_told_of_once_and_followed_when_it_is_back(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
     def told() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.getMessage().startswith(f"cannot follow {live.folder}")]
+        return [
+            record.getMessage()
+            for record in caplog.records
+            if record.getMessage().startswith(f"cannot follow {live.folder}")
+        ]
 
     live.folder.rename(live.folder.parent / "away")
     await live.until(lambda: bool(told()))

@@ -1,4 +1,5 @@
 """The sources that a mesh config names, and how everything that is read first becomes one commit."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,6 +48,7 @@ def target() -> IngestTarget:
 
 # -- the sources of the mesh config ------------------------------------------------------------------------------------
 
+
 class Sources:
     """The sources of a control plane, of stand-ins; folders have two files each."""
 
@@ -92,10 +94,15 @@ def test_folders_come_before_or_after_the_api_server_as_they_are_named(
 
 
 def test_a_folder_is_read_as_those_of_flags_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Sources(monkeypatch, {"PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state", "REVISION": "blue", "CLUSTER_ID": "east"})
+    it = Sources(
+        monkeypatch,
+        {"PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state", "REVISION": "blue", "CLUSTER_ID": "east"},
+    )
     it.open("fs:///folder")
     origin = DocumentOrigin("east", True, "blue")
-    assert it.journal.given("FileSource") == [("/folder", it.target.batch, ("part", 100, "/folder"), origin, READ, 77, "/state")]
+    assert it.journal.given("FileSource") == [
+        ("/folder", it.target.batch, ("part", 100, "/folder"), origin, READ, 77, "/state")
+    ]
 
 
 async def test_a_server_is_asked_for_configuration_by_who_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +111,13 @@ async def test_a_server_is_asked_for_configuration_by_who_we_are(monkeypatch: py
     it.sources.open([replace(ConfigSource(address="xds://host:15051"), tls_settings=tls)])
     [(name, kinds, batch, ledger, rank, origin, problems)] = it.journal.given("McpSource")
     assert (name, batch, ledger, rank, origin, problems) == (
-        "xds://host:15051", it.target.batch, it.target.ledger, 100, DocumentOrigin("Kubernetes", True, "blue"), it.target.problems
-    )  # fmt: skip
+        "xds://host:15051",
+        it.target.batch,
+        it.target.ledger,
+        100,
+        DocumentOrigin("Kubernetes", True, "blue"),
+        it.target.problems,
+    )
     assert [kind.id for kind in kinds] == [ENTRY, ENTRIES], "not what clusters have of their own"
     [(reached, client, types, receive, tell, backoff, _)] = it.journal.given("McpStream")
     assert (reached.address, reached.server_name) == ("host:15051", "mcp.example.com")
@@ -116,7 +128,9 @@ async def test_a_server_is_asked_for_configuration_by_who_we_are(monkeypatch: py
     assert (callable(types), callable(receive), callable(tell)) == (True, True, True)
 
 
-async def test_all_sources_are_read_before_the_start_ends(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_sources_are_read_before_the_start_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     it = Sources(monkeypatch)
     it.open("fs:///a", "fs:///b", "xds://one:1", "xds://two:2")
@@ -162,18 +176,31 @@ def test_other_sources_are_told_of_until_they_are_the_same_again(monkeypatch: py
 
 # -- the first load ----------------------------------------------------------------------------------------------------
 
+
 class Loading:
     """A first load of two folders, and what happened in which order."""
 
-    def __init__(self, mesh: MeshConfig | None = None, has_kubernetes: bool = False, folders: int = 2, named_kubernetes: bool = True) -> None:
+    def __init__(
+        self,
+        mesh: MeshConfig | None = None,
+        has_kubernetes: bool = False,
+        folders: int = 2,
+        named_kubernetes: bool = True,
+    ) -> None:
         self.lines: list[str] = []
         self.clock, self.mesh, self.reads, self.threads = HeldClock(VirtualClock()), mesh, list[bool](), set[Any]()
         self.fails: BaseException | None = None
         source: Any = SimpleNamespace(load_initial=self._load)
         files: Any = SimpleNamespace(load_initial=lambda: self.lines.append("mesh files"))
-        sources: Any = SimpleNamespace(open=self._open, load=self._load_sources, stop=self._does("stop sources"), has_kubernetes=named_kubernetes)
-        kubernetes: Any = SimpleNamespace(start=self._start, stop=self._does("stop kubernetes")) if has_kubernetes else None
-        batch: Any = SimpleNamespace(waiting=lambda table, key: self.mesh if (table, key) == ("mesh", "mesh") else None, flush=self._flush)
+        sources: Any = SimpleNamespace(
+            open=self._open, load=self._load_sources, stop=self._does("stop sources"), has_kubernetes=named_kubernetes
+        )
+        kubernetes: Any = (
+            SimpleNamespace(start=self._start, stop=self._does("stop kubernetes")) if has_kubernetes else None
+        )
+        batch: Any = SimpleNamespace(
+            waiting=lambda table, key: self.mesh if (table, key) == ("mesh", "mesh") else None, flush=self._flush
+        )
         self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock)
 
     def _does(self, what: str) -> Any:
@@ -213,7 +240,9 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
-async def test_everything_is_one_commit_and_the_collector_looks_at_none_of_it(frozen: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_everything_is_one_commit_and_the_collector_looks_at_none_of_it(
+    frozen: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     it = Loading()
     await it.load.start()
@@ -257,7 +286,9 @@ async def test_configuration_is_read_from_the_api_server_where_it_is_named_or_no
         (StartError("kubeconfig: nonsense"), "^kubeconfig: nonsense$"),
     ],
 )
-async def test_a_load_that_fails_leaves_nothing_open(frozen: list[Any], error: Exception, told: str, has_kubernetes: bool) -> None:
+async def test_a_load_that_fails_leaves_nothing_open(
+    frozen: list[Any], error: Exception, told: str, has_kubernetes: bool
+) -> None:
     it = Loading(has_kubernetes=has_kubernetes)
     it.fails = error
     with pytest.raises(StartError, match=told):

@@ -1,4 +1,5 @@
 """What nodes of the graph keep and compare never changes under them: configuration, what is derived from it, and settings are frozen."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +25,11 @@ def classes(package: str, path: list[str]) -> Iterator[type]:
     for found in pkgutil.walk_packages(path, f"{package}."):
         if not found.name.endswith("__main__"):
             module = importlib.import_module(found.name)
-            yield from (value for value in vars(module).values() if inspect.isclass(value) and value.__module__ == module.__name__)
+            yield from (
+                value
+                for value in vars(module).values()
+                if inspect.isclass(value) and value.__module__ == module.__name__
+            )
 
 
 def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
@@ -46,7 +51,11 @@ def test_what_a_message_of_istio_does_not_say_is_what_protobuf_takes_it_for() ->
     for kind in messages:
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
             default = field.default
-            if isinstance(default, int | float | str) and not isinstance(field.type, msgspec.inspect.LiteralType) and default:
+            if (
+                isinstance(default, int | float | str)
+                and not isinstance(field.type, msgspec.inspect.LiteralType)
+                and default
+            ):
                 others.append(f"{kind.__name__}.{field.name} {default!r}")
     assert len(messages) > 150
     assert others == []
@@ -87,12 +96,17 @@ def test_what_is_taken_for_said_where_nobody_says_it() -> None:
     for kind in sorted(classes("pilot.model", pilot.model.__path__), key=lambda kind: kind.__name__):
         if issubclass(kind, msgspec.Struct) and (not issubclass(kind, Strict) or kind.__name__ in OWN_DEFAULTS):
             said = ((field.name, field.default) for field in msgspec.structs.fields(kind))
-            found += [f"{kind.__name__}.{name}={default}" for name, default in said if isinstance(default, int | float | str) and default]
+            found += [
+                f"{kind.__name__}.{name}={default}"
+                for name, default in said
+                if isinstance(default, int | float | str) and default
+            ]
     assert found == ASSUMED.split()
 
 
 @pytest.mark.parametrize(
-    ("kind", "low", "high"), [(Int32, -(2**31), 2**31 - 1), (Int64, -(2**63), 2**63 - 1), (UInt32, 0, 2**32 - 1), (UInt64, 0, None)]
+    ("kind", "low", "high"),
+    [(Int32, -(2**31), 2**31 - 1), (Int64, -(2**63), 2**63 - 1), (UInt32, 0, 2**32 - 1), (UInt64, 0, None)],
 )
 def test_numbers_have_the_bounds_of_protobuf(kind: Any, low: int, high: int | None) -> None:
     bounds = msgspec.inspect.type_info(kind)

@@ -1,11 +1,19 @@
 """Listeners of a gateway and their filter chains, planned by names."""
+
 from __future__ import annotations
 
 import pytest
 
 from pilot.model.config.gateway import Port, Server, ServerTLSSettings
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, TLSRoute, VirtualService
+from pilot.model.config.virtual_service import (
+    L4MatchAttributes,
+    RouteDestination,
+    TCPRoute,
+    TLSMatchAttributes,
+    TLSRoute,
+    VirtualService,
+)
 from pilot.model.views.gateway_merge import merge
 from pilot.model.views.gateway_servers import GatewayRouteKey, ServerKey, TargetPort
 from pilot.translate.listener.gateway_chains import (
@@ -29,7 +37,12 @@ TO = (RouteDestination(),)
 
 def server(number: int, protocol: str, *hosts: str, mode: str = "", name: str = "", bind: str = "") -> Server:
     tls = ServerTLSSettings(mode=mode, credential_name="cert") if mode else None  # type: ignore[arg-type]
-    return Server(port=Port(number=number, protocol=protocol, name=name or protocol.lower()), hosts=hosts or ("*",), tls=tls, bind=bind)
+    return Server(
+        port=Port(number=number, protocol=protocol, name=name or protocol.lower()),
+        hosts=hosts or ("*",),
+        tls=tls,
+        bind=bind,
+    )
 
 
 def tcp(key: ObjectKey, *matches: tuple[L4MatchAttributes, ...], hosts: tuple[str, ...] = ("*",)) -> Layer4:
@@ -50,7 +63,10 @@ def chains(
     gateway = merge([(GATEWAY, servers)], targets, quic)
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
-    return {listener: list(plan_chains(ports, listener.quic, by_key, {GATEWAY: bound}).chains) for listener, ports in listeners.items()}
+    return {
+        listener: list(plan_chains(ports, listener.quic, by_key, {GATEWAY: bound}).chains)
+        for listener, ports in listeners.items()
+    }
 
 
 def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:
@@ -59,11 +75,16 @@ def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:
 
 
 def test_plain_http_is_one_chain_for_all_servers() -> None:
-    assert only([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [PlainChain(GatewayRouteKey(80, ""), "HTTP")]
+    assert only([server(80, "HTTP", "a.com"), server(80, "HTTP2", "b.com")]) == [
+        PlainChain(GatewayRouteKey(80, ""), "HTTP")
+    ]
 
 
 def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
-    servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "HTTPS", "b.com", mode="PASSTHROUGH", name="pass")]
+    servers = [
+        server(443, "HTTPS", "a.com", mode="SIMPLE"),
+        server(443, "HTTPS", "b.com", mode="PASSTHROUGH", name="pass"),
+    ]
     udp = (TargetPort(443, 8443, False), TargetPort(443, 8443, True))
     expected = [HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))]
     tcp = GatewayListenerKey(8443, "0.0.0.0")
@@ -73,11 +94,18 @@ def test_each_https_server_has_its_chain_and_its_mirror_over_quic() -> None:
 def test_tcp_takes_the_first_rule_that_applies() -> None:
     found = only(
         [server(9000, "TCP")],
-        tcp(ONE, (L4MatchAttributes(port=1),), (L4MatchAttributes(gateways=("infra/other",)), L4MatchAttributes(port=9000)), ()),
+        tcp(
+            ONE,
+            (L4MatchAttributes(port=1),),
+            (L4MatchAttributes(gateways=("infra/other",)), L4MatchAttributes(port=9000)),
+            (),
+        ),
         tcp(TWO, ()),
     )
     assert found == [TcpChain(ServerKey(GATEWAY, 0), ONE, 1)]
-    assert only([server(9000, "TCP")], tcp(ONE, (L4MatchAttributes(gateways=("infra/edge",)),))) == [TcpChain(ServerKey(GATEWAY, 0), ONE, 0)]
+    assert only([server(9000, "TCP")], tcp(ONE, (L4MatchAttributes(gateways=("infra/edge",)),))) == [
+        TcpChain(ServerKey(GATEWAY, 0), ONE, 0)
+    ]
 
 
 def test_a_tcp_server_without_a_rule_has_no_chain() -> None:
@@ -86,7 +114,9 @@ def test_a_tcp_server_without_a_rule_has_no_chain() -> None:
 
 
 def test_tls_that_ends_here_leads_to_tcp_rules() -> None:
-    assert only([server(9000, "TLS", "a.com", mode="MUTUAL")], tcp(ONE, ())) == [TcpChain(ServerKey(GATEWAY, 0), ONE, 0)]
+    assert only([server(9000, "TLS", "a.com", mode="MUTUAL")], tcp(ONE, ())) == [
+        TcpChain(ServerKey(GATEWAY, 0), ONE, 0)
+    ]
 
 
 def test_passed_on_tls_has_a_chain_for_every_condition_but_no_name_twice() -> None:
@@ -100,7 +130,10 @@ def test_passed_on_tls_has_a_chain_for_every_condition_but_no_name_twice() -> No
 
 
 def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
-    servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "TLS", "*.com", mode="PASSTHROUGH", name="tls")]
+    servers = [
+        server(443, "HTTPS", "a.com", mode="SIMPLE"),
+        server(443, "TLS", "*.com", mode="PASSTHROUGH", name="tls"),
+    ]
     found = only(servers, tls(ONE, sni("a.com"), sni("b.com")))
     https = HttpsChain(ServerKey(GATEWAY, 0), GatewayRouteKey(443, "", "https", GATEWAY))
     assert found == [https, SniChain(ServerKey(GATEWAY, 1), ONE, 1, ("b.com",))]
@@ -111,14 +144,19 @@ def test_names_of_servers_that_end_tls_are_not_passed_on() -> None:
     [
         (server(80, "HTTP"), server(80, "HTTP", bind="0.0.0.0")),
         (server(80, "TCP"), server(80, "TCP", bind="0.0.0.0")),
-        (server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "HTTPS", "a.com", mode="SIMPLE", name="b", bind="0.0.0.0")),
+        (
+            server(443, "HTTPS", "a.com", mode="SIMPLE"),
+            server(443, "HTTPS", "a.com", mode="SIMPLE", name="b", bind="0.0.0.0"),
+        ),
     ],
 )
 def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(first: Server, second: Server) -> None:
     gateway = merge([(GATEWAY, [first, second])], (), False)
     listeners = plan_listeners(gateway, "0.0.0.0", unprivileged=False)
     (ports,) = listeners.values()
-    planned = plan_chains(ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]})
+    planned = plan_chains(
+        ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]}
+    )
     assert len(planned.chains) == 1
     assert planned.covered == (ServerKey(GATEWAY, 1),)
 
@@ -128,7 +166,10 @@ def test_passages_of_the_mesh() -> None:
 
 
 def test_protocols_of_one_port_share_the_listener() -> None:
-    servers = [server(443, "HTTPS", "a.com", mode="SIMPLE"), server(443, "TLS", "b.com", mode="PASSTHROUGH", bind="0.0.0.0")]
+    servers = [
+        server(443, "HTTPS", "a.com", mode="SIMPLE"),
+        server(443, "TLS", "b.com", mode="PASSTHROUGH", bind="0.0.0.0"),
+    ]
     found = chains(servers, tls(ONE, sni("b.com")))
     assert list(found) == [GatewayListenerKey(443, "0.0.0.0")]
     assert len(found[GatewayListenerKey(443, "0.0.0.0")]) == 2
@@ -145,7 +186,12 @@ def test_rules_that_lead_nowhere_do_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("servers", "services", "shared"),
-    [(("*",), ("a.com",), True), (("a.com",), ("*.com",), True), (("other/a.com",), ("a.com",), False), (("shop/*",), ("a.com",), True)],
+    [
+        (("*",), ("a.com",), True),
+        (("a.com",), ("*.com",), True),
+        (("other/a.com",), ("a.com",), False),
+        (("shop/*",), ("a.com",), True),
+    ],
 )
 def test_hosts_overlap_either_way(servers: tuple[str, ...], services: tuple[str, ...], shared: bool) -> None:
     assert shares_host(servers, "shop", services) is shared

@@ -1,16 +1,27 @@
 """Virtual hosts of a gateway's route configuration, planned by names."""
+
 from __future__ import annotations
 
 import pytest
 
 from pilot.model.config.object import ObjectKey
-from pilot.translate.route.gateway_hosts import Bound, GatewayHostKey, RouteSourceKey, ServerHosts, intersect, of_namespace, plan_hosts
+from pilot.translate.route.gateway_hosts import (
+    Bound,
+    GatewayHostKey,
+    RouteSourceKey,
+    ServerHosts,
+    intersect,
+    of_namespace,
+    plan_hosts,
+)
 
 GATEWAY, OTHER = ObjectKey("infra", "edge"), ObjectKey("infra", "other")
 ANY = frozenset({80, 443, 8080})
 
 
-def server(*hosts: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, redirects: bool = False) -> ServerHosts:
+def server(
+    *hosts: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, redirects: bool = False
+) -> ServerHosts:
     return ServerHosts(gateway, hosts, port, tls or redirects, redirects)
 
 
@@ -18,17 +29,23 @@ def bound(name: str, *hosts: str, namespace: str = "shop", ports: frozenset[int]
     return Bound(ObjectKey(namespace, name), hosts, ports)
 
 
-def source(name: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, namespace: str = "shop") -> RouteSourceKey:
+def source(
+    name: str, gateway: ObjectKey = GATEWAY, port: int = 80, tls: bool = False, namespace: str = "shop"
+) -> RouteSourceKey:
     return RouteSourceKey(gateway, ObjectKey(namespace, name), port, tls)
 
 
-def plan(servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True) -> list[GatewayHostKey]:
+def plan(
+    servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True
+) -> list[GatewayHostKey]:
     return list(plan_hosts(servers, {GATEWAY: services, OTHER: other}, collapse))
 
 
 def test_hosts_of_the_same_routes_are_one_virtual_host_named_by_the_most_specific() -> None:
     services = (bound("vs", "b.com", "*.com", "aa.com"),)
-    assert plan([server("*")], *services) == [GatewayHostKey("aa.com:80", ("aa.com", "b.com", "*.com"), (source("vs"),), False)]
+    assert plan([server("*")], *services) == [
+        GatewayHostKey("aa.com:80", ("aa.com", "b.com", "*.com"), (source("vs"),), False)
+    ]
     assert [h.domains for h in plan([server("*")], *services, collapse=False)] == [("*.com",), ("aa.com",), ("b.com",)]
 
 
@@ -52,7 +69,11 @@ def test_redirect_without_routes_has_a_virtual_host_for_every_host_of_the_server
 
 
 def test_redirecting_and_other_hosts_do_not_collapse() -> None:
-    found = plan([server("a.com", redirects=True), server("b.com", gateway=OTHER)], bound("vs", "a.com"), other=(bound("vs", "b.com"),))
+    found = plan(
+        [server("a.com", redirects=True), server("b.com", gateway=OTHER)],
+        bound("vs", "a.com"),
+        other=(bound("vs", "b.com"),),
+    )
     assert [(h.name, h.redirects, h.sources) for h in found] == [
         ("a.com:80", True, (source("vs", tls=True),)),
         ("b.com:80", False, (source("vs", OTHER),)),
@@ -73,7 +94,9 @@ def test_routes_are_those_of_the_first_server_that_has_any() -> None:
 
 def test_nothing_bound_answers_404() -> None:
     assert plan([server("*")]) == [GatewayHostKey("blackhole:80", ("*",), (), False)]
-    assert plan([server("*", port=443)], bound("vs", "a.com", ports=frozenset())) == [GatewayHostKey("blackhole:443", ("*",), (), False)]
+    assert plan([server("*", port=443)], bound("vs", "a.com", ports=frozenset())) == [
+        GatewayHostKey("blackhole:443", ("*",), (), False)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 """Listeners of the Gateway API: what is expected of those for tunnels, which of them pass on by name, and what their faults say."""
+
 from __future__ import annotations
 
 import pytest
@@ -50,7 +51,10 @@ def test_what_is_expected_of_listeners_for_tunnels(class_name: str, listener: st
 
 
 def test_a_listener_without_a_port_is_told_that_it_needs_one() -> None:
-    assert accepted(gateway("{name: l, protocol: TCP}")) == ("UnsupportedProtocol", "protocol TCP requires a port to be set")
+    assert accepted(gateway("{name: l, protocol: TCP}")) == (
+        "UnsupportedProtocol",
+        "protocol TCP requires a port to be set",
+    )
 
 
 def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> None:
@@ -60,7 +64,8 @@ def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> 
         tls_secret("cert", authority.issue("x.example.com"), "a"),
         config_map("roots", {"ca.crt": authority.pem.decode()}, "b"),
         gateway(
-            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}", "istio",
+            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}",
+            "istio",
             f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{ref}]}}}}}}}}",
         ),
         type_="ResolvedRefs",
@@ -80,7 +85,9 @@ def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> 
         ({NETWORK: "n"}, 15443, None, False),
     ],
 )
-def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(labels: dict[str, str], port: int, tls: ListenerTLSConfig | None, passes: bool) -> None:
+def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(
+    labels: dict[str, str], port: int, tls: ListenerTLSConfig | None, passes: bool
+) -> None:
     assert passes_by_name(labels, Listener(port=port, protocol="TLS", tls=tls)) == passes
 
 
@@ -108,7 +115,10 @@ def test_calls_that_a_grpc_route_means(method: str, uri: dict[str, str]) -> None
     assert {form: said for form in ("exact", "prefix", "regex") if (said := getattr(found, form))} == uri
 
 
-@pytest.mark.parametrize(("kind", "asked_for"), [("ConfigMap", "configmap://a/roots-cacert"), ("Secret", "kubernetes-gateway://a/roots-cacert")])
+@pytest.mark.parametrize(
+    ("kind", "asked_for"),
+    [("ConfigMap", "configmap://a/roots-cacert"), ("Secret", "kubernetes-gateway://a/roots-cacert")],
+)
 def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for: str) -> None:
     authority = Authority()
     roots = {"ca.crt": authority.pem.decode()}
@@ -117,10 +127,11 @@ def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for:
         config_map("roots", roots, "a"),
         data_secret("roots", {name: text.encode() for name, text in roots.items()}, "a"),
         gateway(
-            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}", "istio",
+            "{name: l, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}",
+            "istio",
             f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: {kind}, name: roots}}]}}}}}}}}",
         ),
-    ).mesh  # fmt: skip
+    ).mesh
     built = built_listener(mesh, ListenerKey(GATEWAY, KEY, 0))
     assert built is not None
     assert built.server.tls.ca_cert_credential_name == asked_for

@@ -1,4 +1,5 @@
 """Servers of several Gateways on one router: who shares a port, who is turned away."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,22 +12,30 @@ from pilot.model.views.gateway_servers import GatewayRouteKey, MergedGateway, Ta
 OLD, NEW = ObjectKey("a", "old"), ObjectKey("b", "new")
 
 
-def http(number: int, *hosts: str, name: str = "http", protocol: str = "HTTP", bind: str = "", redirect: bool = False) -> Server:
+def http(
+    number: int, *hosts: str, name: str = "http", protocol: str = "HTTP", bind: str = "", redirect: bool = False
+) -> Server:
     tls = ServerTLSSettings(https_redirect=True) if redirect else None
     return Server(port=Port(number=number, protocol=protocol, name=name), hosts=hosts or ("*",), bind=bind, tls=tls)
 
 
-def https(number: int, *hosts: str, name: str = "https", protocol: str = "HTTPS", mode: str = "SIMPLE", bind: str = "") -> Server:
+def https(
+    number: int, *hosts: str, name: str = "https", protocol: str = "HTTPS", mode: str = "SIMPLE", bind: str = ""
+) -> Server:
     tls = ServerTLSSettings(mode=mode, credential_name="cert")  # type: ignore[arg-type]
     return Server(port=Port(number=number, protocol=protocol, name=name), hosts=hosts, bind=bind, tls=tls)
 
 
-def merged(old: list[Server], new: list[Server] | None = None, targets: tuple[TargetPort, ...] = (), quic: bool = False) -> MergedGateway:
+def merged(
+    old: list[Server], new: list[Server] | None = None, targets: tuple[TargetPort, ...] = (), quic: bool = False
+) -> MergedGateway:
     return merge([(OLD, old), (NEW, new or [])], targets, quic)
 
 
 def slots(gateway: MergedGateway) -> dict[tuple[int, str, str], list[tuple[str, int]]]:
-    return {(p.number, p.protocol, p.bind): [(s.key.gateway.name, s.key.position) for s in p.servers] for p in gateway.ports}
+    return {
+        (p.number, p.protocol, p.bind): [(s.key.gateway.name, s.key.position) for s in p.servers] for p in gateway.ports
+    }
 
 
 def routes(gateway: MergedGateway) -> dict[GatewayRouteKey, int]:
@@ -85,7 +94,9 @@ def test_the_same_port_name_twice_in_one_gateway() -> None:
 
 
 def test_other_bind_addresses_are_other_listeners() -> None:
-    found = merged([http(80), http(80, bind="10.0.0.1"), http(80, protocol="TCP", bind="10.0.0.2")], [http(80, bind="10.0.0.1")])
+    found = merged(
+        [http(80), http(80, bind="10.0.0.1"), http(80, protocol="TCP", bind="10.0.0.2")], [http(80, bind="10.0.0.1")]
+    )
     assert not found.rejected
     assert slots(found) == {
         (80, "HTTP", ""): [("old", 0)],

@@ -1,4 +1,5 @@
 """Gateways of networks that have only a host name: looked up, again when their records end, and what proxies are sent meanwhile."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,6 +28,7 @@ HOST, OTHER = "gw.example.com", "other.example.com"
 
 # -- messages --------------------------------------------------------------------------------------------------------------
 
+
 def record(kind: int, data: bytes, seconds: int = 60, name: bytes = b"\xc0\x0c") -> bytes:
     return name + struct.pack(">HHIH", kind, 1, seconds, len(data)) + data
 
@@ -39,7 +41,9 @@ V4, V6 = bytes((192, 0, 2, 1)), bytes.fromhex("20010db8000000000000000000000001"
 
 
 def test_a_question_asks_for_one_name_with_recursion() -> None:
-    assert build_query(7, "a.bc.", A) == bytes.fromhex("0007 0100 0001 0000 0000 0000") + b"\x01a\x02bc\0" + bytes.fromhex("0001 0001")
+    assert build_query(7, "a.bc.", A) == bytes.fromhex(
+        "0007 0100 0001 0000 0000 0000"
+    ) + b"\x01a\x02bc\0" + bytes.fromhex("0001 0001")
 
 
 def test_addresses_are_read_past_aliases_and_hold_as_long_as_the_shortest_record() -> None:
@@ -63,19 +67,24 @@ def test_an_answer_that_was_cut_has_nothing_to_go_by() -> None:
 
 
 def test_name_servers_are_those_of_the_system(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "resolv.conf").write_text("# nameserver 192.0.2.9\nnameserver 192.0.2.1\nnameserver\noptions nameserver x\nnameserver ::1\n")
+    (tmp_path / "resolv.conf").write_text(
+        "# nameserver 192.0.2.9\nnameserver 192.0.2.1\nnameserver\noptions nameserver x\nnameserver ::1\n"
+    )
     assert read_name_servers(str(tmp_path / "resolv.conf")) == (("192.0.2.1", 53), ("::1", 53))
     assert read_name_servers(str(tmp_path / "gone")) == ()
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda query, reply: b"xx" + reply[2:],
-    lambda query, reply: reply[:-1],
-    lambda query, reply: b"",
-    lambda query, reply: query,
-    lambda query, reply: reply_to(build_query(7, OTHER, A), record(A, V4)),
-    lambda query, reply: reply_to(build_query(7, HOST, AAAA), record(A, V4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda query, reply: b"xx" + reply[2:],
+        lambda query, reply: reply[:-1],
+        lambda query, reply: b"",
+        lambda query, reply: query,
+        lambda query, reply: reply_to(build_query(7, OTHER, A), record(A, V4)),
+        lambda query, reply: reply_to(build_query(7, HOST, AAAA), record(A, V4)),
+    ],
+)
 def test_what_is_no_answer_is_told_apart(wrong: Callable[[bytes, bytes], bytes]) -> None:
     query = build_query(7, HOST, A)
     with pytest.raises(ValueError, match="it "):
@@ -89,6 +98,7 @@ def test_what_is_no_name_is_not_asked_for(name: str) -> None:
 
 
 # -- lookups ---------------------------------------------------------------------------------------------------------------
+
 
 class NameServer:
     """A name server on UDP and TCP. `records` by name and type; a name that it has not does not exist."""
@@ -146,7 +156,11 @@ async def server() -> AsyncIterator[NameServer]:
 async def test_a_name_has_the_addresses_of_both_families(server: NameServer, cut: bool) -> None:
     """What does not fit into a datagram is asked for over TCP."""
     server.cut = cut
-    server.records = {(HOST, A): [record(A, V4, 90)], (HOST, AAAA): [record(AAAA, V6, 80)], (OTHER, A): [record(A, V4, 70)]}
+    server.records = {
+        (HOST, A): [record(A, V4, 90)],
+        (HOST, AAAA): [record(AAAA, V6, 80)],
+        (OTHER, A): [record(A, V4, 70)],
+    }
     names = NameServers((server.address,), 5)
     assert await names.look_up(HOST) == ResolvedName(("192.0.2.1", "2001:db8::1"), 80)
     assert await names.look_up(OTHER) == ResolvedName(("192.0.2.1",), 70)
@@ -161,7 +175,8 @@ async def test_the_next_server_is_asked_where_one_does_not_answer(server: NameSe
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "says"), [("gone.example.com", 0x8180, "no such name"), (HOST, 0x8182, "code 2"), ("a..b", 0x8180, "no name")]
+    ("name", "flags", "says"),
+    [("gone.example.com", 0x8180, "no such name"), (HOST, 0x8182, "code 2"), ("a..b", 0x8180, "no name")],
 )
 async def test_a_name_without_addresses_says_why(server: NameServer, name: str, flags: int, says: str) -> None:
     server.records, server.flags = {(HOST, A): []}, flags
@@ -175,6 +190,7 @@ async def test_without_servers_nothing_is_found() -> None:
 
 
 # -- following -------------------------------------------------------------------------------------------------------------
+
 
 class Mesher:
     """A mesh whose gateways are followed. `answers` by name; `slept` are the seconds of each wait, which `wake` ends."""
@@ -214,7 +230,9 @@ class Mesher:
 
     def set(self, **gateways: str) -> None:
         """A network for each name, with a gateway of that address."""
-        plain: Mapping[str, Any] = {"networks": {n: {"gateways": [{"address": a, "port": 15443}]} for n, a in gateways.items()}}
+        plain: Mapping[str, Any] = {
+            "networks": {n: {"gateways": [{"address": a, "port": 15443}]} for n, a in gateways.items()}
+        }
         self.batch.put([("mesh", "networks", msgspec.convert(plain, MeshNetworks))])
         self.batch.flush()
 

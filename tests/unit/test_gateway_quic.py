@@ -1,4 +1,5 @@
 """A gateway that answers HTTP/3."""
+
 from __future__ import annotations
 
 from tests.support.listeners import chains, listeners, network_filters
@@ -17,7 +18,8 @@ def test_network_filters_stand_in_connections_and_not_in_quic() -> None:
         endpoint_slice("edge", at("10.1.0.9"), namespace="edge", ports=PORTS),
         make("Gateway", "gw", f"{{selector: {{app: edge}}, servers: {servers}}}", "edge"),
         make("WasmPlugin", "w", "{selector: {matchLabels: {app: edge}}, type: NETWORK, url: 'oci://x/y:v1'}", "edge"),
-        by=EDGE, PILOT_ENABLE_QUIC_LISTENERS="true",
-    )  # fmt: skip
+        by=EDGE,
+        PILOT_ENABLE_QUIC_LISTENERS="true",
+    )
     counts = {name: [len(network_filters(chain)) for chain in chains(listener)] for name, listener in found.items()}
     assert counts == {"0.0.0.0_443": [2], "udp_0.0.0.0_443": [1]}

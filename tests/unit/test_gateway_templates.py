@@ -1,4 +1,5 @@
 """What the template of a Gateway may give: each of a few kinds once, in its namespace, under its name."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,15 +17,35 @@ ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: gw-sa, namespa
 
 
 NOTHING = GatewayToRender(
-    {"name": "gw", "namespace": "a"}, "istio", "own", "istio.io-gateway-controller", "gw-istio", "gw-sa", "LoadBalancer", (), (), {}, {}, (),
-    ProxyConfig(), MeshConfig(), "Kubernetes", "default", 134, 1337, 1338,
-)  # fmt: skip
+    {"name": "gw", "namespace": "a"},
+    "istio",
+    "own",
+    "istio.io-gateway-controller",
+    "gw-istio",
+    "gw-sa",
+    "LoadBalancer",
+    (),
+    (),
+    {},
+    {},
+    (),
+    ProxyConfig(),
+    MeshConfig(),
+    "Kubernetes",
+    "default",
+    134,
+    1337,
+    1338,
+)
 
 
 def objects(text: str, gateway: GatewayToRender = NOTHING) -> list[dict[str, Any]]:
     """The objects that a template gives."""
     lines = "".join(f"    {line}\n" for line in text.splitlines())
-    return render_gateway(gateway, decode_config(f"templates:\n  own: |\n{lines}", '{"global": {"hub": "h", "tag": "1", "variant": "debug"}}'))
+    return render_gateway(
+        gateway,
+        decode_config(f"templates:\n  own: |\n{lines}", '{"global": {"hub": "h", "tag": "1", "variant": "debug"}}'),
+    )
 
 
 def rendered(text: str) -> list[str]:
@@ -44,9 +65,18 @@ def test_it_gives_objects_of_a_few_kinds() -> None:
         (SERVICE.replace("Service", "[Service]"), f"the template gives v1 ['Service']; {ONLY}"),
         (SERVICE.replace("v1", "v2"), f"the template gives v2 Service; {ONLY}"),
         (SERVICE.replace("apiVersion: v1\nkind: Service\n", ""), f"the template gives None None; {ONLY}"),
-        (SERVICE.replace("namespace: a", "namespace: b"), "the template gives Service gw-istio in namespace 'b', which is not the Gateway's"),
-        (SERVICE.replace("gw-istio", "istiod"), "the template gives Service 'istiod', which is not the name of what is deployed"),
-        (ACCOUNT.replace("gw-sa", "gw-istio"), "the template gives ServiceAccount 'gw-istio', which is not the name of what is deployed"),
+        (
+            SERVICE.replace("namespace: a", "namespace: b"),
+            "the template gives Service gw-istio in namespace 'b', which is not the Gateway's",
+        ),
+        (
+            SERVICE.replace("gw-istio", "istiod"),
+            "the template gives Service 'istiod', which is not the name of what is deployed",
+        ),
+        (
+            ACCOUNT.replace("gw-sa", "gw-istio"),
+            "the template gives ServiceAccount 'gw-istio', which is not the name of what is deployed",
+        ),
         ("[x]", "the template gives something that is no object"),
         ("kind: Service\nmetadata: x\n", "the template gives something that is no object"),
         ("{{ fail `no` }}", 'template: inject:1:3: executing "inject" at <fail `no`>: error calling fail: no'),
@@ -64,20 +94,45 @@ def test_a_template_that_is_not_there_is_named() -> None:
 
 
 SEEN = {
-    "Name": "gw", "Namespace": "a", "UID": "u-1", "Labels": "map[l:1]", "Annotations": "map[sidecar.istio.io/proxyImageType:distroless]",
-    "ObjectMeta.Name": "gw", "Spec.GatewayClassName": "istio", "GatewayClass": "istio", "DeploymentName": "gw-istio", "ServiceAccount": "gw-sa",
-    "ServiceType": "LoadBalancer", "ClusterID": "Kubernetes", "KubeVersion": "134", "Revision": "default", "NativeSidecars": "true",
-    "ProxyUID": "1337", "ProxyGID": "1338", "CompliancePolicy": "fips-140-2", "InfrastructureLabels": "map[il:2]",
-    "InfrastructureAnnotations": "map[ia:3]", "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name",
-    "ControllerLabel": "istio.io-gateway-controller", "IsEastWestGateway": "false", "ProxyImage": "h/proxyv2:1-distroless",
-    "InboundTrafficPolicyMode": "localhost", "ProxyConfig.Concurrency.GetValue": "2", "MeshConfig.TrustDomain": "td", "Values.global.hub": "h",
-    "Ports": "[{http 80 TCP https}]", "Spec.Addresses": "[{Hostname a.example}]",
-}  # fmt: skip
+    "Name": "gw",
+    "Namespace": "a",
+    "UID": "u-1",
+    "Labels": "map[l:1]",
+    "Annotations": "map[sidecar.istio.io/proxyImageType:distroless]",
+    "ObjectMeta.Name": "gw",
+    "Spec.GatewayClassName": "istio",
+    "GatewayClass": "istio",
+    "DeploymentName": "gw-istio",
+    "ServiceAccount": "gw-sa",
+    "ServiceType": "LoadBalancer",
+    "ClusterID": "Kubernetes",
+    "KubeVersion": "134",
+    "Revision": "default",
+    "NativeSidecars": "true",
+    "ProxyUID": "1337",
+    "ProxyGID": "1338",
+    "CompliancePolicy": "fips-140-2",
+    "InfrastructureLabels": "map[il:2]",
+    "InfrastructureAnnotations": "map[ia:3]",
+    "GatewayNameLabel": "gateway.networking.k8s.io/gateway-name",
+    "ControllerLabel": "istio.io-gateway-controller",
+    "IsEastWestGateway": "false",
+    "ProxyImage": "h/proxyv2:1-distroless",
+    "InboundTrafficPolicyMode": "localhost",
+    "ProxyConfig.Concurrency.GetValue": "2",
+    "MeshConfig.TrustDomain": "td",
+    "Values.global.hub": "h",
+    "Ports": "[{http 80 TCP https}]",
+    "Spec.Addresses": "[{Hostname a.example}]",
+}
 
 
 def seen(gateway: GatewayToRender) -> dict[str, str]:
     lines = "".join(f"    {name}: {{{{ printf `%v` .{name} | quote }}}}\n" for name in SEEN)
-    (service,) = objects(f"{SERVICE.replace('{name: gw-istio, namespace: a}', '')}  name: gw-istio\n  namespace: a\n  annotations:\n{lines}", gateway)
+    (service,) = objects(
+        f"{SERVICE.replace('{name: gw-istio, namespace: a}', '')}  name: gw-istio\n  namespace: a\n  annotations:\n{lines}",
+        gateway,
+    )
     found: dict[str, str] = service["metadata"]["annotations"]
     return found
 
@@ -85,10 +140,15 @@ def seen(gateway: GatewayToRender) -> dict[str, str]:
 def test_a_template_sees_what_the_gateway_says() -> None:
     metadata = {"uid": "u-1", "labels": {"l": "1"}, "annotations": {"sidecar.istio.io/proxyImageType": "distroless"}}
     gateway = NOTHING._replace(
-        metadata={**NOTHING.metadata, **metadata}, ports=(("http", 80, "https"),), addresses=(("Hostname", "a.example"),), labels={"il": "2"},
-        annotations={"ia": "3"}, proxy_config=ProxyConfig(concurrency=2), compliance_policy="fips-140-2",
+        metadata={**NOTHING.metadata, **metadata},
+        ports=(("http", 80, "https"),),
+        addresses=(("Hostname", "a.example"),),
+        labels={"il": "2"},
+        annotations={"ia": "3"},
+        proxy_config=ProxyConfig(concurrency=2),
+        compliance_policy="fips-140-2",
         mesh=MeshConfig(trust_domain="td", inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST")),
-    )  # fmt: skip
+    )
     assert seen(gateway) == SEEN
 
 
@@ -96,15 +156,28 @@ def test_a_template_sees_defaults_of_what_the_gateway_does_not_say() -> None:
     found = seen(NOTHING._replace(managed="istio.io-eastwest-controller"))
     differs = {name: text for name, text in found.items() if text != SEEN[name]}
     assert differs == {
-        "UID": "", "Labels": "map[]", "Annotations": "map[]", "CompliancePolicy": "", "InfrastructureLabels": "map[]",
-        "InfrastructureAnnotations": "map[]", "ControllerLabel": "istio.io-eastwest-controller", "IsEastWestGateway": "true",
-        "ProxyImage": "h/proxyv2:1-debug", "InboundTrafficPolicyMode": "passthrough", "ProxyConfig.Concurrency.GetValue": "0",
-        "MeshConfig.TrustDomain": "cluster.local", "Ports": "[]", "Spec.Addresses": "[]",
-    }  # fmt: skip
+        "UID": "",
+        "Labels": "map[]",
+        "Annotations": "map[]",
+        "CompliancePolicy": "",
+        "InfrastructureLabels": "map[]",
+        "InfrastructureAnnotations": "map[]",
+        "ControllerLabel": "istio.io-eastwest-controller",
+        "IsEastWestGateway": "true",
+        "ProxyImage": "h/proxyv2:1-debug",
+        "InboundTrafficPolicyMode": "passthrough",
+        "ProxyConfig.Concurrency.GetValue": "0",
+        "MeshConfig.TrustDomain": "cluster.local",
+        "Ports": "[]",
+        "Spec.Addresses": "[]",
+    }
 
 
 def test_the_image_of_the_proxy_config_comes_before_that_of_the_values() -> None:
-    assert seen(NOTHING._replace(proxy_config=ProxyConfig(image=ProxyImage(image_type="distroless"))))["ProxyImage"] == "h/proxyv2:1-distroless"
+    assert (
+        seen(NOTHING._replace(proxy_config=ProxyConfig(image=ProxyImage(image_type="distroless"))))["ProxyImage"]
+        == "h/proxyv2:1-distroless"
+    )
 
 
 MANAGED = {"gateway.networking.k8s.io/gateway-name": "gw", "gateway.istio.io/managed": "istio.io-gateway-controller"}
@@ -115,7 +188,11 @@ MANAGED = {"gateway.networking.k8s.io/gateway-name": "gw", "gateway.istio.io/man
     [
         ((), {}, None),
         (({"service": "metadata: {labels: {a: '1', gateway.istio.io/managed: mine}}"},), {"a": "1"}, None),
-        (({"service": "spec: {type: NodePort}"}, {"service": "spec: {clusterIP: None}"}), {}, {"type": "NodePort", "clusterIP": "None"}),
+        (
+            ({"service": "spec: {type: NodePort}"}, {"service": "spec: {clusterIP: None}"}),
+            {},
+            {"type": "NodePort", "clusterIP": "None"},
+        ),
         (({"deployment": "spec: {replicas: 5}", "service": ""},), {}, None),
     ],
 )

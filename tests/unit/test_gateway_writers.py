@@ -1,4 +1,5 @@
 """What is written for Gateways and Ingresses by the settings: which parts there are, what each is given and told, and when it begins."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,10 @@ from webhook.inject.proxy_config import ProxyConfigObject
 
 PARTS = ("RevisionTags", "Statuses", "DefaultClasses", "Deployments", "ShadowServices")
 EVERY = {"PILOT_ENABLE_AMBIENT": "true", "ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}
-GATEWAY, POOL = GroupKind("gateway.networking.k8s.io", "Gateway"), GroupKind("inference.networking.k8s.io", "InferencePool")
+GATEWAY, POOL = (
+    GroupKind("gateway.networking.k8s.io", "Gateway"),
+    GroupKind("inference.networking.k8s.io", "InferencePool"),
+)
 OTHERS = tuple(kind for kind in KINDS if kind != INGRESS)
 
 
@@ -42,7 +46,10 @@ class Written:
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_follow=[])
         self.configs: list[ProxyConfigObject] = []
         around = SimpleNamespace(
-            mesh=lambda: self.mesh, proxy_ids=lambda namespace: (7, 8), compliance_policy="fips", proxy_configs=lambda: self.configs
+            mesh=lambda: self.mesh,
+            proxy_ids=lambda namespace: (7, 8),
+            compliance_policy="fips",
+            proxy_configs=lambda: self.configs,
         )
         self.injector = SimpleNamespace(config="the templates", on_take=[]) if injects else None
         kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, pace=self.pace)
@@ -65,7 +72,11 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
     return made
 
 
-STATUS, CLASSES, DEPLOYMENTS = "istio-gateway-status-leader-default", "DefaultClasses", "istio-gateway-deployment-default"
+STATUS, CLASSES, DEPLOYMENTS = (
+    "istio-gateway-status-leader-default",
+    "DefaultClasses",
+    "istio-gateway-deployment-default",
+)
 
 
 @pytest.mark.parametrize(
@@ -74,20 +85,39 @@ STATUS, CLASSES, DEPLOYMENTS = "istio-gateway-status-leader-default", "DefaultCl
         ({}, True, ["istio-leader", STATUS, DEPLOYMENTS], True),
         ({}, False, ["istio-leader", STATUS], True),
         ({"PILOT_ENABLE_GATEWAY_API_STATUS": "false"}, True, ["istio-leader", DEPLOYMENTS], True),
-        ({"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "false"}, True, ["istio-leader", STATUS, DEPLOYMENTS], False),
+        (
+            {"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "false"},
+            True,
+            ["istio-leader", STATUS, DEPLOYMENTS],
+            False,
+        ),
         ({"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}, True, ["istio-leader", STATUS], True),
         ({"PILOT_ENABLE_AMBIENT": "true"}, False, ["istio-leader", STATUS, "istio-status-leader"], True),
         ({"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_STATUS": "false"}, False, ["istio-leader", STATUS], True),
         ({**EVERY, "PILOT_ENABLE_GATEWAY_API": "false"}, True, ["istio-leader", "istio-status-leader"], False),
-        ({"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"}, False, ["istio-leader", STATUS, "istio-gateway-inferencepool-default"], True),
         (
-            {**EVERY, "REVISION": "blue"}, True,
-            ["istio-leader", "istio-gateway-status-leader-blue", "istio-status-leader", "istio-gateway-deployment-blue",
-             "istio-gateway-inferencepool-blue"], True,
+            {"ENABLE_GATEWAY_API_INFERENCE_EXTENSION": "true"},
+            False,
+            ["istio-leader", STATUS, "istio-gateway-inferencepool-default"],
+            True,
+        ),
+        (
+            {**EVERY, "REVISION": "blue"},
+            True,
+            [
+                "istio-leader",
+                "istio-gateway-status-leader-blue",
+                "istio-status-leader",
+                "istio-gateway-deployment-blue",
+                "istio-gateway-inferencepool-blue",
+            ],
+            True,
         ),
     ],
-)  # fmt: skip
-def test_settings_say_what_is_written(journal: Journal, environ: dict[str, str], injects: bool, matters: list[str], makes_classes: bool) -> None:
+)
+def test_settings_say_what_is_written(
+    journal: Journal, environ: dict[str, str], injects: bool, matters: list[str], makes_classes: bool
+) -> None:
     it = Written(journal, environ, injects)
     assert it.matters() == matters
     assert ("DefaultClasses" in journal.names) is makes_classes
@@ -102,7 +132,16 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
     assert list(found) == ["gateways", "ingresses", "ambient"]
     for name, one in found.items():
         path, is_ours = one.given[3:5]
-        assert one.given == (client, db, one.given[2], path, is_ours, DocumentOrigin("east", True, "blue"), backoff, choose)
+        assert one.given == (
+            client,
+            db,
+            one.given[2],
+            path,
+            is_ours,
+            DocumentOrigin("east", True, "blue"),
+            backoff,
+            choose,
+        )
         assert path(ObjectRef(GATEWAY, "shop", "edge")) == f"{GATEWAY}/shop/edge"
         assert (is_ours == it.writers.is_ours) is (name != "ingresses")
     assert found["ingresses"].given[4](object()) is True
@@ -115,7 +154,9 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
 
 
 def test_gateways_are_deployed_with_what_the_injector_has(journal: Journal) -> None:
-    it = Written(journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"})
+    it = Written(
+        journal, {"REVISION": "blue", "CLUSTER_ID": "east", "PILOT_GATEWAY_API_CONTROLLER_NAME": "a/controller"}
+    )
     given = journal.one("Deployments").given
     around = given[3]
     assert given == (it.client, it.db, given[2], around, "a/controller", it.pace, it.choose)
@@ -150,13 +191,16 @@ def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Jou
     row: Any = SimpleNamespace(labels={"istio.io/rev": "x"}, namespace="shop")
     assert it.writers.is_ours(row) is False
     assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="bank")) is False  # type: ignore[arg-type]
-    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, "what the whole cluster has is everybody's"  # type: ignore[arg-type]
+    assert it.writers.is_ours(SimpleNamespace(labels={}, namespace="")) is True, (
+        "what the whole cluster has is everybody's"
+    )  # type: ignore[arg-type]
     assert asked == [({"istio.io/rev": "x"}, {"a": "b"}), ({}, None)]
     ours = journal.one("Deployments").given[3].ours
     assert ours({}, "") is False, "of a Gateway it is asked whatever its namespace"
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
+
 
 async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
     it = Written(journal, EVERY)
@@ -167,8 +211,11 @@ async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
     for changed in it.writers.tags.on_change:
         changed()
     assert journal.take_calls() == [
-        ("Statuses.looked_again",), ("Statuses.looked_again",), ("Deployments.changed",), ("ShadowServices.changed",),
-    ]  # fmt: skip
+        ("Statuses.looked_again",),
+        ("Statuses.looked_again",),
+        ("Deployments.changed",),
+        ("ShadowServices.changed",),
+    ]
     for taken in it.injector.on_take:
         taken()
     assert journal.take_calls() == [("Deployments.changed",)], "the templates are others"
@@ -193,7 +240,9 @@ async def test_without_any_part_only_tags_are_followed(journal: Journal) -> None
 
 async def test_whoever_leads_waits_for_the_tags_but_for_ingresses(journal: Journal) -> None:
     it = Written(journal, EVERY)
-    for (name, lead), part in zip(it.writers.matters(), ("Statuses", "Statuses", "Statuses", "Deployments", "ShadowServices"), strict=True):
+    for (name, lead), part in zip(
+        it.writers.matters(), ("Statuses", "Statuses", "Statuses", "Deployments", "ShadowServices"), strict=True
+    ):
         journal.lines.clear()
         task = asyncio.ensure_future(lead())
         await asyncio.sleep(0)
@@ -211,18 +260,39 @@ def committed(it: Written, *tables: str) -> list[tuple[Any, ...]]:
 def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
     it = Written(journal, EVERY)
     hit = ["some nodes"]
-    status, deployed, shadowed = ("Statuses.committed", hit), ("Deployments.committed", hit), ("ShadowServices.committed", hit)
+    status, deployed, shadowed = (
+        ("Statuses.committed", hit),
+        ("Deployments.committed", hit),
+        ("ShadowServices.committed", hit),
+    )
     edits = [("services", "key", None)]
     assert committed(it, "services") == [(*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
     edits = [("gateway_classes", "key", None)]
-    assert committed(it, "gateway_classes") == [("DefaultClasses.changed",), (*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
+    assert committed(it, "gateway_classes") == [
+        ("DefaultClasses.changed",),
+        (*status, edits),
+        (*status, edits),
+        (*status, edits),
+        deployed,
+        shadowed,
+    ]
     for table in ("mesh", "proxy_configs"):
-        assert [call[0] for call in committed(it, table)][-3:] == ["Deployments.committed", "Deployments.changed", "ShadowServices.committed"]
+        assert [call[0] for call in committed(it, table)][-3:] == [
+            "Deployments.committed",
+            "Deployments.changed",
+            "ShadowServices.committed",
+        ]
     told = [call[0] for call in committed(it, "namespaces")]
     assert told == [
-        "Statuses.committed", "Statuses.looked_again", "Statuses.committed", "Statuses.committed", "Statuses.looked_again",
-        "Deployments.committed", "Deployments.changed", "ShadowServices.committed",
-    ]  # fmt: skip
+        "Statuses.committed",
+        "Statuses.looked_again",
+        "Statuses.committed",
+        "Statuses.committed",
+        "Statuses.looked_again",
+        "Deployments.committed",
+        "Deployments.changed",
+        "ShadowServices.committed",
+    ]
     nodes: Any = ["others"]
     it.writers.reached(nodes)
     assert journal.take_calls() == [("Statuses.committed", nodes, ())]

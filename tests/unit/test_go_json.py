@@ -1,4 +1,5 @@
 """JSON as Go writes it."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """What is odd about a mesh: found in the background, counted by istiod's metrics."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,23 +20,34 @@ from tests.support.world import World, proxy
 
 SERVICE = "{{kind: Service, apiVersion: v1, metadata: {{name: {0}, namespace: a}}, spec: {{clusterIP: {1}, ports: [{{name: tcp, port: 90}}]}}}}"
 CASES = [
-    ("endpoint_no_pod", ["api.a.svc.cluster.local"], """
+    (
+        "endpoint_no_pod",
+        ["api.a.svc.cluster.local"],
+        """
 kind: EndpointSlice
 apiVersion: discovery.k8s.io/v1
 metadata: {name: api-1, namespace: a, labels: {kubernetes.io/service-name: api}}
 addressType: IPv4
 endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: gone, namespace: a}}]
-"""),
+""",
+    ),
     ("pilot_eds_no_instances", ["outbound|90||api.a.svc.cluster.local"], SERVICE.format("api", "10.1.0.1")),
-    ("pilot_dns_cluster_without_endpoints", ["outbound|80||x.example"], """
+    (
+        "pilot_dns_cluster_without_endpoints",
+        ["outbound|80||x.example"],
+        """
 kind: ServiceEntry
 apiVersion: networking.istio.io/v1
 metadata: {name: x, namespace: a}
 spec: {hosts: [x.example], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}], workloadSelector: {labels: {app: x}}}
-"""),
-    ("pilot_conflict_outbound_listener_tcp_over_current_tcp", ["10.1.0.1:90"], SERVICE.format("api", "10.1.0.1") + "\n---\n" + SERVICE.format(
-        "twin", "10.1.0.1")),
-]  # fmt: skip
+""",
+    ),
+    (
+        "pilot_conflict_outbound_listener_tcp_over_current_tcp",
+        ["10.1.0.1:90"],
+        SERVICE.format("api", "10.1.0.1") + "\n---\n" + SERVICE.format("twin", "10.1.0.1"),
+    ),
+]
 VIRTUAL_SERVICE = """
 kind: VirtualService
 apiVersion: networking.istio.io/v1
@@ -56,7 +68,9 @@ def of(documents: str) -> Mesh:
     return made.mesh
 
 
-async def looked_at(mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()) -> tuple[HealthFindings, dict[str, int]]:
+async def looked_at(
+    mesh: Mesh, *problems: Problem, connected: Sequence[FakeConnection] = ()
+) -> tuple[HealthFindings, dict[str, int]]:
     told: dict[str, int] = {}
     health = HealthFindings(mesh, FakeFleet(*connected), list(problems), told.__setitem__)
     await health.look()
@@ -140,18 +154,28 @@ def of_web(name: str, protocol: str = "http", port: int = 8080, ready: str = "tr
         ((POD, of_web("web"), of_web("other", port=8081, protocol="tcp")), {}),
         (
             (POD, of_web("web"), of_web("other", protocol="tcp")),
-            {"pilot_conflict_inbound_listener": {"web-0.a:8080": ("web-0.a", "services disagree about the protocol: HTTP, TCP")}},
+            {
+                "pilot_conflict_inbound_listener": {
+                    "web-0.a:8080": ("web-0.a", "services disagree about the protocol: HTTP, TCP")
+                }
+            },
         ),
         ((POD, of_web("web", ready="false")), {"pilot_endpoint_not_ready": {"web-0.a": ("web-0.a", "")}}),
     ],
 )
-async def test_what_is_odd_about_the_workload_of_a_connected_proxy(documents: tuple[str, ...], found: dict[str, Any]) -> None:
+async def test_what_is_odd_about_the_workload_of_a_connected_proxy(
+    documents: tuple[str, ...], found: dict[str, Any]
+) -> None:
     made = World()
     made.apply("\n---\n".join(documents))
     known = proxy("sidecar", "web-0", "a", "10.0.0.1")
     health, _ = await looked_at(made.mesh, connected=[FakeConnection("web-0.a-1", made.connect(known), known)])
     assert health.found is not None
-    told = {metric: {key: (one.proxy, one.message) for key, one in by_key.items()} for metric, by_key in health.found.items() if by_key}
+    told = {
+        metric: {key: (one.proxy, one.message) for key, one in by_key.items()}
+        for metric, by_key in health.found.items()
+        if by_key
+    }
     assert {metric: by_key for metric, by_key in told.items() if metric != "pilot_eds_no_instances"} == found
 
 
@@ -162,18 +186,24 @@ async def test_what_is_odd_is_in_the_log_when_it_has_changed(monkeypatch: pytest
     await health.look()
     await health.look()
     (line,) = told
-    assert json.loads(line.removeprefix("Push Status: ")) == {"pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}}
+    assert json.loads(line.removeprefix("Push Status: ")) == {
+        "pilot_eds_no_instances": {"outbound|90||api.a.svc.cluster.local": {}}
+    }
 
 
 def test_very_much_that_is_odd_is_only_counted_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(health_module._ads, "info", lambda text, shown: told.append(text % shown))
-    health_module.log_status({"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(60)}, "endpoint_no_pod": {}})
+    health_module.log_status(
+        {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(60)}, "endpoint_no_pod": {}}
+    )
     assert json.loads(told[0].removeprefix("Push Status: ")) == {"pilot_no_ip": 60}
     health_module.log_status({"endpoint_no_pod": {}})
     assert len(told) == 1
     for count, shown in ((health_module.LOGGED, dict), (health_module.LOGGED + 1, int)):
-        health_module.log_status({"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(count)}})
+        health_module.log_status(
+            {"pilot_no_ip": {f"web-{n}.a": Finding("pilot_no_ip", f"web-{n}.a") for n in range(count)}}
+        )
         assert isinstance(json.loads(told.pop().removeprefix("Push Status: "))["pilot_no_ip"], shown)
 
 

@@ -1,4 +1,5 @@
 """Which hosts of a ServiceEntry, VirtualService or DestinationRule are right, and what is said of the others."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,9 +13,28 @@ LONGEST = ".".join((LABEL,) * 4)  # 255 characters
 
 @pytest.mark.parametrize(
     "host",
-    ["a", "A-1.b", "shop.example.com", "shop.example.com.", "1", "10", "1a.2b", "10.1a", "*", "*.example.com", "*-a.example.com", "*a.b", "*.a.",
-     LABEL, f"*-{'a' * 61}", f"{LABEL}.b", f"a.{LABEL}", LONGEST, f"*{LONGEST[1:]}"],
-)  # fmt: skip
+    [
+        "a",
+        "A-1.b",
+        "shop.example.com",
+        "shop.example.com.",
+        "1",
+        "10",
+        "1a.2b",
+        "10.1a",
+        "*",
+        "*.example.com",
+        "*-a.example.com",
+        "*a.b",
+        "*.a.",
+        LABEL,
+        f"*-{'a' * 61}",
+        f"{LABEL}.b",
+        f"a.{LABEL}",
+        LONGEST,
+        f"*{LONGEST[1:]}",
+    ],
+)
 def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str) -> None:
     assert tuple(check_host("hosts[0]", host)) == ()
 
@@ -23,13 +43,27 @@ def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str
     ("host", "message"),
     [
         ("", "a name is needed"),
-        (f"{LONGEST}b", "longer than 255 characters"), (f"{LONGEST}.", "longer than 255 characters"),
-        *((f"a.{text}", f"'a.{text}' is not a domain name: its last label is a number") for text in ("1", "b.22", "é.٣")),
-        *((text, f"{text!r} is not a domain name: {text!r} is not a label of one") for text in (LONG, "a_b", "-a", "a-", "**", f"*-{'a' * 62}", "é")),
-        *((f"{text}.b", f"'{text}.b' is not a domain name: {text!r} is not a label of one") for text in (LONG, "", "a_b", "a-")),
-        *((f"a.{text}", f"'a.{text}' is not a domain name: {text!r} is not a label of one") for text in (LONG, "b_c", "-b", "*", "é")),
-        ("a..b", "'a..b' is not a domain name: '' is not a label of one"), ("a..", "'a..' is not a domain name: '' is not a label of one"),
+        (f"{LONGEST}b", "longer than 255 characters"),
+        (f"{LONGEST}.", "longer than 255 characters"),
+        *(
+            (f"a.{text}", f"'a.{text}' is not a domain name: its last label is a number")
+            for text in ("1", "b.22", "é.٣")
+        ),
+        *(
+            (text, f"{text!r} is not a domain name: {text!r} is not a label of one")
+            for text in (LONG, "a_b", "-a", "a-", "**", f"*-{'a' * 62}", "é")
+        ),
+        *(
+            (f"{text}.b", f"'{text}.b' is not a domain name: {text!r} is not a label of one")
+            for text in (LONG, "", "a_b", "a-")
+        ),
+        *(
+            (f"a.{text}", f"'a.{text}' is not a domain name: {text!r} is not a label of one")
+            for text in (LONG, "b_c", "-b", "*", "é")
+        ),
+        ("a..b", "'a..b' is not a domain name: '' is not a label of one"),
+        ("a..", "'a..' is not a domain name: '' is not a label of one"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_host_is_said(host: str, message: str) -> None:
     assert tuple(check_host("hosts[0]", host)) == (error("bad-host", "hosts[0]", message),)

@@ -1,4 +1,5 @@
 """Host names: wildcards, what covers what, which is closest, full names."""
+
 from __future__ import annotations
 
 import pytest
@@ -30,14 +31,21 @@ def test_subset(host: str, other: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     ("host", "other", "expected"),
-    [("*.com", "foo.com", True), ("*.foo.com", "*.bar.com", False), ("*.foo.com", "foo.com", False), ("*", "*.com", True)],
+    [
+        ("*.com", "foo.com", True),
+        ("*.foo.com", "*.bar.com", False),
+        ("*.foo.com", "foo.com", False),
+        ("*", "*.com", True),
+    ],
 )
 def test_overlap(host: str, other: str, expected: bool) -> None:
     assert matches(host, other) is expected
     assert matches(other, host) is expected
 
 
-HOSTS = st.sampled_from(["*", "*.com", "*.foo.com", "foo.com", "a.foo.com", "*a.foo.com", "bar.com", "*.bar.com", "com"])
+HOSTS = st.sampled_from(
+    ["*", "*.com", "*.foo.com", "foo.com", "a.foo.com", "*a.foo.com", "bar.com", "*.bar.com", "com"]
+)
 
 
 @given(HOSTS, HOSTS)

@@ -1,4 +1,5 @@
 """Options of HTTP connection managers, by the mesh config and a proxy's own: what a user can turn, and what it turns."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,7 +27,9 @@ def manager(side: str, mesh: str = "", config: Any = None, **environ: str) -> di
     """The first manager of a side; `config`: what the proxy announces as its own."""
     metadata = {"PROXY_CONFIG": config} if config is not None else {}
     by = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, **metadata)
-    return http(listeners(SHOP, WEB_POD, by=by, mesh=mesh, **environ)["virtualInbound" if side == "inbound" else "0.0.0.0_80"])
+    return http(
+        listeners(SHOP, WEB_POD, by=by, mesh=mesh, **environ)["virtualInbound" if side == "inbound" else "0.0.0.0_80"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,11 +82,17 @@ def test_paths_are_normalized(normalization: str, expected: dict[str, Any]) -> N
     [
         ({"httpIdleTimeout": "9s"}, {"commonHttpProtocolOptions": {"idleTimeout": "9s"}}),
         ({"httpStreamIdleTimeout": "9s"}, {"streamIdleTimeout": "9s"}),
-        ({"httpRequestTimeout": "9s", "httpRequestHeadersTimeout": "8s"}, {"requestTimeout": "9s", "requestHeadersTimeout": "8s"}),
+        (
+            {"httpRequestTimeout": "9s", "httpRequestHeadersTimeout": "8s"},
+            {"requestTimeout": "9s", "requestHeadersTimeout": "8s"},
+        ),
         ({"httpDrainTimeout": "9s"}, {"drainTimeout": "9s"}),
         ({"httpMaxConcurrentStreams": 7}, {"http2ProtocolOptions": {"maxConcurrentStreams": 7}}),
         ({"httpMaxConcurrentStreams": -1}, {"http2ProtocolOptions": None}),
-        ({"httpIdleTimeout": "-1s", "httpDrainTimeout": "9s"}, {"commonHttpProtocolOptions": None, "drainTimeout": "9s"}),
+        (
+            {"httpIdleTimeout": "-1s", "httpDrainTimeout": "9s"},
+            {"commonHttpProtocolOptions": None, "drainTimeout": "9s"},
+        ),
         (
             {"httpHeadersWithUnderscoresAction": "HEADERS_WITH_UNDERSCORES_DROP_HEADER"},
             {"commonHttpProtocolOptions": {"headersWithUnderscoresAction": "DROP_HEADER"}},
@@ -126,6 +135,7 @@ def test_grpc_web_is_translated() -> None:
 
 # -- tracing and access logs -------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("tracing", "sampling"),
     [({}, 1.0), ({"sampling": 50.0}, 50.0), ({"sampling": 0.0}, 1.0), ({"sampling": 200.0}, 1.0)],
@@ -140,7 +150,9 @@ def test_custom_tags() -> None:
         "b": {"environment": {"name": "E", "defaultValue": "d"}},
         "c": {"header": {"name": "h"}},
     }
-    found = manager("inbound", config={"tracing": {"customTags": tags, "enableIstioTags": False, "maxPathTagLength": 9}})["tracing"]
+    found = manager(
+        "inbound", config={"tracing": {"customTags": tags, "enableIstioTags": False, "maxPathTagLength": 9}}
+    )["tracing"]
     assert found["customTags"] == [
         {"tag": "a", "literal": {"value": "v"}},
         {"tag": "b", "environment": {"name": "E", "defaultValue": "d"}},
@@ -157,12 +169,16 @@ def log_format(mesh: str) -> dict[str, Any]:
 
 def test_access_logs() -> None:
     stdout = "accessLogFile: /dev/stdout"
-    assert log_format(stdout)["textFormatSource"]["inlineString"].startswith('[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%')
+    assert log_format(stdout)["textFormatSource"]["inlineString"].startswith(
+        '[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%'
+    )
     own = log_format(f"{stdout}\naccessLogFormat: '%REQ_WITHOUT_QUERY(X?Y)%'")
     assert own["textFormatSource"]["inlineString"] == "%REQ_WITHOUT_QUERY(X?Y)%\n"
     assert [f["name"] for f in own["formatters"]] == ["envoy.formatter.req_without_query"]
     assert log_format(f"{stdout}\naccessLogEncoding: JSON")["jsonFormat"]["duration"] == "%DURATION%"
-    assert log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: '{{\"a\": \"%DURATION%\"}}'")["jsonFormat"] == {"a": "%DURATION%"}
+    assert log_format(f'{stdout}\naccessLogEncoding: JSON\naccessLogFormat: \'{{"a": "%DURATION%"}}\'')[
+        "jsonFormat"
+    ] == {"a": "%DURATION%"}
     assert "duration" in log_format(f"{stdout}\naccessLogEncoding: JSON\naccessLogFormat: 'no json'")["jsonFormat"]
 
 
@@ -180,6 +196,7 @@ def test_where_logs_are_written() -> None:
 
 # -- parts -------------------------------------------------------------------------------------------------------------------
 
+
 def test_parts_are_the_whole() -> None:
     """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
     spans = build_spans(Spans(), SpanTagsFacet(service="x"))
@@ -189,7 +206,9 @@ def test_parts_are_the_whole() -> None:
     whole.MergeFrom(spans)
     chain = listener_components_pb2.FilterChain(name="c", filters=[listener_components_pb2.Filter(name="first")])
     head = listener_pb2.Listener(name="l")
-    plain, with_manager = (ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString()))
+    plain, with_manager = (
+        ChainParts(chain.SerializeToString(), manager) for manager in (b"", template.SerializeToString())
+    )
     parts = ListenerParts("l", head.SerializeToString(), (with_manager,), plain)
     built = assemble(parts, serialize_fields(spans))
     head.filter_chains.append(chain)

@@ -1,4 +1,5 @@
 """The plain HTTP ports."""
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +12,10 @@ from pilot.serve.http import listen
 from tests.support.processes import free_port
 
 
-@pytest.mark.parametrize("sent", [b"\0" * 100, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"])
+@pytest.mark.parametrize(
+    "sent",
+    [b"\0" * 100, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"],
+)
 async def test_requests_that_are_none_are_refused_without_a_word(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     runner = await listen(web.Application(), Address("127.0.0.1", port))

@@ -1,4 +1,5 @@
 """The clusters of a workload's own ports."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,7 +21,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: second, namespace: shop, creationTimestamp: "2025-01-01T00:00:02Z"}
 spec: {clusterIP: 10.96.0.2, clusterIPs: [10.96.0.2], selector: {app: api}, ports: [{name: grpc, port: 80, targetPort: 8080}, {name: x, port: 81, targetPort: 8080}]}
-"""  # noqa: E501
+"""
 
 
 def sidecar(spec: str) -> str:
@@ -28,7 +29,11 @@ def sidecar(spec: str) -> str:
 
 
 def ingress(endpoint: str = "", number: int = 9090, more: str = "", protocol: str = "HTTP", side: str = "") -> str:
-    parts = [f"port: {{number: {number}, protocol: {protocol}, name: p}}", endpoint and f"defaultEndpoint: '{endpoint}'", more]
+    parts = [
+        f"port: {{number: {number}, protocol: {protocol}, name: p}}",
+        endpoint and f"defaultEndpoint: '{endpoint}'",
+        more,
+    ]
     return sidecar(f"ingress: [{{{', '.join(filter(None, parts))}}}]{side}")
 
 
@@ -42,7 +47,9 @@ def test_one_for_each_port_that_the_workload_listens_on() -> None:
     one = found["inbound|8080||"]
     assert (one["type"], one["lbPolicy"], one["cleanupInterval"]) == ("ORIGINAL_DST", "CLUSTER_PROVIDED", "9223372035s")
     assert one["upstreamBindConfig"] == {"sourceAddress": {"address": "127.0.0.6", "portValue": 0}}
-    assert one["metadata"]["filterMetadata"] == {"istio": {"services": [{"host": HOST, "name": "api", "namespace": "shop"}]}}
+    assert one["metadata"]["filterMetadata"] == {
+        "istio": {"services": [{"host": HOST, "name": "api", "namespace": "shop"}]}
+    }
     assert one["commonLbConfig"] == {}
     assert "filters" not in one
     assert "transportSocket" not in one
@@ -69,7 +76,9 @@ def test_rules_limit_the_server_too() -> None:
 
 
 def test_rules_for_some_workloads_are_not_for_servers() -> None:
-    found = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}", more="workloadSelector: {matchLabels: {app: api}}"))
+    found = inbound(
+        rule("{connectionPool: {tcp: {maxConnections: 7}}}", more="workloadSelector: {matchLabels: {app: api}}")
+    )
     assert found["inbound|8080||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 2**32 - 1
 
 
@@ -79,7 +88,9 @@ def test_rules_of_services_out_of_sight_do_not_count() -> None:
 
 
 def test_the_sidecars_limits_come_first() -> None:
-    objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar("inboundConnectionPool: {http: {http2MaxRequests: 8}}")
+    objects = rule("{connectionPool: {tcp: {maxConnections: 7}}}") + sidecar(
+        "inboundConnectionPool: {http: {http2MaxRequests: 8}}"
+    )
     limits = inbound(objects)["inbound|8080||"]["circuitBreakers"]["thresholds"][0]
     assert (limits["maxRequests"], limits["maxConnections"]) == (8, 2**32 - 1)
 
@@ -100,6 +111,7 @@ def test_names_in_metrics() -> None:
 
 
 # -- ingress listeners of a Sidecar ----------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("endpoint", "kind", "address", "bound"),
@@ -124,25 +136,35 @@ def test_default_endpoints(endpoint: str, kind: str, address: Any, bound: bool) 
 
 def test_a_default_endpoint_without_an_address_is_told_to_have_no_effect() -> None:
     decoded = decode_document(yaml.safe_load(ingress(":19090").removeprefix("\n---")))
-    assert [(p.code, p.path, str(p.severity)) for p in decoded.problems] == [("no-effect", "spec.ingress[0].defaultEndpoint", "warning")]
+    assert [(p.code, p.path, str(p.severity)) for p in decoded.problems] == [
+        ("no-effect", "spec.ingress[0].defaultEndpoint", "warning")
+    ]
     assert decoded.entries
 
 
 def test_ingress_listeners_on_the_port_of_a_service() -> None:
-    one = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}") + ingress("127.0.0.1:1", 8080, protocol="GRPC"))["inbound|8080||"]
+    one = inbound(rule("{connectionPool: {tcp: {maxConnections: 7}}}") + ingress("127.0.0.1:1", 8080, protocol="GRPC"))[
+        "inbound|8080||"
+    ]
     assert [s["name"] for s in one["metadata"]["filterMetadata"]["istio"]["services"]] == ["api"]
     assert one["circuitBreakers"]["thresholds"][0]["maxConnections"] == 7
     assert http_options(one) == {"explicitHttpConfig": {"http2ProtocolOptions": {}}}
 
 
 def test_connection_pools_of_ingress_listeners() -> None:
-    objects = ingress("127.0.0.1:1", more="connectionPool: {tcp: {maxConnections: 3}}", side=", inboundConnectionPool: {tcp: {maxConnections: 4}}")
+    objects = ingress(
+        "127.0.0.1:1",
+        more="connectionPool: {tcp: {maxConnections: 3}}",
+        side=", inboundConnectionPool: {tcp: {maxConnections: 4}}",
+    )
     assert inbound(objects)["inbound|9090||"]["circuitBreakers"]["thresholds"][0]["maxConnections"] == 3
 
 
 def test_ingress_listeners_beside_services() -> None:
     assert sorted(inbound(ingress("127.0.0.1:1", 8080))) == ["inbound|8080||"]
-    found = inbound(ingress("127.0.0.1:1", 8080), environ={"PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE": "true"})
+    found = inbound(
+        ingress("127.0.0.1:1", 8080), environ={"PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE": "true"}
+    )
     assert sorted(found) == ["inbound|53||", "inbound|70||", "inbound|8080||", "inbound|90||"]
     assert found["inbound|8080||"]["type"] == "STATIC"
 
@@ -174,4 +196,6 @@ def test_default_endpoints_by_family(text: str, traits: ClusterTraitsKey, expect
 
 def test_default_endpoints_of_a_family_that_the_proxy_lacks() -> None:
     assert parse_default_endpoint("[::]:80", ("10.0.0.1",), ClusterTraitsKey()) == DefaultEndpoint("::1", 80)
-    assert parse_default_endpoint("0.0.0.0:80", ("2001:db8::1",), ClusterTraitsKey(ipv4=False, ipv6=True)) == DefaultEndpoint("127.0.0.1", 80)
+    assert parse_default_endpoint(
+        "0.0.0.0:80", ("2001:db8::1",), ClusterTraitsKey(ipv4=False, ipv6=True)
+    ) == DefaultEndpoint("127.0.0.1", 80)

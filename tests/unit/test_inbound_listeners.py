@@ -1,4 +1,5 @@
 """Inbound listeners of sidecars: chains by protocol and by the TLS that clients must come with, and what is inspected where."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,7 +9,20 @@ import pytest
 from pilot.model.service import Protocol
 from pilot.translate.listener.inbound_chain import find_matches
 from pilot.translate.listener.listener_filter import Inspection, build_inspectors
-from tests.support.listeners import HCM, WEB, WEB_POD, chains, http, http_filters, inspectors, last, leads, listeners, network_filters, service
+from tests.support.listeners import (
+    HCM,
+    WEB,
+    WEB_POD,
+    chains,
+    http,
+    http_filters,
+    inspectors,
+    last,
+    leads,
+    listeners,
+    network_filters,
+    service,
+)
 from tests.support.objects import make
 from tests.support.world import proxy
 
@@ -26,7 +40,11 @@ MESH = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
         (Protocol.TCP, "PERMISSIVE", ["tcp tls ends", "tcp tls", "tcp raw_buffer"]),
         (Protocol.HTTPS, "DISABLE", ["tcp raw_buffer"]),
         (Protocol.UNSUPPORTED, "STRICT", ["http tls ends", "tcp tls ends"]),
-        (Protocol.UNSUPPORTED, "PERMISSIVE", ["http tls ends", "http raw_buffer", "tcp tls ends", "tcp raw_buffer", "tcp tls"]),
+        (
+            Protocol.UNSUPPORTED,
+            "PERMISSIVE",
+            ["http tls ends", "http raw_buffer", "tcp tls ends", "tcp raw_buffer", "tcp tls"],
+        ),
         (Protocol.UNSUPPORTED, "DISABLE", ["http raw_buffer", "tcp raw_buffer"]),
     ],
 )
@@ -91,7 +109,9 @@ def test_chains_that_take_everything_follow_the_mode(mode: str, http: list[str],
 
     def said(name: str) -> list[str]:
         matching = [c for c in found if c["name"] == name]
-        return [c["filterChainMatch"]["transportProtocol"] + (" ends" if "transportSocket" in c else "") for c in matching]
+        return [
+            c["filterChainMatch"]["transportProtocol"] + (" ends" if "transportSocket" in c else "") for c in matching
+        ]
 
     assert said("virtualInbound-catchall-http") == http
     assert said("virtualInbound") == tcp
@@ -109,7 +129,9 @@ def test_statistics_by_a_pattern() -> None:
 
 def test_a_port_with_a_mode_of_its_own() -> None:
     spec = "selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: DISABLE}, 9999: {mode: DISABLE}}"
-    found = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD, policy(spec))["virtualInbound"]
+    found = listeners(service("web", "[{name: http, port: 80, targetPort: 8080}]"), WEB_POD, policy(spec))[
+        "virtualInbound"
+    ]
     assert [c["filterChainMatch"]["transportProtocol"] for c in of_port(found, 8080)] == ["raw_buffer"]
     assert [c["name"] for c in of_port(found, 9999)] == ["virtualInbound-catchall-http", "virtualInbound"]
     everything = [c for c in chains(found) if "destinationPort" not in c["filterChainMatch"]]
@@ -122,7 +144,10 @@ def test_a_port_with_a_mode_of_its_own() -> None:
         ({0: Inspection(True, True), 8080: Inspection(True, True)}, ["tls", "http"]),
         ({0: Inspection(True, True), 8080: Inspection(True, False)}, ["tls", "http not 8080"]),
         ({0: Inspection(True, True), 90: Inspection(), 80: Inspection(True, True)}, ["tls not 90", "http not 90"]),
-        ({0: Inspection(False, True), 90: Inspection(True, False), 80: Inspection()}, ["tls only 90", "http not 80,90"]),
+        (
+            {0: Inspection(False, True), 90: Inspection(True, False), 80: Inspection()},
+            ["tls only 90", "http not 80,90"],
+        ),
         ({0: Inspection(), 90: Inspection()}, []),
     ],
 )
@@ -149,7 +174,9 @@ def test_inspection_leaves_out_ports_that_need_none(by_port: dict[int, Inspectio
     ],
 )
 def test_how_traffic_is_captured(mode: str, filters: list[str], transparent: bool | None) -> None:
-    found = listeners(WEB_POD, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode))["virtualInbound"]
+    found = listeners(WEB_POD, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, INTERCEPTION_MODE=mode))[
+        "virtualInbound"
+    ]
     assert inspectors(found) == filters
     assert found.get("transparent") == transparent
 
@@ -164,7 +191,9 @@ def test_ingress_listeners_take_the_place_of_services() -> None:
     found = listeners(shop, WEB_POD, ingress(own))["virtualInbound"]
     assert (len(of_port(found, 7000)), len(of_port(found, 8080))) == (3, 0)
     assert of_port(found, 7000)[0]["metadata"]["filterMetadata"]["istio"]["config"].endswith("/sidecar/s")
-    merged = listeners(shop, WEB_POD, ingress(own), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true")["virtualInbound"]
+    merged = listeners(shop, WEB_POD, ingress(own), PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE="true")[
+        "virtualInbound"
+    ]
     assert (len(of_port(merged, 7000)), len(of_port(merged, 8080))) == (3, 2)
 
 
@@ -186,7 +215,9 @@ def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
     tls = "tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}"
     own = f"{{port: {{number: 7000, protocol: HTTPS, name: h}}, {tls}, defaultEndpoint: '127.0.0.1:7001'}}"
     off = policy("mtls: {mode: DISABLE}")
-    (ended,) = of_port(listeners(WEB_POD, ingress(own), off, ENABLE_TLS_ON_SIDECAR_INGRESS="true")["virtualInbound"], 7000)
+    (ended,) = of_port(
+        listeners(WEB_POD, ingress(own), off, ENABLE_TLS_ON_SIDECAR_INGRESS="true")["virtualInbound"], 7000
+    )
     assert ended["filters"][-1]["name"] == HCM
     assert ended["transportSocket"]["typedConfig"]["requireClientCertificate"] is False
     (passed,) = of_port(listeners(WEB_POD, ingress(own), off)["virtualInbound"], 7000)
@@ -205,9 +236,13 @@ def test_tls_that_a_sidecar_ends_counts_only_without_the_meshs() -> None:
         ("UNSET", True, [True, None]),
     ],
 )
-def test_mutual_tls_of_the_mesh_comes_before_a_sidecars_own_tls(mode: str, allowed: bool, client_certificate: list[bool | None]) -> None:
+def test_mutual_tls_of_the_mesh_comes_before_a_sidecars_own_tls(
+    mode: str, allowed: bool, client_certificate: list[bool | None]
+) -> None:
     own = "{port: {number: 7000, protocol: HTTPS, name: h}, tls: {mode: SIMPLE, privateKey: /k, serverCertificate: /c}}"
-    found = listeners(WEB_POD, ingress(own), policy(f"mtls: {{mode: {mode}}}"), ENABLE_TLS_ON_SIDECAR_INGRESS=str(allowed).lower())
+    found = listeners(
+        WEB_POD, ingress(own), policy(f"mtls: {{mode: {mode}}}"), ENABLE_TLS_ON_SIDECAR_INGRESS=str(allowed).lower()
+    )
     sockets = [c.get("transportSocket") for c in of_port(found["virtualInbound"], 7000)]
     ended = [s["typedConfig"]["requireClientCertificate"] if s is not None else None for s in sockets]
     assert ended[: len(client_certificate)] == client_certificate
@@ -235,7 +270,11 @@ def test_tokens_are_checked_before_all_but_metadata() -> None:
 
 
 def test_spans_name_the_workload() -> None:
-    tags = {t["tag"]: t["literal"]["value"] for t in http(listeners(WEB_POD, by=WEB)["virtualInbound"])["tracing"]["customTags"] if "literal" in t}
+    tags = {
+        t["tag"]: t["literal"]["value"]
+        for t in http(listeners(WEB_POD, by=WEB)["virtualInbound"])["tracing"]["customTags"]
+        if "literal" in t
+    }
     assert tags == {
         "istio.canonical_revision": "latest",
         "istio.canonical_service": "unknown",

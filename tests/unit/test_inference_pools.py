@@ -1,4 +1,5 @@
 """InferencePools: the Service of each, who picks its endpoints, and what its status says."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +41,12 @@ LISTENER_SPEC = "{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespac
 FIXED = (
     make("Service", "front", "{clusterIP: 10.96.0.1, selector: {app: f}, ports: [{name: http, port: 80}]}", "edge"),
     make("Pod", "f-0", "{}", "edge", labels="{app: f, gateway.networking.k8s.io/gateway-name: gw}"),
-    gateway_object("Gateway", "gw", f"gatewayClassName: istio, addresses: [{{type: Hostname, value: front}}], listeners: [{LISTENER_SPEC}]", "edge"),
+    gateway_object(
+        "Gateway",
+        "gw",
+        f"gatewayClassName: istio, addresses: [{{type: Hostname, value: front}}], listeners: [{LISTENER_SPEC}]",
+        "edge",
+    ),
     make("Service", "picker", "{clusterIP: 10.96.0.2, ports: [{name: grpc, port: 9002}]}", "m"),
 )
 
@@ -76,7 +82,9 @@ def world(*objects: Plain, enabled: bool = True) -> World:
 
 
 def connect(made: World) -> str:
-    return made.connect(proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f", "gateway.networking.k8s.io/gateway-name": "gw"}))
+    return made.connect(
+        proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f", "gateway.networking.k8s.io/gateway-name": "gw"})
+    )
 
 
 def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str]:
@@ -91,7 +99,9 @@ def test_the_name_of_the_service_is_short_enough_for_any_pool() -> None:
 
 
 def test_one_cluster_has_the_endpoints_of_all_ports_and_takes_the_one_that_is_picked() -> None:
-    slice_ = endpoint_slice(SHADOW, at("10.2.0.1"), ports="[{name: http-0, port: 8000}, {name: http-1, port: 8001}]", namespace="m")
+    slice_ = endpoint_slice(
+        SHADOW, at("10.2.0.1"), ports="[{name: http-0, port: 8000}, {name: http-1, port: 8001}]", namespace="m"
+    )
     made = world(pool(), route(), shadow(), slice_)
     found = made.resources(connect(made))
     assert [name for name in found[CLUSTER] if SHADOW in name] == [CLUSTER_NAME]
@@ -108,7 +118,9 @@ def test_the_routes_of_a_pool_ask_its_picker(mode: str, opens: bool) -> None:
     made = world(pool(), route(), shadow(**{"istio.io/inferencepool-extension-failure-mode": mode}))
     (configuration,) = made.resources(connect(made))[ROUTE].values()
     assert b"outbound|9002||picker.m.svc.cluster.local" in configuration.any
-    assert (ext_proc_pb2.ExtProcOverrides(failure_mode_allow={"value": True}).SerializeToString() in configuration.any) == opens
+    assert (
+        ext_proc_pb2.ExtProcOverrides(failure_mode_allow={"value": True}).SerializeToString() in configuration.any
+    ) == opens
 
 
 def test_the_filter_is_there_as_long_as_a_route_of_its_gateway_leads_to_a_pool() -> None:
@@ -150,7 +162,12 @@ def test_routes_to_pools(objects: tuple[Plain, ...], reason: str) -> None:
         ("name: gone, port: {number: 1}", "{name: gw, namespace: edge}", "Accepted", "InvalidExtensionRef"),
         ("name: picker", "{name: gw, namespace: edge}", "Accepted", "InvalidExtensionRef"),
         ("port: {number: 1}", "{name: gw, namespace: edge}", "Accepted", "InvalidExtensionRef"),
-        ("kind: Pod, name: picker, port: {number: 1}", "{name: gw, namespace: edge}", "Accepted", "InvalidExtensionRef"),
+        (
+            "kind: Pod, name: picker, port: {number: 1}",
+            "{name: gw, namespace: edge}",
+            "Accepted",
+            "InvalidExtensionRef",
+        ),
     ],
 )
 def test_the_status_of_a_pool(picker: str, parents: str, accepted: str, resolved: str) -> None:
@@ -224,12 +241,20 @@ async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_aw
 def commit(made: World, plain: Plain, gone: bool = False) -> list[Node]:
     """Commits an object as the API server has it, or takes it back; returns what was reached."""
     rows = rows_of([plain])
-    return made.mesh.commit((getattr(made.mesh, table), key, None if gone else row) for (table, key), row in rows.items())
+    return made.mesh.commit(
+        (getattr(made.mesh, table), key, None if gone else row) for (table, key), row in rows.items()
+    )
 
 
 def test_a_pool_that_only_calls_are_led_to_is_told_that_no_http_route_leads_there() -> None:
     ref = f"{{group: {INFERENCE}, kind: InferencePool, name: llm}}"
-    calls = gateway_object("GRPCRoute", "calls", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", "m")
+    calls = gateway_object(
+        "GRPCRoute", "calls", f"parentRefs: [{{name: gw, namespace: edge}}], rules: [{{backendRefs: [{ref}]}}]", "m"
+    )
     (entry,) = pool_status(world(pool(), calls).mesh, KEY) or ()
     accepted = next(c for c in entry.conditions if c.type == "Accepted")
-    assert (accepted.status, accepted.reason, accepted.message) == (False, "HTTPRouteNotAccepted", "No HTTPRoute leads to this InferencePool")
+    assert (accepted.status, accepted.reason, accepted.message) == (
+        False,
+        "HTTPRouteNotAccepted",
+        "No HTTPRoute leads to this InferencePool",
+    )

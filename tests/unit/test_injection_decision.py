@@ -1,4 +1,5 @@
 """Which pods are injected, and in which order their containers are afterwards."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +44,12 @@ NEITHER = WrittenConfig(policy="often")
     ],
 )
 def test_a_pod_is_injected_by_its_own_wish_then_by_selectors_then_by_the_policy(
-    config: WrittenConfig, labels: dict[str, str], annotations: dict[str, str], injected: bool, said: list[str], caplog: pytest.LogCaptureFixture
+    config: WrittenConfig,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    injected: bool,
+    said: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert is_injected({"metadata": {"labels": labels, "annotations": annotations}}, config) is injected
     assert [record.getMessage() for record in caplog.records] == said
@@ -65,16 +71,32 @@ def test_a_pod_in_the_network_of_its_node_is_left_alone() -> None:
         ("istio-proxy app", "", False, "app istio-proxy", ""),
         ("app istio-proxy other", "", True, "istio-proxy app other", ""),
         ("app", "istio-init a", False, "app", "a istio-init"),
-        ("app", "a enable-core-dump istio-init istio-validation b", False, "app", "istio-validation a b istio-init enable-core-dump"),
-        ("app", "a enable-core-dump istio-proxy istio-validation istio-init b", False, "app",
-         "istio-init istio-validation istio-proxy enable-core-dump a b"),
+        (
+            "app",
+            "a enable-core-dump istio-init istio-validation b",
+            False,
+            "app",
+            "istio-validation a b istio-init enable-core-dump",
+        ),
+        (
+            "app",
+            "a enable-core-dump istio-proxy istio-validation istio-init b",
+            False,
+            "app",
+            "istio-init istio-validation istio-proxy enable-core-dump a b",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_proxy_comes_last_or_first_and_what_prepares_the_network_where_it_cuts_nobody_off(
     main: str, init: str, hold: bool, wanted_main: str, wanted_init: str
 ) -> None:
     def of(names: str) -> list[dict[str, Any]]:
         return [{"name": name} for name in names.split()]
 
-    found = in_order({"kind": "Pod", "spec": {"containers": of(main), **({"initContainers": of(init)} if init else {})}}, hold)
-    assert found == {"kind": "Pod", "spec": {"containers": of(wanted_main), **({"initContainers": of(wanted_init)} if init else {})}}
+    found = in_order(
+        {"kind": "Pod", "spec": {"containers": of(main), **({"initContainers": of(init)} if init else {})}}, hold
+    )
+    assert found == {
+        "kind": "Pod",
+        "spec": {"containers": of(wanted_main), **({"initContainers": of(wanted_init)} if init else {})},
+    }

@@ -1,4 +1,5 @@
 """What the webhook's path, a pod's namespace and its owner come to."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,14 +15,17 @@ from webhook.server.path import environment_of
 @pytest.mark.parametrize(
     ("path", "variables"),
     [
-        ("", {}), ("/inject", {}), ("/inject/", {}), ("/inject/cluster", {}),
+        ("", {}),
+        ("/inject", {}),
+        ("/inject/", {}),
+        ("/inject/cluster", {}),
         ("/inject/cluster/east", {"ISTIO_META_CLUSTER_ID": "east"}),
         ("/inject/cluster/east/net/n1/", {"ISTIO_META_CLUSTER_ID": "east", "ISTIO_META_NETWORK": "n1"}),
         ("/inject/key/a--slash--b/other/c/odd", {"KEY": "a/b", "OTHER": "c"}),
         ("/inject//x/key/v", {"KEY": "v"}),
         ("/inject/:ENV:cluster=a:ENV:A=b=c:ENV:=x:ENV:C=:ENV:D", {"ISTIO_META_CLUSTER_ID": "a", "A": "b=c", "C": ""}),
     ],
-)  # fmt: skip
+)
 def test_the_path_says_variables(path: str, variables: dict[str, str]) -> None:
     assert environment_of(path) == variables
 
@@ -45,9 +49,20 @@ def test_proxies_run_as_the_last_of_a_namespace_s_users(annotations: dict[str, s
 
 
 def owner(kind: str, name: str, **labels: str) -> dict[str, Any]:
-    references = [{"kind": "Other", "name": "other"}, {"kind": kind, "apiVersion": "v", "name": name, "controller": True}]
+    references = [
+        {"kind": "Other", "name": "other"},
+        {"kind": kind, "apiVersion": "v", "name": name, "controller": True},
+    ]
     labels = {key.replace("_", "-"): value for key, value in labels.items()}
-    return {"metadata": {"generateName": "a-", "name": "own", "namespace": "n", "labels": labels, "ownerReferences": references}}
+    return {
+        "metadata": {
+            "generateName": "a-",
+            "name": "own",
+            "namespace": "n",
+            "labels": labels,
+            "ownerReferences": references,
+        }
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,7 +84,10 @@ def owner(kind: str, name: str, **labels: str) -> dict[str, Any]:
         (owner("Job", "nightly-1234567"), ("Job", "v", "nightly-1234567", "n")),
         (owner("StatefulSet", "nightly-27345678"), ("StatefulSet", "v", "nightly-27345678", "n")),
         (owner("StatefulSet", ""), ("StatefulSet", "v", "own", "n")),
-        ({"metadata": {"generateName": "a-", "name": "own", "ownerReferences": [{"controller": True}]}}, ("", "", "own", "")),
+        (
+            {"metadata": {"generateName": "a-", "name": "own", "ownerReferences": [{"controller": True}]}},
+            ("", "", "own", ""),
+        ),
     ],
 )
 def test_the_workload_of_a_pod(pod: dict[str, Any], found: tuple[str, str, str, str]) -> None:

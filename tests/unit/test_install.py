@@ -1,4 +1,5 @@
 """An installation at an API server: install, change, upgrade by tag, uninstall, whatever ends in the middle."""
+
 from __future__ import annotations
 
 import copy
@@ -37,7 +38,10 @@ Work = Callable[[Objects], Awaitable[Any]]
 FIRST = ("profile=demo",)
 CHANGED = ("profile=default", "values.pilot.autoscaleEnabled=false", "components.pilot.k8s.replicaCount=2", "tag=1.2.3")
 SECOND = ("profile=default", "revision=r2")
-INJECTOR, TAG_WEBHOOK = "MutatingWebhookConfiguration/istio-sidecar-injector", "MutatingWebhookConfiguration/istio-revision-tag-default"
+INJECTOR, TAG_WEBHOOK = (
+    "MutatingWebhookConfiguration/istio-sidecar-injector",
+    "MutatingWebhookConfiguration/istio-revision-tag-default",
+)
 VALIDATOR = "ValidatingWebhookConfiguration/istiod-default-validator"
 
 
@@ -84,7 +88,10 @@ STAGES: tuple[Work, ...] = (installed, changed, upgraded, uninstalled)
 def with_default_tag(found: State, state: State, revision: str) -> State:
     """What is expected where the default tag has taken the place of the webhooks of the revision `default`."""
     tag = state[TAG_WEBHOOK]
-    assert tag["metadata"]["labels"] | {TAG: "default", NOT_PRUNED: "true", "istio.io/rev": revision} == tag["metadata"]["labels"]
+    assert (
+        tag["metadata"]["labels"] | {TAG: "default", NOT_PRUNED: "true", "istio.io/rev": revision}
+        == tag["metadata"]["labels"]
+    )
     service = "istiod" if revision == "default" else f"istiod-{revision}"
     assert {w["clientConfig"]["service"]["name"] for w in tag["webhooks"]} == {service}
     prefixes = {w["name"].removesuffix("sidecar-injector.istio.io") for w in tag["webhooks"]}
@@ -110,11 +117,17 @@ async def test_each_stage_leaves_what_manifest_generate_says(server: ApiServer) 
     second = expected_of(light(*SECOND), revision="r2")
     both = {**expected_of(light(*CHANGED)), **second}
     prod = state["MutatingWebhookConfiguration/istio-revision-tag-prod"]
-    assert state == {**with_default_tag(both, state, "r2"), "MutatingWebhookConfiguration/istio-revision-tag-prod": prod}
+    assert state == {
+        **with_default_tag(both, state, "r2"),
+        "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
+    }
 
     await uninstalled(objects)
     state = state_of(server)
-    assert state == {**with_default_tag(second, state, "r2"), "MutatingWebhookConfiguration/istio-revision-tag-prod": prod}
+    assert state == {
+        **with_default_tag(second, state, "r2"),
+        "MutatingWebhookConfiguration/istio-revision-tag-prod": prod,
+    }
 
     await delete(objects, await leaving_at_all(objects))
     assert set(state_of(server)) == {f"Namespace/{SYSTEM}"}
@@ -151,7 +164,11 @@ async def test_the_same_again_changes_nothing(server: ApiServer) -> None:
 
 async def test_components_come_in_their_order_and_wait_for_each_other(server: ApiServer) -> None:
     await install(objects_of(server), plan("profile=ambient", "components.ingressGateways[0].name=edge"))
-    applied = [asked.name for asked in server.requests if asked.verb == "patch" and asked.resource.plural in ("deployments", "daemonsets")]
+    applied = [
+        asked.name
+        for asked in server.requests
+        if asked.verb == "patch" and asked.resource.plural in ("deployments", "daemonsets")
+    ]
     assert applied.index("istiod") < applied.index("edge")
     assert applied.index("istio-cni-node") < applied.index("ztunnel")
     kinds = [asked.resource.plural for asked in server.requests if asked.verb == "patch"]
@@ -168,11 +185,24 @@ async def test_only_what_is_of_the_own_revision_and_owner_is_pruned(server: ApiS
     await install(objects, plan("profile=default", "revision=r1"))
     foreign = copy.deepcopy(server.get("", "configmaps", SYSTEM, "istio-r1"))
     assert foreign is not None
-    marked = {**foreign, "metadata": {**foreign["metadata"], "name": "kept", "labels": {**foreign["metadata"]["labels"], NOT_PRUNED: "true"}}}
+    marked = {
+        **foreign,
+        "metadata": {
+            **foreign["metadata"],
+            "name": "kept",
+            "labels": {**foreign["metadata"]["labels"], NOT_PRUNED: "true"},
+        },
+    }
     somebody = {"install.operator.istio.io/owning-resource": "somebody"}
-    others = {**foreign, "metadata": {**foreign["metadata"], "name": "others", "labels": {**foreign["metadata"]["labels"], **somebody}}}
+    others = {
+        **foreign,
+        "metadata": {**foreign["metadata"], "name": "others", "labels": {**foreign["metadata"]["labels"], **somebody}},
+    }
     left = {**foreign, "metadata": {**foreign["metadata"], "name": "left"}}
-    made = {**left, "metadata": {**left["metadata"], "name": "made", "ownerReferences": [{"kind": "X", "name": "y", "uid": "1"}]}}
+    made = {
+        **left,
+        "metadata": {**left["metadata"], "name": "made", "ownerReferences": [{"kind": "X", "name": "y", "uid": "1"}]},
+    }
     for plain in (marked, others, left, made):
         server.put(plain)
     await install(objects, plan("profile=minimal", "revision=r2"))
@@ -182,17 +212,34 @@ async def test_only_what_is_of_the_own_revision_and_owner_is_pruned(server: ApiS
 
 
 async def test_what_does_not_come_up_is_told_with_its_pod_and_its_events(server: ApiServer) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "istiod-1", "namespace": SYSTEM, "labels": {"app": "istiod", "istio": "pilot"}}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "istiod-1", "namespace": SYSTEM, "labels": {"app": "istiod", "istio": "pilot"}},
+    }
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
-    server.put({**pod, "status": {"phase": "Pending", "containerStatuses": [{"name": "discovery", "state": {"waiting": waiting}}]}})
+    server.put(
+        {
+            **pod,
+            "status": {"phase": "Pending", "containerStatuses": [{"name": "discovery", "state": {"waiting": waiting}}]},
+        }
+    )
     about = {"kind": "Pod", "namespace": SYSTEM, "name": "istiod-1"}
-    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": SYSTEM}, "involvedObject": about, "type": "Warning"}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": SYSTEM},
+        "involvedObject": about,
+        "type": "Warning",
+    }
     server.put({**event, "reason": "Failed", "message": "no such host"})
     server.store.on_change.clear()
     server.store.on_change.append(server._defined)
     Controllers(server, lambda plain: plain["metadata"]["name"] != "istiod")
     told: list[StepProgress] = []
-    outcome = await Installer(objects_of(server), Waits(ready=0.05, look=0.001), told.append).install(plan("profile=default"))
+    outcome = await Installer(objects_of(server), Waits(ready=0.05, look=0.001), told.append).install(
+        plan("profile=default")
+    )
     assert [failure.step for failure in outcome.failures] == ["Pilot", "IngressGateways istio-ingressgateway"]
     assert outcome.failures[0].reason == "not ready after 0.05 s: Deployment istio-system/istiod: 0 of 1 pods ready"
     assert outcome.failures[0].causes == (
@@ -222,17 +269,29 @@ async def test_a_dry_run_changes_nothing(server: ApiServer) -> None:
 
 async def test_webhooks_that_would_inject_the_same_pods_are_found(server: ApiServer) -> None:
     objects = objects_of(server)
-    await install(objects, plan("profile=minimal", "values.global.istioNamespace=other", "values.global.operatorManageWebhooks=true"))
+    await install(
+        objects,
+        plan("profile=minimal", "values.global.istioNamespace=other", "values.global.operatorManageWebhooks=true"),
+    )
     installer = Installer(objects, WAITS)
     own = await installer.conflicts_of(plan("profile=minimal", "revision=r2"))
     assert own == []
-    handmade = copy.deepcopy(server.get("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "istio-revision-tag-x"))
+    handmade = copy.deepcopy(
+        server.get("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "istio-revision-tag-x")
+    )
     assert handmade is None
-    mine = next(p for step in plan("profile=minimal", "revision=r2").steps for p in step.objects if p["kind"] == "MutatingWebhookConfiguration")
+    mine = next(
+        p
+        for step in plan("profile=minimal", "revision=r2").steps
+        for p in step.objects
+        if p["kind"] == "MutatingWebhookConfiguration"
+    )
     server.put({**mine, "metadata": {"name": "of-somebody", "labels": {"istio.io/rev": "r9"}}})
     found = await installer.conflicts_of(plan("profile=minimal", "revision=r2"))
     assert len(found) == 1
-    assert found[0].startswith("istio-sidecar-injector-r2 and of-somebody (revision r9) would both inject pods labelled ")
+    assert found[0].startswith(
+        "istio-sidecar-injector-r2 and of-somebody (revision r9) would both inject pods labelled "
+    )
 
 
 async def test_a_validating_webhook_that_was_made_strict_stays_so(server: ApiServer) -> None:

@@ -1,4 +1,5 @@
 """What an installation sees of the cluster that it is for, and where two objects differ."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -11,7 +12,9 @@ from pilot.install.verify import _comparable, _differing
 from pilot.kube.errors import KubeError
 from pilot.kube.objects import Key
 
-EXCLUSIVE = "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
+EXCLUSIVE = (
+    "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
+)
 SOCKETS = "Cilium balances in the sockets of pods, past their proxies: set bpf-lb-sock-hostns-only to true in kube-system/cilium-config"
 CALICO = "Calico's eBPF balances when pods connect, past their proxies: set bpfConnectTimeLoadBalancing to Disabled"
 
@@ -26,7 +29,9 @@ class Server:
         return self.said
 
     async def get(self, key: Key) -> dict[str, Any] | None:
-        found = self.there.get({"ConfigMap kube-system/cilium-config": "cilium", "FelixConfiguration default": "calico"}[str(key)])
+        found = self.there.get(
+            {"ConfigMap kube-system/cilium-config": "cilium", "FelixConfiguration default": "calico"}[str(key)]
+        )
         if isinstance(found, KubeError):
             raise found
         return found
@@ -51,7 +56,10 @@ async def test_the_platform_is_known_by_the_version(version: str, platform: str)
         ({"calico": {"spec": {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Disabled"}}}, []),
         ({"calico": {"spec": {"bpfEnabled": False}}}, []),
         (
-            {"cilium": {"data": {"cni-exclusive": "true", "bpf-lb-sock": "true"}}, "calico": {"spec": {"bpfEnabled": True}}},
+            {
+                "cilium": {"data": {"cni-exclusive": "true", "bpf-lb-sock": "true"}},
+                "calico": {"spec": {"bpfEnabled": True}},
+            },
             [EXCLUSIVE, SOCKETS, CALICO],
         ),
         ({"cilium": KubeError("forbidden"), "calico": {"spec": {"bpfEnabled": True}}}, []),
@@ -81,5 +89,11 @@ def test_where_two_objects_differ(one: Any, other: Any, paths: list[str]) -> Non
 def test_what_a_server_adds_is_not_compared() -> None:
     of_server = {"resourceVersion": "5", "uid": "u", "generation": 2, "managedFields": [], "creationTimestamp": "now"}
     metadata = {"name": "a", "labels": {"b": "c"}, **of_server}
-    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}, "status": {"ready": True}}
+    plain = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"x": "y"},
+        "status": {"ready": True},
+    }
     assert _comparable(plain) == {"metadata": {"name": "a", "labels": {"b": "c"}}, "data": {"x": "y"}}

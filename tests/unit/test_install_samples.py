@@ -1,4 +1,5 @@
 """The IstioOperators in samples/install, and what each of them makes."""
+
 from __future__ import annotations
 
 import json
@@ -20,7 +21,9 @@ def installed(name: str) -> dict[str, Any]:
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     found = installation_of(user_settings([(name, text)], ()), warnings.append).objects()
     assert warnings == []
-    return {"/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found}
+    return {
+        "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found
+    }
 
 
 def test_a_gateway_is_installed_alone_and_outside() -> None:
@@ -48,7 +51,11 @@ def test_replicas_stand_in_different_zones_and_the_gateway_has_more_ports() -> N
     scaler = found["HorizontalPodAutoscaler/istio-system/istiod"]["spec"]
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (3, 9)
     assert found["PodDisruptionBudget/istio-system/istiod"]["spec"]["minAvailable"] == 1
-    assert [p["name"] for p in found["Service/istio-system/istio-ingressgateway"]["spec"]["ports"]] == ["status-port", "http2", "postgres"]
+    assert [p["name"] for p in found["Service/istio-system/istio-ingressgateway"]["spec"]["ports"]] == [
+        "status-port",
+        "http2",
+        "postgres",
+    ]
 
 
 def test_spans_go_to_datadog_and_the_proxy_outlives_its_application() -> None:

@@ -1,4 +1,5 @@
 """What an installation says of objects: what they lack, who owns them, what would go with them, and what is known about pods that do not start."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +13,15 @@ from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TA
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS, prune
 from pilot.install.ready import missing_of
 from pilot.install.trouble import EVENT, POD, causes
-from pilot.install.uninstall import delete, is_shared, leaving_at_all, leaving_of_owner, leaving_of_revision, proxies_of, revisions
+from pilot.install.uninstall import (
+    delete,
+    is_shared,
+    leaving_at_all,
+    leaving_of_owner,
+    leaving_of_revision,
+    proxies_of,
+    revisions,
+)
 from pilot.kube.errors import KubeError
 from pilot.kube.objects import Key, VersionedKind, key_of
 
@@ -27,7 +36,9 @@ class Cluster:
         self.asked: list[tuple[str, str, str]] = []
         self.gone: list[Key] = []
 
-    async def list(self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = "") -> Sequence[Plain]:
+    async def list(
+        self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = ""
+    ) -> Sequence[Plain]:
         self.asked.append((kind.name, selector, namespace))
         terms = [term.partition("=") for term in selector.split(",") if term and not term.startswith("!")]
 
@@ -50,7 +61,11 @@ class Cluster:
 
 def made(kind: VersionedKind, name: str, namespace: str = "", **labels: str) -> Plain:
     metadata: Plain = {"name": name, "labels": {KEYS[key]: value for key, value in labels.items()}}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {**metadata, **({"namespace": namespace} if namespace else {})}}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {**metadata, **({"namespace": namespace} if namespace else {})},
+    }
 
 
 KEYS = {"component": COMPONENT, "revision": REVISION, "tag": TAG, "owner": OWNER, "owner_namespace": OWNER_NAMESPACE}
@@ -68,24 +83,52 @@ WORKLOAD: Plain = {"metadata": {"generation": 2}, "spec": {"replicas": 3}}
     ("kind", "plain", "missing"),
     [
         ("CustomResourceDefinition", {}, "not established"),
-        ("CustomResourceDefinition", {"status": {"conditions": [{"type": "Established", "status": "False"}]}}, "not established"),
-        ("CustomResourceDefinition", {"status": {"conditions": [{"type": "NamesAccepted", "status": "True"}]}}, "not established"),
+        (
+            "CustomResourceDefinition",
+            {"status": {"conditions": [{"type": "Established", "status": "False"}]}},
+            "not established",
+        ),
+        (
+            "CustomResourceDefinition",
+            {"status": {"conditions": [{"type": "NamesAccepted", "status": "True"}]}},
+            "not established",
+        ),
         ("CustomResourceDefinition", {"status": {"conditions": [{"type": "Established", "status": "True"}]}}, ""),
         ("Namespace", {"metadata": {}}, ""),
         ("Namespace", {"metadata": {}, "status": {"phase": "Active"}}, ""),
         ("Namespace", {"metadata": {}, "status": {"phase": "Terminating"}}, "being deleted"),
-        ("Namespace", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Active"}}, "being deleted"),
+        (
+            "Namespace",
+            {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Active"}},
+            "being deleted",
+        ),
         ("ConfigMap", {"metadata": {"generation": 5}}, ""),
         ("Deployment", WORKLOAD, "not noticed yet"),
-        ("Deployment", {**WORKLOAD, "status": {"observedGeneration": 1, "updatedReplicas": 3, "readyReplicas": 3}}, "not noticed yet"),
+        (
+            "Deployment",
+            {**WORKLOAD, "status": {"observedGeneration": 1, "updatedReplicas": 3, "readyReplicas": 3}},
+            "not noticed yet",
+        ),
         ("Deployment", {**WORKLOAD, "status": {"observedGeneration": 2, "updatedReplicas": 3, "readyReplicas": 3}}, ""),
-        ("Deployment", {**WORKLOAD, "status": {"observedGeneration": 3, "updatedReplicas": 2, "readyReplicas": 3}}, "2 of 3 pods ready"),
+        (
+            "Deployment",
+            {**WORKLOAD, "status": {"observedGeneration": 3, "updatedReplicas": 2, "readyReplicas": 3}},
+            "2 of 3 pods ready",
+        ),
         ("StatefulSet", {**WORKLOAD, "status": {"observedGeneration": 2, "updatedReplicas": 3}}, "0 of 3 pods ready"),
         ("Deployment", {"metadata": {}}, "0 of 1 pods ready"),
         ("Deployment", {"metadata": {}, "spec": {"replicas": 0}}, ""),
         ("Deployment", {"metadata": {}, "spec": {}, "status": {"updatedReplicas": 1, "readyReplicas": 1}}, ""),
-        ("DaemonSet", {"metadata": {}, "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 1}}, "1 of 2 pods ready"),
-        ("DaemonSet", {"metadata": {}, "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}}, ""),
+        (
+            "DaemonSet",
+            {"metadata": {}, "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 1}},
+            "1 of 2 pods ready",
+        ),
+        (
+            "DaemonSet",
+            {"metadata": {}, "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberReady": 2}},
+            "",
+        ),
         ("DaemonSet", {"metadata": {}}, ""),
     ],
 )
@@ -99,7 +142,11 @@ def test_what_an_object_lacks(kind: str, plain: Plain, missing: str) -> None:
 @pytest.mark.parametrize(
     ("operator", "owner", "selector"),
     [
-        ({}, OperatorOwner("unknown", "", "default"), f"{COMPONENT},{OWNER}=unknown,{REVISION}=default,!{OWNER_NAMESPACE}"),
+        (
+            {},
+            OperatorOwner("unknown", "", "default"),
+            f"{COMPONENT},{OWNER}=unknown,{REVISION}=default,!{OWNER_NAMESPACE}",
+        ),
         (
             {"metadata": {"name": "mesh", "namespace": "istio-system"}, "spec": {"values": {"revision": "r2"}}},
             OperatorOwner("mesh", "istio-system", "r2"),
@@ -117,12 +164,17 @@ def test_the_owner_of_what_an_operator_installs(operator: Plain, owner: Operator
     assert owner.selector() == selector
 
 
-@pytest.mark.parametrize(("name", "fits"), [("a" * 63, True), ("a" * 64, False), ("a-", False), ("A.b_c-9", True), ("ä", False)])
+@pytest.mark.parametrize(
+    ("name", "fits"), [("a" * 63, True), ("a" * 64, False), ("a-", False), ("A.b_c-9", True), ("ä", False)]
+)
 def test_names_of_operators_must_fit_into_a_label(name: str, fits: bool) -> None:
     if fits:
         assert owner_of({"metadata": {"name": name}}).name == name
         return
-    with pytest.raises(SettingsError, match=rf"^metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and .$"):
+    with pytest.raises(
+        SettingsError,
+        match=rf"^metadata.name: {name} cannot be the value of a label: write at most 63 letters, digits, -, _ and .$",
+    ):
         owner_of({"metadata": {"name": name}})
 
 
@@ -148,10 +200,15 @@ ENABLED: Plain = {"matchLabels": {"istio-injection": "enabled"}}
 
 
 def test_what_injects_and_for_whom() -> None:
-    assert [is_injector(plain) for plain in (injector("a"), {**injector("a"), "kind": "ValidatingWebhookConfiguration"})] == [True, False]
+    assert [
+        is_injector(plain) for plain in (injector("a"), {**injector("a"), "kind": "ValidatingWebhookConfiguration"})
+    ] == [True, False]
     assert not is_injector({**injector("a"), "webhooks": [{"name": "x.example"}]})
     assert not is_injector({**injector("a"), "webhooks": None})
-    assert [(revision_of(p), tag_of(p)) for p in (injector("a"), injector("b", "r2", "prod"))] == [("default", ""), ("r2", "prod")]
+    assert [(revision_of(p), tag_of(p)) for p in (injector("a"), injector("b", "r2", "prod"))] == [
+        ("default", ""),
+        ("r2", "prod"),
+    ]
     assert disarmed(injector("a", namespaceSelector=ENABLED))["webhooks"] == [
         {"name": "rev.namespace.sidecar-injector.istio.io", "namespaceSelector": NEVER, "objectSelector": NEVER}
     ]
@@ -160,11 +217,19 @@ def test_what_injects_and_for_whom() -> None:
 @pytest.mark.parametrize(
     ("operator", "values", "labels", "selected"),
     [
-        ("In", ["a", "b"], {"x": "b"}, True), ("In", ["a"], {"x": "b"}, False), ("In", ["a"], {}, False), ("NotIn", ["a"], {"x": "b"}, True),
-        ("NotIn", ["a"], {"x": "a"}, False), ("NotIn", ["a"], {}, True), ("Exists", None, {"x": ""}, True), ("Exists", None, {}, False),
-        ("DoesNotExist", None, {}, True), ("DoesNotExist", None, {"x": "a"}, False), ("Sometimes", None, {"x": "a"}, False),
+        ("In", ["a", "b"], {"x": "b"}, True),
+        ("In", ["a"], {"x": "b"}, False),
+        ("In", ["a"], {}, False),
+        ("NotIn", ["a"], {"x": "b"}, True),
+        ("NotIn", ["a"], {"x": "a"}, False),
+        ("NotIn", ["a"], {}, True),
+        ("Exists", None, {"x": ""}, True),
+        ("Exists", None, {}, False),
+        ("DoesNotExist", None, {}, True),
+        ("DoesNotExist", None, {"x": "a"}, False),
+        ("Sometimes", None, {"x": "a"}, False),
     ],
-)  # fmt: skip
+)
 def test_selectors(operator: str, values: list[str] | None, labels: dict[str, str], selected: bool) -> None:
     expression = {"key": "x", "operator": operator, **({"values": values} if values is not None else {})}
     assert selects({"matchExpressions": [expression]}, labels) is selected
@@ -177,14 +242,21 @@ def test_selectors(operator: str, values: list[str] | None, labels: dict[str, st
     ("ours", "theirs", "where"),
     [
         (ENABLED, ENABLED, "pods labelled with neither in namespaces labelled istio-injection=enabled"),
-        (ENABLED, {"matchLabels": {REVISION: "r2"}}, f"pods labelled with neither in namespaces labelled istio-injection=enabled, {REVISION}=r2"),
+        (
+            ENABLED,
+            {"matchLabels": {REVISION: "r2"}},
+            f"pods labelled with neither in namespaces labelled istio-injection=enabled, {REVISION}=r2",
+        ),
         (ENABLED, {"matchLabels": {"istio-injection": "disabled"}}, ""),
         ({}, {}, "pods labelled with neither in namespaces labelled with neither"),
         (ENABLED, NEVER, ""),
     ],
 )
 def test_who_would_inject_the_same_pods(ours: Plain, theirs: Plain, where: str) -> None:
-    said = conflicts([injector("one", namespaceSelector=ours), made(ROLE, "r")], [made(ROLE, "r"), injector("two", "r2", namespaceSelector=theirs)])
+    said = conflicts(
+        [injector("one", namespaceSelector=ours), made(ROLE, "r")],
+        [made(ROLE, "r"), injector("two", "r2", namespaceSelector=theirs)],
+    )
     assert said == ([f"one and two (revision r2) would both inject {where}"] if where else [])
 
 
@@ -202,17 +274,32 @@ THERE = (
     made(ROLE, "shared", component="Base", revision="default", owner="mesh"),
     made(DEPLOYMENT, "ingress", "edge", component="IngressGateways", revision="default", owner="mesh"),
     made(DEPLOYMENT, "other", "edge", component="Pilot", revision="r2"),
-    injector("istio-sidecar-injector", "default") | {"metadata": {
-        "name": "istio-sidecar-injector", "labels": {COMPONENT: "Pilot", REVISION: "default", OWNER: "mesh"}}},
-    injector("istio-revision-tag-prod") | {"metadata": {
-        "name": "istio-revision-tag-prod", "labels": {COMPONENT: "Pilot", REVISION: "default", TAG: "prod"}}},
+    injector("istio-sidecar-injector", "default")
+    | {
+        "metadata": {
+            "name": "istio-sidecar-injector",
+            "labels": {COMPONENT: "Pilot", REVISION: "default", OWNER: "mesh"},
+        }
+    },
+    injector("istio-revision-tag-prod")
+    | {
+        "metadata": {
+            "name": "istio-revision-tag-prod",
+            "labels": {COMPONENT: "Pilot", REVISION: "default", TAG: "prod"},
+        }
+    },
     made(DEFINITION, "gateways", component="Base", revision="default"),
-    pod("web-0"), pod("web-1", "r2"), pod("web-2", injected=False), pod("ingress-0", component="IngressGateways"),
-)  # fmt: skip
+    pod("web-0"),
+    pod("web-1", "r2"),
+    pod("web-2", injected=False),
+    pod("ingress-0", component="IngressGateways"),
+)
 MINE = ["istio-sidecar-injector", "istio-revision-tag-prod", "ingress", "istio"]
 WARNED = (
-    "tags that point at it go with it: prod", "1 proxies are configured by revision default: shop/web-0", "gateways go: Deployment edge/ingress"
-)  # fmt: skip
+    "tags that point at it go with it: prod",
+    "1 proxies are configured by revision default: shop/web-0",
+    "gateways go: Deployment edge/ingress",
+)
 
 
 def names(plains: Sequence[Plain]) -> list[str]:
@@ -228,7 +315,10 @@ async def test_what_goes_with_a_revision() -> None:
 async def test_what_goes_with_an_operator_is_followed_by_the_tags_of_its_revision() -> None:
     cluster = Cluster(*THERE)
     leaving = await leaving_of_owner(cluster, OperatorOwner("mesh", "", "default"))  # type: ignore[arg-type]
-    assert (names(leaving.objects), leaving.warnings) == (["istio-sidecar-injector", "ingress", "istio", "istio-revision-tag-prod"], WARNED)
+    assert (names(leaving.objects), leaving.warnings) == (
+        ["istio-sidecar-injector", "ingress", "istio", "istio-revision-tag-prod"],
+        WARNED,
+    )
     without = Cluster(*(plain for plain in THERE if not is_injector(plain) and plain["metadata"]["name"] != "istio"))
     leaving = await leaving_of_owner(without, OperatorOwner("mesh", "", "default"), ["edge"])  # type: ignore[arg-type]
     assert (names(leaving.objects), leaving.warnings) == (["ingress"], ("gateways go: Deployment edge/ingress",))
@@ -237,11 +327,20 @@ async def test_what_goes_with_an_operator_is_followed_by_the_tags_of_its_revisio
 
 async def test_everything_goes_with_its_definitions_at_last() -> None:
     leaving = await leaving_at_all(Cluster(*THERE))  # type: ignore[arg-type]
-    assert names(leaving.objects) == ["istio-sidecar-injector", "istio-revision-tag-prod", "shared", "ingress", "other", "istio", "gateways"]
+    assert names(leaving.objects) == [
+        "istio-sidecar-injector",
+        "istio-revision-tag-prod",
+        "shared",
+        "ingress",
+        "other",
+        "istio",
+        "gateways",
+    ]
     assert leaving.warnings == (
-        "everything of every revision goes", "1 CustomResourceDefinitions go, and all configuration of these kinds with them",
+        "everything of every revision goes",
+        "1 CustomResourceDefinitions go, and all configuration of these kinds with them",
         "gateways go: Deployment edge/ingress",
-    )  # fmt: skip
+    )
     assert (await leaving_at_all(Cluster())).warnings == ("everything of every revision goes",)  # type: ignore[arg-type]
 
 
@@ -264,7 +363,9 @@ def test_what_is_shared_and_which_revisions_there_are() -> None:
     shared, hook = made(ROLE, "shared", component="Base"), {**injector("hook")}
     hook["metadata"] = {"name": "hook", "labels": {COMPONENT: "Base"}}
     assert [is_shared(plain) for plain in (shared, hook, THERE[0])] == [True, False, False]
-    assert revisions([injector("a", "r2"), injector("b"), injector("c", "r3", "prod"), made(ROLE, "r", revision="r4")]) == ["default", "r2"]
+    assert revisions(
+        [injector("a", "r2"), injector("b"), injector("c", "r3", "prod"), made(ROLE, "r", revision="r4")]
+    ) == ["default", "r2"]
 
 
 async def test_what_is_kept_or_is_made_by_a_controller_is_not_pruned() -> None:
@@ -272,7 +373,10 @@ async def test_what_is_kept_or_is_made_by_a_controller_is_not_pruned() -> None:
     owned["metadata"]["ownerReferences"] = [{"kind": "Gateway"}]
     stays = made(CONFIG_MAP, "stays", "edge", component="Pilot")
     stays["metadata"]["labels"]["install.operator.istio.io/owning-resource-not-pruned"] = "true"
-    kept, gone = made(CONFIG_MAP, "kept", "edge", component="Pilot"), made(CONFIG_MAP, "gone", "edge", component="Pilot")
+    kept, gone = (
+        made(CONFIG_MAP, "kept", "edge", component="Pilot"),
+        made(CONFIG_MAP, "gone", "edge", component="Pilot"),
+    )
     cluster = Cluster(owned, stays, kept, gone)
     assert await prune(cluster, COMPONENT, {key_of(kept)}) == [key_of(gone)]  # type: ignore[arg-type]
     assert cluster.gone == [key_of(gone)]
@@ -287,8 +391,10 @@ def event(name: str, reason: str, message: str, kind: str = "Warning") -> Plain:
 
 
 LATE: Plain = {
-    "kind": "Deployment", "metadata": {"name": "ingress", "namespace": "edge"}, "spec": {"selector": {"matchLabels": {"b": "2", "a": "1"}}}
-}  # fmt: skip
+    "kind": "Deployment",
+    "metadata": {"name": "ingress", "namespace": "edge"},
+    "spec": {"selector": {"matchLabels": {"b": "2", "a": "1"}}},
+}
 
 
 async def test_pods_are_looked_for_by_the_labels_of_their_workload() -> None:
@@ -300,11 +406,14 @@ async def test_pods_are_looked_for_by_the_labels_of_their_workload() -> None:
 async def test_a_workload_without_pods_says_which_condition_it_fails() -> None:
     conditions = [
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"},
-        {"type": "Progressing", "status": "True", "reason": "New"}, {"type": "Available", "status": "False"},
-    ]  # fmt: skip
+        {"type": "Progressing", "status": "True", "reason": "New"},
+        {"type": "Available", "status": "False"},
+    ]
     assert await causes(Cluster(), {**LATE, "status": {"conditions": conditions}}) == [  # type: ignore[arg-type]
-        "FailedCreate: quota", "Available: ", "there is no pod yet: kubectl describe -n edge deployment ingress"
-    ]  # fmt: skip
+        "FailedCreate: quota",
+        "Available: ",
+        "there is no pod yet: kubectl describe -n edge deployment ingress",
+    ]
 
 
 async def test_of_pods_that_are_not_ready_three_are_told_of_with_their_last_three_warnings() -> None:
@@ -315,25 +424,43 @@ async def test_of_pods_that_are_not_ready_three_are_told_of_with_their_last_thre
     events = [{**event("i-0", f"r{n}", f"m{n}"), "lastTimestamp": f"2026-01-01T00:00:0{n}Z"} for n in (4, 1, 3, 2)]
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, "name": "istio-proxy"}
     failed = {"state": {"terminated": {"reason": "Error", "exitCode": 1}}, "name": "istio-init"}
-    fine = [{"name": "a", "state": {"terminated": {"reason": "Completed", "exitCode": 0}}}, {"name": "b", "state": {"running": {}}},
-            {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]  # fmt: skip
+    fine = [
+        {"name": "a", "state": {"terminated": {"reason": "Completed", "exitCode": 0}}},
+        {"name": "b", "state": {"running": {}}},
+        {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}},
+    ]
     pods = [
         late("ready", conditions=[{"type": "Ready", "status": "True"}]),
-        late("i-0", conditions=[{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]),
-        late("i-1", initContainerStatuses=[failed], containerStatuses=[waiting]), late("i-2", phase="Running", containerStatuses=fine), late("i-3"),
-    ]  # fmt: skip
+        late(
+            "i-0",
+            conditions=[
+                {"type": "Ready", "status": "False"},
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+            ],
+        ),
+        late("i-1", initContainerStatuses=[failed], containerStatuses=[waiting]),
+        late("i-2", phase="Running", containerStatuses=fine),
+        late("i-3"),
+    ]
     advice = "name an image that the nodes can pull: hub and tag, or values.global.imagePullSecrets"
     assert await causes(Cluster(*pods, *events, event("i-0", "Pulled", "fine", "Normal")), LATE) == [  # type: ignore[arg-type]
-        "pod edge/i-0: Unschedulable", "  no node takes the pod: look at its requests, nodeSelector, affinity and tolerations",
-        "  r2: m2", "  r3: m3", "  r4: m4", "pod edge/i-1, container istio-init: Error",
-        "pod edge/i-1, container istio-proxy: ErrImagePull: no such image", f"  {advice}",
+        "pod edge/i-0: Unschedulable",
+        "  no node takes the pod: look at its requests, nodeSelector, affinity and tolerations",
+        "  r2: m2",
+        "  r3: m3",
+        "  r4: m4",
+        "pod edge/i-1, container istio-init: Error",
+        "pod edge/i-1, container istio-proxy: ErrImagePull: no such image",
+        f"  {advice}",
         "pod edge/i-2: Running: not ready",
-    ]  # fmt: skip
+    ]
 
 
 async def test_where_nothing_can_be_read_nothing_is_said() -> None:
     class Closed(Cluster):
-        async def list(self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = "") -> Sequence[Plain]:
+        async def list(
+            self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = ""
+        ) -> Sequence[Plain]:
             raise KubeError("forbidden")
 
     assert await causes(Closed(), LATE) == []  # type: ignore[arg-type]

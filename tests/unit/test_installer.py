@@ -1,4 +1,5 @@
 """What an installer does step by step, and what it says of each, at a cluster that fails where a test wants it to."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,9 +16,15 @@ from pilot.kube.objects import Key, UnknownKind, key_of
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
+
+
 def injector(name: str, revision: str = "default", tag: str = "", **more: Any) -> Plain:
     labels = {REVISION: revision, **({TAG: tag} if tag else {})}
-    webhook = {"name": "rev.namespace.sidecar-injector.istio.io", "namespaceSelector": {"matchLabels": {REVISION: revision}}, **more}
+    webhook = {
+        "name": "rev.namespace.sidecar-injector.istio.io",
+        "namespaceSelector": {"matchLabels": {REVISION: revision}},
+        **more,
+    }
     return made(MUTATING, name, metadata={"labels": labels}, webhooks=[webhook])
 
 
@@ -31,6 +38,7 @@ def installer(cluster: Cluster, told: list[tuple[Any, ...]] | None = None, ready
 
 
 # -- one step ----------------------------------------------------------------------------------------------------------
+
 
 async def test_a_step_tells_what_it_applies_and_what_it_waits_for() -> None:
     told: list[Any] = []
@@ -64,22 +72,39 @@ FORBIDDEN = ApiError(403, "Forbidden", "no")
 @pytest.mark.parametrize(
     ("plain", "error", "failure"),
     [
-        (CONFIG, FORBIDDEN, Failure("Pilot", "ConfigMap istio-system/config: 403 Forbidden: no",
-                                    ("whoever installs needs the right to create and patch ConfigMap in the namespace istio-system",))),
-        (made(NAMESPACE, "config"), FORBIDDEN, Failure("Pilot", "Namespace config: 403 Forbidden: no",
-                                                       ("whoever installs needs the right to create and patch Namespace in the cluster",))),
+        (
+            CONFIG,
+            FORBIDDEN,
+            Failure(
+                "Pilot",
+                "ConfigMap istio-system/config: 403 Forbidden: no",
+                ("whoever installs needs the right to create and patch ConfigMap in the namespace istio-system",),
+            ),
+        ),
+        (
+            made(NAMESPACE, "config"),
+            FORBIDDEN,
+            Failure(
+                "Pilot",
+                "Namespace config: 403 Forbidden: no",
+                ("whoever installs needs the right to create and patch Namespace in the cluster",),
+            ),
+        ),
         (CONFIG, ApiError(404, "NotFound", ""), Failure("Pilot", "ConfigMap istio-system/config: 404 NotFound")),
         (CONFIG, KubeError("no answer"), Failure("Pilot", "ConfigMap istio-system/config: no answer")),
     ],
-)  # fmt: skip
-async def test_what_cannot_be_applied_fails_the_step_with_advice(plain: Plain, error: KubeError, failure: Failure) -> None:
+)
+async def test_what_cannot_be_applied_fails_the_step_with_advice(
+    plain: Plain, error: KubeError, failure: Failure
+) -> None:
     told: list[Any] = []
     assert await installer(Cluster(refused={"config": error}), told).install_step(step(plain, WORKLOAD)) == failure
     assert told[-1] == StepProgress("Pilot", 0, 2, str(error), 0.0, failed=True)
 
 
 @pytest.mark.parametrize(
-    ("error", "passes"), [(NotFound(404, "NotFound", ""), True), (UnknownKind("no such kind"), True), (KubeError("no answer"), False)]
+    ("error", "passes"),
+    [(NotFound(404, "NotFound", ""), True), (UnknownKind("no such kind"), True), (KubeError("no answer"), False)],
 )
 async def test_a_dry_run_passes_over_what_it_did_not_make_and_waits_for_nothing(error: KubeError, passes: bool) -> None:
     told: list[Any] = []
@@ -91,11 +116,17 @@ async def test_a_dry_run_passes_over_what_it_did_not_make_and_waits_for_nothing(
 
 async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
     cluster = Cluster(refused={"config": KubeError("no answer")})
-    steps = (step(CONFIG, component="Base"), step(WORKLOAD), step(made(CONFIG_MAP, "other", "istio-system"), component="Cni"))
+    steps = (
+        step(CONFIG, component="Base"),
+        step(WORKLOAD),
+        step(made(CONFIG_MAP, "other", "istio-system"), component="Cni"),
+    )
     outcome = await installer(cluster).install(plan(*steps))
     assert outcome.failures == (
-        Failure("Base", "ConfigMap istio-system/config: no answer"), Failure("Pilot", "it waits for Base"), Failure("Cni", "it waits for Base"),
-    )  # fmt: skip
+        Failure("Base", "ConfigMap istio-system/config: no answer"),
+        Failure("Pilot", "it waits for Base"),
+        Failure("Cni", "it waits for Base"),
+    )
     assert (outcome.pruned, outcome.remarks, cluster.applied) == ((), (), ["Namespace istio-system"])
 
 
@@ -108,11 +139,17 @@ async def test_a_step_waits_for_those_before_it_and_fails_with_them() -> None:
         ([], "", ["Namespace istio-system"]),
         ([made(NAMESPACE, "istio-system")], "", []),
         ([made(NAMESPACE, "istio-system")], "n1", ["Namespace istio-system"]),
-        ([made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n2"}})], "n1", ["Namespace istio-system"]),
+        (
+            [made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n2"}})],
+            "n1",
+            ["Namespace istio-system"],
+        ),
         ([made(NAMESPACE, "istio-system", metadata={"labels": {"topology.istio.io/network": "n1"}})], "n1", []),
     ],
 )
-async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_is_not(there: list[Plain], network: str, applied: list[str]) -> None:
+async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_is_not(
+    there: list[Plain], network: str, applied: list[str]
+) -> None:
     cluster = Cluster(*there)
     assert await installer(cluster).install(plan(network=network)) == InstallOutcome((), (), ())
     assert cluster.applied == applied
@@ -163,7 +200,9 @@ async def test_a_plan_without_webhooks_sets_no_tag() -> None:
 
 
 async def test_a_dry_run_sets_no_tag() -> None:
-    outcome = await installer(Cluster(refused={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(plan(step(OWN)))
+    outcome = await installer(Cluster(refused={DEFAULT_TAG: KubeError("no answer")}, dry_run=True)).install(
+        plan(step(OWN))
+    )
     assert outcome == InstallOutcome((), (), ())
 
 
@@ -176,14 +215,20 @@ STRICT = made(VALIDATING, "istio-validator", webhooks=[{"name": "a", "failurePol
     [
         ([STRICT], VALIDATOR, STRICT),
         ([], VALIDATOR, VALIDATOR),
-        ([injector("tag", tag="default")], OWN, {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}),
+        (
+            [injector("tag", tag="default")],
+            OWN,
+            {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]},
+        ),
         ([injector("tag", tag="prod")], OWN, OWN),
         ([injector("tag", tag="default")], injector("two", "r2"), injector("two", "r2")),
         ([injector("tag", tag="default")], injector("own", tag="x"), injector("own", tag="x")),
         ([injector("tag", tag="default")], CONFIG, CONFIG),
     ],
 )
-async def test_a_plan_does_not_undo_what_has_become_of_webhooks(there: list[Plain], planned: Plain, prepared: Plain) -> None:
+async def test_a_plan_does_not_undo_what_has_become_of_webhooks(
+    there: list[Plain], planned: Plain, prepared: Plain
+) -> None:
     found = await installer(Cluster(*there)).prepared(plan(step(planned)))
     assert found == plan(step(prepared))
 
@@ -199,8 +244,12 @@ async def test_a_plan_does_not_undo_what_has_become_of_webhooks(there: list[Plai
         ([injector("other", "r2", tag="default", namespaceSelector={})], NOBODY, []),
     ],
 )
-async def test_webhooks_that_would_inject_the_same_are_those_that_stay(there: list[Plain], owner: OperatorOwner, named: list[str]) -> None:
-    own = injector("mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision)
+async def test_webhooks_that_would_inject_the_same_are_those_that_stay(
+    there: list[Plain], owner: OperatorOwner, named: list[str]
+) -> None:
+    own = injector(
+        "mine", "default" if named == ["other"] and there[0]["metadata"]["labels"].get(TAG) else owner.revision
+    )
     found = await installer(Cluster(*there, injector("third", "r3"))).conflicts_of(plan(step(own), owner=owner))
     assert [text.partition(" and ")[2].partition(" ")[0] for text in found] == named
 
@@ -209,7 +258,9 @@ async def test_webhooks_that_would_inject_the_same_are_those_that_stay(there: li
 
 
 async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
-    cluster: Any = Cluster(injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1"))
+    cluster: Any = Cluster(
+        injector("own", "r2", clientConfig={}), injector("old", "r1", "prod"), injector("first", "r1")
+    )
     (moved,) = await tag_objects(cluster, Tag("prod", "r2", "istio-system"))
     assert (moved["metadata"]["labels"][REVISION], moved["metadata"]["labels"][TAG]) == ("r2", "prod")
     for tag, revision, error in (
@@ -227,13 +278,21 @@ async def test_a_tag_that_is_there_is_moved_unless_that_is_not_wanted() -> None:
 
 async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
     disarmed = {**OWN, "webhooks": [{**OWN["webhooks"][0], "namespaceSelector": NEVER, "objectSelector": NEVER}]}
-    cluster: Any = Cluster(disarmed, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD)
+    cluster: Any = Cluster(
+        disarmed, injector("tag", tag="default"), STRICT, made(CONFIG_MAP, "there", "a", data={"k": "1"}), WORKLOAD
+    )
     changed, absent = made(CONFIG_MAP, "there", "a", data={"k": "2"}), made(CONFIG_MAP, "absent", "a")
     found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
     assert found == [
-        Checked(key_of(OWN), ""), Checked(key_of(VALIDATOR), ""), Checked(key_of(changed), "data.k is not as it would be installed"),
-        Checked(key_of(absent), "it is not there"), Checked(key_of(WORKLOAD), ""),
-    ]  # fmt: skip
+        Checked(key_of(OWN), ""),
+        Checked(key_of(VALIDATOR), ""),
+        Checked(key_of(changed), "data.k is not as it would be installed"),
+        Checked(key_of(absent), "it is not there"),
+        Checked(key_of(WORKLOAD), ""),
+    ]
     untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})
     untagged.there[key_of(CONFIG)] = CONFIG
-    assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [Checked(key_of(OWN), ""), Checked(key_of(CONFIG), "no answer")]
+    assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [
+        Checked(key_of(OWN), ""),
+        Checked(key_of(CONFIG), "no answer"),
+    ]

@@ -1,4 +1,5 @@
 """Key sets that Envoy would not take."""
+
 from __future__ import annotations
 
 import json

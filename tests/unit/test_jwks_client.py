@@ -1,4 +1,5 @@
 """What is fetched for an issuer's keys, and what is never asked."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,9 @@ async def server() -> AsyncIterator[KeyServer]:
         yield found
 
 
-async def fetched(key: JwksKey, allowed: tuple[str, ...] = ("127.0.0.1/32",), blocked: tuple[str, ...] = (), largest: int = 10_000) -> str:
+async def fetched(
+    key: JwksKey, allowed: tuple[str, ...] = ("127.0.0.1/32",), blocked: tuple[str, ...] = (), largest: int = 10_000
+) -> str:
     client = JwksClient(AddressRules(allowed, blocked), ssl.create_default_context(), largest)
     try:
         return await client.fetch(key, SOON)
@@ -67,11 +70,27 @@ async def test_redirects_are_followed_a_few_times(server: KeyServer, status: int
 
 
 ADDRESSES = [
-    ("127.0.0.1", False), ("10.0.0.1", False), ("192.168.1.1", False), ("172.16.0.1", False), ("100.64.0.1", False), ("100.100.100.200", False),
-    ("169.254.169.254", False), ("0.0.0.0", False), ("224.0.0.1", False), ("::1", False), ("fe80::1%eth0", False), ("fd00:ec2::254", False),
-    ("::ffff:10.0.0.1", False), ("::ffff:169.254.169.254", False), ("64:ff9b::a00:1", False), ("2002:a00:1::", False), ("ff02::1", False),
-    ("8.8.8.8", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True),
-]  # fmt: skip
+    ("127.0.0.1", False),
+    ("10.0.0.1", False),
+    ("192.168.1.1", False),
+    ("172.16.0.1", False),
+    ("100.64.0.1", False),
+    ("100.100.100.200", False),
+    ("169.254.169.254", False),
+    ("0.0.0.0", False),
+    ("224.0.0.1", False),
+    ("::1", False),
+    ("fe80::1%eth0", False),
+    ("fd00:ec2::254", False),
+    ("::ffff:10.0.0.1", False),
+    ("::ffff:169.254.169.254", False),
+    ("64:ff9b::a00:1", False),
+    ("2002:a00:1::", False),
+    ("ff02::1", False),
+    ("8.8.8.8", True),
+    ("2606:4700::1111", True),
+    ("::ffff:8.8.8.8", True),
+]
 
 
 @pytest.mark.parametrize(("address", "public"), ADDRESSES)
@@ -93,12 +112,17 @@ def test_cve_2026_41413_private_addresses_may_be_allowed_link_local_ones_not() -
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433"])
-async def test_cve_2026_41413_a_private_address_is_not_asked_however_it_is_written(server: KeyServer, host: str) -> None:
+async def test_cve_2026_41413_a_private_address_is_not_asked_however_it_is_written(
+    server: KeyServer, host: str
+) -> None:
     await refused(at(server.url("/keys", host)), allowed=())
     assert server.asked == []
 
 
-@pytest.mark.parametrize("target", ["http://169.254.169.254/latest/meta-data/", "http://10.0.0.1/", "http://[::1]/", "http://127.0.0.2:{port}/keys"])
+@pytest.mark.parametrize(
+    "target",
+    ["http://169.254.169.254/latest/meta-data/", "http://10.0.0.1/", "http://[::1]/", "http://127.0.0.2:{port}/keys"],
+)
 async def test_cve_2026_41413_a_redirect_to_a_private_address_is_not_followed(server: KeyServer, target: str) -> None:
     async with key_server("127.0.0.2") as inner:
         inner.answers["/keys"] = KEYS
@@ -163,7 +187,9 @@ async def test_blocked_blocks_come_before_allowed_ones(server: KeyServer) -> Non
     assert "blocked" in await refused(at(server.url("/keys")), blocked=("127.0.0.0/8",))
 
 
-@pytest.mark.parametrize(("trusted", "insecure", "taken"), [(False, False, False), (True, False, True), (False, True, True)])
+@pytest.mark.parametrize(
+    ("trusted", "insecure", "taken"), [(False, False, False), (True, False, True), (False, True, True)]
+)
 async def test_a_server_proves_itself_with_a_root_of_the_system_or_of_the_file(
     tmp_path: pathlib.Path, trusted: bool, insecure: bool, taken: bool
 ) -> None:

@@ -1,4 +1,5 @@
 """Tokens count only where a key of the set has signed them, and only for as long as they say."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """Providers that do the arithmetic of private keys, where a proxy's config names one."""
+
 from __future__ import annotations
 
 import pytest
@@ -27,7 +28,11 @@ def test_a_key_goes_to_the_provider_of_the_proxys_config(kind: str, type_name: s
     found = served(made, "kubernetes://web")
     assert found is not None
     provider = found.tls_certificate.private_key_provider
-    assert (provider.provider_name, provider.fallback, provider.typed_config.type_url) == (kind, True, f"type.googleapis.com/{type_name}")
+    assert (provider.provider_name, provider.fallback, provider.typed_config.type_url) == (
+        kind,
+        True,
+        f"type.googleapis.com/{type_name}",
+    )
     value = provider.typed_config.value
     key = base_pb2.DataSource(inline_bytes=WEB.private_key).SerializeToString()
     delay = duration_pb2.Duration(nanos=10_000_000).SerializeToString()
@@ -36,13 +41,18 @@ def test_a_key_goes_to_the_provider_of_the_proxys_config(kind: str, type_name: s
     assert "PRIVATE KEY" not in str(plain(Resource.of(SECRET, found)))
 
 
-@pytest.mark.parametrize(("extensions", "provided"), [(frozenset({CRYPTOMB}), True), (frozenset({"envoy.filters.http.router"}), False)])
+@pytest.mark.parametrize(
+    ("extensions", "provided"), [(frozenset({CRYPTOMB}), True), (frozenset({"envoy.filters.http.router"}), False)]
+)
 def test_a_provider_that_the_proxys_build_lacks_is_not_used(extensions: frozenset[str], provided: bool) -> None:
     made = World("defaultConfig: {privateKeyProvider: {cryptomb: {pollDelay: 10ms}}}")
     made.apply_objects(tls_secret("web", WEB))
     found = served(made, "kubernetes://web", replace(edge(), extensions=extensions))
     assert found is not None
-    assert (found.tls_certificate.HasField("private_key_provider"), found.tls_certificate.HasField("private_key")) == (provided, not provided)
+    assert (found.tls_certificate.HasField("private_key_provider"), found.tls_certificate.HasField("private_key")) == (
+        provided,
+        not provided,
+    )
 
 
 def test_proxies_with_and_without_a_provider_get_each_what_is_theirs() -> None:

@@ -1,4 +1,5 @@
 """Key sets are followed: fetched, kept over failures and restarts, given up when they are old, and told of."""
+
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +57,9 @@ class FakeClient:
 class Mesher:
     """A mesh whose key sets are followed. `slept`: the seconds of each sleep; `wake` ends those that are going on."""
 
-    def __init__(self, state: str = "", client: FakeClient | None = None, now: Callable[[], float] = lambda: 1_000_000.0) -> None:
+    def __init__(
+        self, state: str = "", client: FakeClient | None = None, now: Callable[[], float] = lambda: 1_000_000.0
+    ) -> None:
         self.mesh, self.problems, self.client = Mesh(), ProblemStore(lambda _: None), client or FakeClient()
         self.slept: list[float] = []
         self._sleeping = 0
@@ -64,7 +67,15 @@ class Mesher:
         self.batch = Batch(self.mesh, VirtualClock(), parse_duration("100ms"), parse_duration("10s"), self._committed)
         self.metrics = Metrics()
         self.sets = KeySets(
-            self.mesh, self.batch, self.client, KeyStore(state), self.problems, self.metrics, Duration.of(1200), now=now, sleep=self._sleep
+            self.mesh,
+            self.batch,
+            self.client,
+            KeyStore(state),
+            self.problems,
+            self.metrics,
+            Duration.of(1200),
+            now=now,
+            sleep=self._sleep,
         )
 
     def _committed(self, commit: Commit) -> None:
@@ -111,7 +122,12 @@ class Mesher:
 ONE = policy("one", f"issuer: i, jwksUri: '{URI}'")
 
 
-async def started(*objects: dict[str, object], client: FakeClient | None = None, state: str = "", now: Callable[[], float] = lambda: 1e6) -> Mesher:
+async def started(
+    *objects: dict[str, object],
+    client: FakeClient | None = None,
+    state: str = "",
+    now: Callable[[], float] = lambda: 1e6,
+) -> Mesher:
     made = Mesher(state, client, now)
     made.batch.put([(table, key, row) for (table, key), row in rows_of(objects).items()])
     made.batch.flush()
@@ -164,7 +180,11 @@ async def test_policies_that_name_the_same_url_share_a_fetch_with_the_longest_ti
 async def test_an_issuer_without_url_is_asked_itself_and_inline_keys_are_not_fetched() -> None:
     client = FakeClient()
     client.answers = {DISCOVERED: keys("found")}
-    made = await started(policy("one", "issuer: 'https://issuer.example.com'"), policy("two", f"issuer: x, jwks: '{keys('own')}'"), client=client)
+    made = await started(
+        policy("one", "issuer: 'https://issuer.example.com'"),
+        policy("two", f"issuer: x, jwks: '{keys('own')}'"),
+        client=client,
+    )
     assert made.known(DISCOVERED) == keys("found")
     assert [key for key, _ in client.asked] == [DISCOVERED]
     await made.sets.stop()

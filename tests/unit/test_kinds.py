@@ -1,4 +1,5 @@
 """A kind has one reader: what follows from other kinds can then join it without anyone noticing."""
+
 from __future__ import annotations
 
 import ast
@@ -27,9 +28,19 @@ READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS
 def reads(source: str) -> Iterator[tuple[str, int]]:
     """The tables that are taken from something called `db`, and where; `getattr` counts as reading what it names."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and node.attr in TABLES and isinstance(node.value, ast.Name) and node.value.id == "db":
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in TABLES
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "db"
+        ):
             yield node.attr, node.lineno
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and ast.unparse(node.args[0]) == "db":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+            and ast.unparse(node.args[0]) == "db"
+        ):
             yield ast.unparse(node.args[1]), node.lineno
 
 

@@ -1,4 +1,5 @@
 """What is wrong with objects is in their status, and nowhere else is anything written."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +31,12 @@ def rule(name: str, host: str = "a", **status: Any) -> dict[str, Any]:
 
 
 def wrong(name: str, *codes: str, kind: GroupKind = RULE) -> list[Problem]:
-    return [Problem(code=code, object=ObjectRef(kind, "shop", name), path="spec.host", message="why", severity=Severity.WARNING) for code in codes]
+    return [
+        Problem(
+            code=code, object=ObjectRef(kind, "shop", name), path="spec.host", message="why", severity=Severity.WARNING
+        )
+        for code in codes
+    ]
 
 
 def message(code: str, name: str) -> dict[str, Any]:
@@ -48,7 +54,9 @@ class Writing:
     async def start(self) -> None:
         await self.server.start()
         self.client = client_of(self.server)
-        self.writer = Analysis(self.client, self.problems, self.path, lambda: KINDS, 0.005, Backoff(0.001, 0.01), random.Random(1))
+        self.writer = Analysis(
+            self.client, self.problems, self.path, lambda: KINDS, 0.005, Backoff(0.001, 0.01), random.Random(1)
+        )
         self.task = asyncio.create_task(self.writer.run())
 
     async def stop(self) -> None:
@@ -104,7 +112,10 @@ async def test_the_rest_of_a_status_stays() -> None:
 
 async def test_what_a_leader_of_before_has_left_is_taken_away() -> None:
     there = [message("host-unknown", "HostUnknown")]
-    async with writing(rule("a", validationMessages=there, observedGeneration=1), rule("b", validationMessages=there, observedGeneration=1)) as it:
+    async with writing(
+        rule("a", validationMessages=there, observedGeneration=1),
+        rule("b", validationMessages=there, observedGeneration=1),
+    ) as it:
         it.problems.replace(("x", "b"), wrong("b", "host-unknown"))
         await until(lambda: "validationMessages" not in it.status("a"))
         await until(lambda: it.status("b") == {"validationMessages": there, "observedGeneration": 1})
@@ -126,7 +137,9 @@ async def test_another_specification_is_another_generation() -> None:
         it.problems.replace(("x", "a"), wrong("a", "host-unknown"))
         await until(lambda: it.status("a").get("observedGeneration") == 1)
         answer = await it.client.call("GET", it.path(ObjectRef(RULE, "shop", "a")))
-        await it.client.call("PUT", it.path(ObjectRef(RULE, "shop", "a")), body=answer.replace(b'"host":"a"', b'"host":"b"'))
+        await it.client.call(
+            "PUT", it.path(ObjectRef(RULE, "shop", "a")), body=answer.replace(b'"host":"a"', b'"host":"b"')
+        )
         it.writer.edited([ObjectRef(RULE, "shop", "a"), ObjectRef(RULE, "shop", "b")])
         await until(lambda: it.status("a").get("observedGeneration") == 2)
 

@@ -1,4 +1,5 @@
 """Webhook configurations have the roots of the control plane, whoever overwrites them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,10 +30,20 @@ async def server() -> AsyncIterator[ApiServer]:
     await made.stop()
 
 
-def configuration(kind: str, name: str, revision: str, *webhooks: str, bundle: str = "", policy: str = "Fail") -> dict[str, Any]:
-    entries = [{"name": each, "clientConfig": {"url": "https://x", "caBundle": bundle}, "failurePolicy": policy} for each in webhooks]
+def configuration(
+    kind: str, name: str, revision: str, *webhooks: str, bundle: str = "", policy: str = "Fail"
+) -> dict[str, Any]:
+    entries = [
+        {"name": each, "clientConfig": {"url": "https://x", "caBundle": bundle}, "failurePolicy": policy}
+        for each in webhooks
+    ]
     metadata = {"name": name, "labels": {"istio.io/rev": revision}}
-    return {"apiVersion": f"{ADMISSION}/v1", "kind": f"{kind}WebhookConfiguration", "metadata": metadata, "webhooks": entries}
+    return {
+        "apiVersion": f"{ADMISSION}/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": metadata,
+        "webhooks": entries,
+    }
 
 
 class Writing:
@@ -40,11 +51,17 @@ class Writing:
         self.server, self.roots, self.client = server, "one", client_of(server)
         self.metrics, kinds = Metrics(), (MUTATING, VALIDATING)
         counts = self.metrics.kubernetes
-        self.writer = CaBundles(self.client, revision, "istio-system", lambda: self.roots, kinds, pace(), random.Random(1), counts)
+        self.writer = CaBundles(
+            self.client, revision, "istio-system", lambda: self.roots, kinds, pace(), random.Random(1), counts
+        )
 
     def bundles(self, kind: str, name: str) -> list[str]:
         found = self.server.get(ADMISSION, f"{kind}webhookconfigurations", "", name)
-        return [base64.b64decode(w["clientConfig"].get("caBundle", "")).decode() for w in found["webhooks"]] if found is not None else []
+        return (
+            [base64.b64decode(w["clientConfig"].get("caBundle", "")).decode() for w in found["webhooks"]]
+            if found is not None
+            else []
+        )
 
     def policies(self, name: str) -> list[str]:
         found = self.server.get(ADMISSION, "validatingwebhookconfigurations", "", name)
@@ -104,7 +121,9 @@ async def test_without_gateways_there_is_nothing_to_deny(server: ApiServer) -> N
         await until(lambda: it.policies("ours") == ["Fail"])
 
 
-async def test_a_configuration_that_goes_while_it_is_written_ends_nothing(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_configuration_that_goes_while_it_is_written_ends_nothing(
+    server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
     injector = "sidecar-injector.istio.io"
 
     async def goes(asked: Any, old: Any, new: Any) -> Any:
@@ -128,10 +147,19 @@ async def test_what_is_written_of_validation_is_counted(server: ApiServer) -> No
     server.put(configuration("Mutating", "one", "default", "sidecar-injector.istio.io"))
     server.put(configuration("Validating", "two", "default", "validation.istio.io"))
     async with writing(Writing(server)) as it:
-        await until(lambda: (it.bundles("mutating", "one"), it.bundles("validating", "two"), it.policies("two")) == (["one"], ["one"], ["Fail"]))
+        await until(
+            lambda: (
+                (it.bundles("mutating", "one"), it.bundles("validating", "two"), it.policies("two"))
+                == (["one"], ["one"], ["Fail"])
+            )
+        )
 
         def counted() -> list[str]:
-            return [line for line in it.metrics.exposition().decode().splitlines() if line.startswith("galley_validation_config")]
+            return [
+                line
+                for line in it.metrics.exposition().decode().splitlines()
+                if line.startswith("galley_validation_config")
+            ]
 
         await until(lambda: counted() == ["galley_validation_config_updates 1"])
         server.delete(configuration("Mutating", "one", "default"))
@@ -154,5 +182,9 @@ async def test_a_configuration_that_has_gone_is_not_written_to_again(server: Api
         it.writer.changed()
         await until(lambda: it.bundles("mutating", "late") == it.bundles("mutating", "stays") == ["two"])
         assert [asked.name for asked in server.requests if asked.verb == "patch"].count("gone") == 1
-        counted = [line for line in it.metrics.exposition().decode().splitlines() if "webhook" in line and not line.startswith("#")]
+        counted = [
+            line
+            for line in it.metrics.exposition().decode().splitlines()
+            if "webhook" in line and not line.startswith("#")
+        ]
         assert counted == ['webhook_patch_attempts_total{name="sidecar-injector.istio.io"} 5']

@@ -1,4 +1,5 @@
 """Certificates that signers of an API server issue: asked for as they are, and through a whole control plane."""
+
 from __future__ import annotations
 
 import asyncio
@@ -63,7 +64,10 @@ async def test_a_request_is_approved_answered_and_taken_away(server: ApiServer) 
     [leaf] = x509.load_pem_x509_certificates(await ask(server))
     assert uris(bundle_pem((leaf,)).decode()) == [IDENTITY]
     await ask(server, 0)
-    assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [(USAGES, 3600), (USAGES, None)]
+    assert [(spec["usages"], spec.get("expirationSeconds")) for spec in signers.asked] == [
+        (USAGES, 3600),
+        (USAGES, None),
+    ]
 
 
 def line(kind: str, certificate: str = "", **status: Any) -> bytes:
@@ -72,14 +76,20 @@ def line(kind: str, certificate: str = "", **status: Any) -> bytes:
 
 
 def test_what_a_watch_tells_of_a_request() -> None:
-    assert [certificate_requests._told(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")] == [b"abc", b"abc", b""]
+    assert [certificate_requests._told(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")] == [
+        b"abc",
+        b"abc",
+        b"",
+    ]
     assert certificate_requests._told(line("MODIFIED")) == b""
     with pytest.raises(CertificateRefused, match="the request is gone before it was answered"):
         certificate_requests._told(line("DELETED", "YWJj"))
     with pytest.raises(CertificateRefused, match="Denied"):
         certificate_requests._told(line("MODIFIED", conditions=[{"type": "Denied", "status": "True", "message": "no"}]))
     with pytest.raises(KubeError, match="too old"):
-        certificate_requests._told(json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode())
+        certificate_requests._told(
+            json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode()
+        )
 
 
 async def test_somebody_who_changes_a_request_meanwhile_does_not_keep_it_from_being_approved(server: ApiServer) -> None:
@@ -131,7 +141,9 @@ async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
     assert (await refused(server)).startswith("403 Forbidden")
 
 
-async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(certificate_requests, "SECONDS", 0.05)
     assert "has not answered csr-workload-" in await refused(server)
 
@@ -162,7 +174,9 @@ PEM"""
 EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "CERT_SIGNER_DOMAIN": "example.com"}
 
 
-async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
     server.apply(MESH.replace("PEM", pem))
     server.tokens.service_account("shop", "web", "token-of-web")
@@ -177,7 +191,9 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(s
         key = ec_key(50)
         async with secure_channel(port, own) as channel:
             with pytest.raises(grpc.aio.AioRpcError, match=r"CSR signing error \(CSR_ERROR\)"):
-                await create_certificate(channel, "token-of-web", names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key)
+                await create_certificate(
+                    channel, "token-of-web", names=("spiffe://cluster.local/ns/bank/sa/admin",), key=key
+                )
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,), key=key)
         assert chain[-1].encode() == SIGNER.roots_pem
         assert [spec["signerName"] for spec in signers.asked] == [NAME]
@@ -188,7 +204,9 @@ async def test_workloads_have_certificates_of_the_signer_and_are_known_by_them(s
             assert [connection.proxy.identity for connection in it.plane.discovery.connections()] == [IDENTITY]
 
 
-async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_authority(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_authority(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     pem = "".join(f"        {line}\n" for line in SIGNER.roots_pem.decode().splitlines())
     server.apply(MESH.replace("PEM", pem))
     server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
@@ -202,7 +220,9 @@ async def test_the_control_plane_itself_has_a_certificate_of_a_signer_and_no_aut
             chain = await create_certificate(channel, "token-of-web", names=(IDENTITY,))
         assert uris(chain[0]) == [IDENTITY]
         await until(lambda: server.get("", "configmaps", "shop", "istio-ca-root-cert") is not None)
-    assert (server.get("", "configmaps", "shop", "istio-ca-root-cert") or {})["data"] == {"root-cert.pem": SIGNER.roots_pem.decode()}
+    assert (server.get("", "configmaps", "shop", "istio-ca-root-cert") or {})["data"] == {
+        "root-cert.pem": SIGNER.roots_pem.decode()
+    }
     assert [spec["usages"] for spec in signers.asked] == [USAGES[:3], USAGES]
     assert server.get("", "secrets", "istio-system", "istio-ca-secret") is None
 
@@ -245,7 +265,9 @@ async def test_the_control_planes_certificate_is_another_one_at_half_its_life(se
         ({"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, "EXTERNAL_CA: neither K8S_SIGNER nor CERT_SIGNER_DOMAIN"),
     ],
 )
-async def test_who_the_signers_are_must_be_said(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str], reason: str) -> None:
+async def test_who_the_signers_are_must_be_said(
+    server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str], reason: str
+) -> None:
     with pytest.raises(FlagError, match=reason):
         async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))):
             """Does not come to be."""

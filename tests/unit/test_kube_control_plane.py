@@ -1,4 +1,5 @@
 """A whole control plane on an API server: what proxies get, and when it is ready."""
+
 from __future__ import annotations
 
 import base64
@@ -45,7 +46,9 @@ def entry(name: str) -> str:
     return ENTRY.replace("NAME", name)
 
 
-async def test_proxies_get_what_the_api_server_has_and_keep_it_while_that_is_gone(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_proxies_get_what_the_api_server_has_and_keep_it_while_that_is_gone(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     server.apply(entry("one") + "---" + MESH)
     async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready or it.task.done())
@@ -76,7 +79,10 @@ async def test_it_is_not_ready_before_everything_has_been_read(server: ApiServer
 
 
 async def test_beside_a_folder_only_what_runs_in_the_cluster_is_read(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    server.apply(entry("hers") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {ports: [{port: 80}]}\n")
+    server.apply(
+        entry("hers")
+        + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {ports: [{port: 80}]}\n"
+    )
     path = write_kubeconfig(server, tmp_path / "config")
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -93,10 +99,16 @@ async def test_beside_a_folder_only_what_runs_in_the_cluster_is_read(server: Api
 async def test_a_mesh_config_in_a_file_comes_before_the_config_map(server: ApiServer, tmp_path: pathlib.Path) -> None:
     server.apply(MESH)
     (tmp_path / "mesh").write_text("trustDomain: from.the.file")
-    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")) as it:
+    async with running(
+        kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")
+    ) as it:
         await until(lambda: it.plane.ready)
         assert it.plane.db.mesh.peek("mesh").trust_domain == "from.the.file"
-        assert not [asked for asked in server.requests if asked.query.get("fieldSelector") == "metadata.name=istio" and asked.verb == "create"]
+        assert not [
+            asked
+            for asked in server.requests
+            if asked.query.get("fieldSelector") == "metadata.name=istio" and asked.verb == "create"
+        ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "kind: Config", "clusters: 5", None])
@@ -109,7 +121,9 @@ async def test_a_kubeconfig_that_makes_no_sense_ends_the_start(tmp_path: pathlib
         await plane.run()
 
 
-async def test_replicas_share_a_root_which_is_written_into_every_namespace(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_replicas_share_a_root_which_is_written_into_every_namespace(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     server.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---" + entry("one").replace("NONE", "DNS"))
     path = str(write_kubeconfig(server, tmp_path / "config"))
 
@@ -141,7 +155,9 @@ async def test_another_cluster_is_read_when_a_secret_names_it(server: ApiServer,
     server.put(secret)
     async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready)
-        assert [key for key, _ in it.plane.db.services.rows()] == [RegistryKey("west", "shop", "web")], "ready only when it has been read"
+        assert [key for key, _ in it.plane.db.services.rows()] == [RegistryKey("west", "shop", "web")], (
+            "ready only when it has been read"
+        )
         server.delete(secret)
         await until(lambda: not len(it.plane.db.services))
     await west.stop()
@@ -154,10 +170,14 @@ async def test_configuration_is_read_from_the_api_server_where_the_mesh_config_n
     server.apply(entry("one"))
     folder = tmp_path / "more"
     folder.mkdir()
-    (folder / "two.yaml").write_text(entry("two") + "---" + entry("one").replace("one.example.com", "other.example.com"))
+    (folder / "two.yaml").write_text(
+        entry("two") + "---" + entry("one").replace("one.example.com", "other.example.com")
+    )
     sources = f"[{{address: 'k8s://'}}, {{address: 'fs://{folder}'}}]" if named else f"[{{address: 'fs://{folder}'}}]"
     (tmp_path / "mesh").write_text(f"configSources: {sources}")
-    async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")) as it:
+    async with running(
+        kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")
+    ) as it:
         await until(lambda: it.plane.ready or it.task.done())
         rows = {key.name: row.spec.hosts[0] for key, row in it.plane.db.service_entries.rows()}
         assert rows.keys() == {"one", "two"}
@@ -183,7 +203,10 @@ async def test_a_signing_certificate_of_the_api_server_is_plugged_in(server: Api
     write_plugged_in(tmp_path / "made", signer)
     server.put(cacerts(tmp_path / "made"))
     folder = tmp_path / "etc" / "cacerts"
-    environ, config = {"ROOT_CA_DIR": str(folder), "USE_REMOTE_CERTS": "true"}, str(write_kubeconfig(server, tmp_path / "config"))
+    environ, config = (
+        {"ROOT_CA_DIR": str(folder), "USE_REMOTE_CERTS": "true"},
+        str(write_kubeconfig(server, tmp_path / "config")),
+    )
     for _ in range(2):  # the second one finds the files and asks nobody
         async with running(environ, kubeconfig=config) as it:
             await until(lambda: it.plane.ready or it.task.done())
@@ -192,9 +215,14 @@ async def test_a_signing_certificate_of_the_api_server_is_plugged_in(server: Api
     assert (folder / "ca-key.pem").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_root_that_is_kept_in_a_mounted_secret_is_no_plugged_in_one(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_a_root_that_is_kept_in_a_mounted_secret_is_no_plugged_in_one(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     folder = tmp_path / "cacerts"
-    environ, config = {"ROOT_CA_DIR": str(folder), "USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, str(write_kubeconfig(server, tmp_path / "config"))
+    environ, config = (
+        {"ROOT_CA_DIR": str(folder), "USE_CACERTS_FOR_SELF_SIGNED_CA": "true"},
+        str(write_kubeconfig(server, tmp_path / "config")),
+    )
     issued = []
     for _ in range(2):
         async with running(environ, kubeconfig=config) as it:
@@ -220,7 +248,11 @@ async def test_roots_are_in_a_trust_bundle_where_the_settings_say_so(server: Api
     server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     environ = {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}
     async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
-        await until(lambda: server.get("certificates.k8s.io", "clustertrustbundles", "", "istio.io:istiod-ca:root-cert") is not None)
+        await until(
+            lambda: (
+                server.get("certificates.k8s.io", "clustertrustbundles", "", "istio.io:istiod-ca:root-cert") is not None
+            )
+        )
         await until(lambda: server.get("", "configmaps", "shop", "istio-ca-crl") is not None)
         found = server.get("certificates.k8s.io", "clustertrustbundles", "", "istio.io:istiod-ca:root-cert")
         assert found is not None
@@ -229,31 +261,56 @@ async def test_roots_are_in_a_trust_bundle_where_the_settings_say_so(server: Api
 
 
 @pytest.mark.parametrize("read", [True, False])
-async def test_exports_of_services_are_read_where_the_settings_obey_them(server: ApiServer, tmp_path: pathlib.Path, read: bool) -> None:
+async def test_exports_of_services_are_read_where_the_settings_obey_them(
+    server: ApiServer, tmp_path: pathlib.Path, read: bool
+) -> None:
     server.apply(entry("one"))
-    server.put({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "web", "namespace": "shop"}})
+    server.put(
+        {
+            "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+            "kind": "ServiceExport",
+            "metadata": {"name": "web", "namespace": "shop"},
+        }
+    )
     environ = {"ENABLE_MCS_SERVICE_DISCOVERY": "true"} if read else {}
     async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready or it.task.done())
-        assert [key for key, _ in it.plane.db.service_exports.rows()] == ([RegistryKey("Kubernetes", "shop", "web")] if read else [])
+        assert [key for key, _ in it.plane.db.service_exports.rows()] == (
+            [RegistryKey("Kubernetes", "shop", "web")] if read else []
+        )
     assert any(asked.resource.group == "multicluster.x-k8s.io" for asked in server.requests) == read
 
 
-async def test_services_are_exported_but_those_that_stay_in_their_cluster(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_services_are_exported_but_those_that_stay_in_their_cluster(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     def exported() -> set[str]:
         return {f"{namespace}/{name}" for namespace, name in server.store.collection(EXPORTS).objects}
 
     def service(name: str, namespace: str) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": {"ports": [{"port": 80}]}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"ports": [{"port": 80}]},
+        }
 
     local = "{serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.cluster.local]}]}"
     server.apply(MESH.replace("trustDomain: from.the.map", local))
     for name, namespace in (("kept", "kube-system"), ("own", "shop"), ("web", "shop")):
         server.put(service(name, namespace))
-    server.put({"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "there", "namespace": "shop"}})
+    server.put(
+        {
+            "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+            "kind": "ServiceExport",
+            "metadata": {"name": "there", "namespace": "shop"},
+        }
+    )
     server.put(service("there", "shop"))
     server.faults.refuse(503, times=2, concerns=lambda asked: asked.resource.id == EXPORTS and asked.verb == "create")
-    async with running({"ENABLE_MCS_AUTO_EXPORT": "true"}, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
+    async with running(
+        {"ENABLE_MCS_AUTO_EXPORT": "true"}, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))
+    ) as it:
         await until(lambda: exported() == {"shop/web", "shop/there"} or it.task.done())
         server.put(service("later", "shop"))
         await until(lambda: "shop/later" in exported())

@@ -1,4 +1,5 @@
 """Gateways that are deployed: their objects are made, changed, mended and taken away, and nothing that a Gateway says gives it more."""
+
 from __future__ import annotations
 
 import pathlib
@@ -27,14 +28,22 @@ KINDS = {
     "HorizontalPodAutoscaler": ("autoscaling", "horizontalpodautoscalers"),
     "PodDisruptionBudget": ("policy", "poddisruptionbudgets"),
 }
-NAME, CLASS, MANAGED = "gateway.networking.k8s.io/gateway-name", "gateway.networking.k8s.io/gateway-class-name", "gateway.istio.io/managed"
+NAME, CLASS, MANAGED = (
+    "gateway.networking.k8s.io/gateway-name",
+    "gateway.networking.k8s.io/gateway-class-name",
+    "gateway.istio.io/managed",
+)
 
 NETWORK, MODE = "topology.istio.io/network", "istio.io/dataplane-mode"
 
 
 @pytest.fixture(scope="module")
 def injector() -> Plain:
-    found = render(read_chart(installation_folder() / "charts" / "istiod"), {"global": {"hub": "example.com/h", "tag": "1"}}, "istio-system")
+    found = render(
+        read_chart(installation_folder() / "charts" / "istiod"),
+        {"global": {"hub": "example.com/h", "tag": "1"}},
+        "istio-system",
+    )
     return next(o for o in found if (o["kind"], o["metadata"]["name"]) == ("ConfigMap", "istio-sidecar-injector"))
 
 
@@ -57,7 +66,12 @@ def gateway(spec: str = "", name: str = "gw", listeners: str = HTTP, **metadata:
 
 def config_map(name: str, data: dict[str, Any], namespace: str = "a", **labels: str) -> Plain:
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: yaml.safe_dump(value) for key, value in data.items()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {key: yaml.safe_dump(value) for key, value in data.items()},
+    }
 
 
 def plane(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str] | None = None) -> Any:
@@ -69,7 +83,9 @@ def there(server: ApiServer, kind: str, name: str = "gw-istio") -> Plain:
 
 
 def of_kinds(server: ApiServer) -> set[str]:
-    return {kind for kind, resource in KINDS.items() for key in server.store.collection(resource).objects if key[0] == "a"}
+    return {
+        kind for kind, resource in KINDS.items() for key in server.store.collection(resource).objects if key[0] == "a"
+    }
 
 
 async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
@@ -79,14 +95,21 @@ async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) 
         await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
         for kind in ("Deployment", "Service", "ServiceAccount"):
             metadata = there(server, kind)["metadata"]
-            assert metadata["labels"].items() >= {NAME: "gw", CLASS: "istio", MANAGED: "istio.io-gateway-controller", "team": "blue"}.items()
+            assert (
+                metadata["labels"].items()
+                >= {NAME: "gw", CLASS: "istio", MANAGED: "istio.io-gateway-controller", "team": "blue"}.items()
+            )
             assert metadata["annotations"]["example.com/cost"] == "low"
             owner = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "Gateway", "name": "gw", "uid": "uid-of-gw"}
             assert metadata["ownerReferences"] == [owner], "with its owner the API server takes it away"
             assert {entry["manager"] for entry in metadata["managedFields"]} == {"istio.io/gateway-controller"}
         service = there(server, "Service")["spec"]
         assert (service["type"], service["selector"]) == ("LoadBalancer", {NAME: "gw"})
-        assert [(port["name"], port["port"]) for port in service["ports"]] == [("status-port", 15021), ("http", 80), ("s-x", 443)]
+        assert [(port["name"], port["port"]) for port in service["ports"]] == [
+            ("status-port", 15021),
+            ("http", 80),
+            ("s-x", 443),
+        ]
         template = there(server, "Deployment")["spec"]["template"]
         assert template["spec"]["containers"][0]["image"] == "example.com/h/proxyv2:1"
         assert template["spec"]["serviceAccountName"] == "gw-istio"
@@ -95,11 +118,14 @@ async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) 
         assert stored["metadata"]["annotations"]["gateway.istio.io/controller-version"] == "5"
 
 
-@pytest.mark.parametrize(("class_name", "controller", "type_", "word"), [
-    ("istio-waypoint", "istio.io-mesh-controller", "ClusterIP", "waypoint"),
-    ("istio-east-west", "istio.io-eastwest-controller", "LoadBalancer", "waypoint"),
-    ("istio", "istio.io-gateway-controller", "LoadBalancer", "router"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("class_name", "controller", "type_", "word"),
+    [
+        ("istio-waypoint", "istio.io-mesh-controller", "ClusterIP", "waypoint"),
+        ("istio-east-west", "istio.io-eastwest-controller", "LoadBalancer", "waypoint"),
+        ("istio", "istio.io-gateway-controller", "LoadBalancer", "router"),
+    ],
+)
 async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
     server: ApiServer, tmp_path: pathlib.Path, class_name: str, controller: str, type_: str, word: str
 ) -> None:
@@ -116,11 +142,23 @@ async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
         assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
 
 
-@pytest.mark.parametrize(("class_name", "network", "own", "expected"), [
-    ("istio-waypoint", "n1", {}, "n1"), ("istio-waypoint", "n1", {NETWORK: "n2"}, "n2"), ("istio-waypoint", "", {}, None), ("istio", "n1", {}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("class_name", "network", "own", "expected"),
+    [
+        ("istio-waypoint", "n1", {}, "n1"),
+        ("istio-waypoint", "n1", {NETWORK: "n2"}, "n2"),
+        ("istio-waypoint", "", {}, None),
+        ("istio", "n1", {}, None),
+    ],
+)
 async def test_a_waypoint_is_labelled_with_its_network(
-    server: ApiServer, injector: Plain, tmp_path: pathlib.Path, class_name: str, network: str, own: dict[str, str], expected: str | None
+    server: ApiServer,
+    injector: Plain,
+    tmp_path: pathlib.Path,
+    class_name: str,
+    network: str,
+    own: dict[str, str],
+    expected: str | None,
 ) -> None:
     values = yaml.safe_load(injector["data"]["values"])
     values["global"]["network"] = network
@@ -133,10 +171,15 @@ async def test_a_waypoint_is_labelled_with_its_network(
         assert there(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
 
 
-@pytest.mark.parametrize(("own", "infrastructure", "mode"), [
-    ({}, "", "none"), ({}, "infrastructure: {labels: {team: red}}", "none"), ({MODE: "ambient"}, "infrastructure: {labels: {team: red}}", None),
-    ({}, f"infrastructure: {{labels: {{{MODE}: other}}}}", "other"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("own", "infrastructure", "mode"),
+    [
+        ({}, "", "none"),
+        ({}, "infrastructure: {labels: {team: red}}", "none"),
+        ({MODE: "ambient"}, "infrastructure: {labels: {team: red}}", None),
+        ({}, f"infrastructure: {{labels: {{{MODE}: other}}}}", "other"),
+    ],
+)
 async def test_a_gateway_stays_out_of_the_ambient_mesh_unless_it_says_otherwise(
     server: ApiServer, tmp_path: pathlib.Path, own: dict[str, str], infrastructure: str, mode: str | None
 ) -> None:
@@ -158,7 +201,9 @@ async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pat
         assert "not" not in there(server, "Deployment")["metadata"]["labels"]
 
 
-async def test_who_changes_what_is_deployed_is_corrected_and_what_is_his_stays(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_who_changes_what_is_deployed_is_corrected_and_what_is_his_stays(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     server.put(gateway())
     async with plane(server, tmp_path) as it:
         await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
@@ -167,18 +212,31 @@ async def test_who_changes_what_is_deployed_is_corrected_and_what_is_his_stays(s
         found = there(server, "Deployment")
         template = found["spec"]["template"]
         container = {**template["spec"]["containers"][0], "image": "example.com/other"}
-        spec = {**found["spec"], "replicas": 3, "template": {**template, "spec": {**template["spec"], "containers": [container]}}}
+        spec = {
+            **found["spec"],
+            "replicas": 3,
+            "template": {**template, "spec": {**template["spec"], "containers": [container]}},
+        }
         server.put({**found, "metadata": {**found["metadata"], "annotations": {"others": "own"}}, "spec": spec})
-        await until(lambda: there(server, "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/h/proxyv2:1")
+        await until(
+            lambda: (
+                there(server, "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
+                == "example.com/h/proxyv2:1"
+            )
+        )
         assert there(server, "Deployment")["spec"]["replicas"] == 3, "how many there are is an autoscaler's"
         assert there(server, "Deployment")["metadata"]["annotations"]["others"] == "own"
         server.put({**there(server, "Deployment"), "status": {"replicas": 3}})
         before = sum(asked.verb == "patch" for asked in server.requests)
         server.put(gateway(annotations={"other": "thing", "gateway.istio.io/controller-version": "5"}))
         kinds = ("Deployment", "Service", "ServiceAccount")
-        await until(lambda: all(there(server, kind)["metadata"]["annotations"].get("other") == "thing" for kind in kinds))
+        await until(
+            lambda: all(there(server, kind)["metadata"]["annotations"].get("other") == "thing" for kind in kinds)
+        )
         after = [asked.resource.plural for asked in server.requests if asked.verb == "patch"][before:]
-        assert set(after) - {"gateways"} == {"deployments", "serviceaccounts", "services"}, "the Gateway's status is written too"
+        assert set(after) - {"gateways"} == {"deployments", "serviceaccounts", "services"}, (
+            "the Gateway's status is written too"
+        )
         assert it.plane.ready
 
 
@@ -198,31 +256,43 @@ async def test_a_gateway_that_is_gone_is_not_deployed_again(server: ApiServer, t
         assert server.get(GATEWAY_API, "gateways", "a", "gw") is None
 
 
-@pytest.mark.parametrize(("spec", "is_deployed"), [
-    ("", True),
-    ("addresses: [{type: IPAddress, value: 1.2.3.4}]", True),
-    ("addresses: [{type: Hostname, value: front}]", False),
-    ("addresses: [{type: IPAddress, value: 1.2.3.4}, {type: IPAddress, value: 1.2.3.5}]", False),
-])  # fmt: skip
-async def test_addresses_of_its_own_are_a_deployment_by_hand(server: ApiServer, tmp_path: pathlib.Path, spec: str, is_deployed: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec", "is_deployed"),
+    [
+        ("", True),
+        ("addresses: [{type: IPAddress, value: 1.2.3.4}]", True),
+        ("addresses: [{type: Hostname, value: front}]", False),
+        ("addresses: [{type: IPAddress, value: 1.2.3.4}, {type: IPAddress, value: 1.2.3.5}]", False),
+    ],
+)
+async def test_addresses_of_its_own_are_a_deployment_by_hand(
+    server: ApiServer, tmp_path: pathlib.Path, spec: str, is_deployed: bool
+) -> None:
     server.put(gateway(spec))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "ServiceAccount", "last-istio")) and bool(there(server, "Service", "last-istio")))
+        await until(
+            lambda: bool(there(server, "ServiceAccount", "last-istio")) and bool(there(server, "Service", "last-istio"))
+        )
         assert bool(there(server, "Service")) is is_deployed
         if "1.2.3.4" in spec and is_deployed:
             assert there(server, "Service")["spec"]["loadBalancerIP"] == "1.2.3.4"
 
 
-@pytest.mark.parametrize(("metadata", "name"), [
-    ({"annotations": {"gateway.istio.io/controller-version": "6"}}, ""),
-    ({"annotations": {"gateway.istio.io/controller-version": "next"}}, ""),
-    ({"annotations": {"gateway.istio.io/controller-version": "1"}}, "gw-istio"),
-    ({"annotations": {"gateway.istio.io/name-override": "edge"}}, "edge"),
-    ({"labels": {"istio.io/rev": "green"}}, ""),
-    ({"labels": {"istio.io/rev": "prod"}}, "gw-istio"),
-])  # fmt: skip
-async def test_whose_it_is_and_its_name(server: ApiServer, tmp_path: pathlib.Path, metadata: dict[str, Any], name: str) -> None:
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"annotations": {"gateway.istio.io/controller-version": "6"}}, ""),
+        ({"annotations": {"gateway.istio.io/controller-version": "next"}}, ""),
+        ({"annotations": {"gateway.istio.io/controller-version": "1"}}, "gw-istio"),
+        ({"annotations": {"gateway.istio.io/name-override": "edge"}}, "edge"),
+        ({"labels": {"istio.io/rev": "green"}}, ""),
+        ({"labels": {"istio.io/rev": "prod"}}, "gw-istio"),
+    ],
+)
+async def test_whose_it_is_and_its_name(
+    server: ApiServer, tmp_path: pathlib.Path, metadata: dict[str, Any], name: str
+) -> None:
     webhook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []}
     server.put(webhook | {"metadata": {"name": "t", "labels": {"istio.io/rev": "default", "istio.io/tag": "prod"}}})
     server.put(gateway(**metadata))
@@ -233,7 +303,9 @@ async def test_whose_it_is_and_its_name(server: ApiServer, tmp_path: pathlib.Pat
         assert found - {"last-istio"} == ({name} if name else set())
 
 
-async def test_what_nobody_deployed_is_not_taken(server: ApiServer, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_nobody_deployed_is_not_taken(
+    server: ApiServer, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server.put(make("Service", "gw-istio", "{ports: [{port: 1}]}"))
     server.put(gateway())
     async with plane(server, tmp_path):
@@ -244,11 +316,19 @@ async def test_what_nobody_deployed_is_not_taken(server: ApiServer, tmp_path: pa
         assert {message for message in caplog.messages if "nobody deployed" in message} == {said}
 
 
-async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     container = {"name": "istio-proxy", "resources": {"requests": {"cpu": "1"}}}
-    of_class = {"deployment": {"spec": {"replicas": 2}}, "horizontalPodAutoscaler": {"spec": {"minReplicas": 2, "maxReplicas": 5}}}
+    of_class = {
+        "deployment": {"spec": {"replicas": 2}},
+        "horizontalPodAutoscaler": {"spec": {"minReplicas": 2, "maxReplicas": 5}},
+    }
     ports = [{"port": 80, "nodePort": 30080}]
-    own = {"deployment": {"spec": {"template": {"spec": {"containers": [container]}}}}, "service": {"spec": {"ports": ports}}}
+    own = {
+        "deployment": {"spec": {"template": {"spec": {"containers": [container]}}}},
+        "service": {"spec": {"ports": ports}},
+    }
     server.put(config_map("class", of_class, "istio-system", **{"gateway.istio.io/defaults-for-class": "istio"}))
     server.put(config_map("own", {**own, "podDisruptionBudget": {"spec": {"minAvailable": 1}}}))
     server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
@@ -268,19 +348,31 @@ async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(server: 
 
 HOSTILE: dict[str, dict[str, Any]] = {
     "a label with YAML in it": {"labels": {"a": "x\n---\nkind: ClusterRole\n"}},
-    "an annotation with YAML in it": {"annotations": {"a": 'x"}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: kube-system}\n'}},
-    "an annotation with a template in it": {"annotations": {"a": "{{ .Values }}", "sidecar.istio.io/logLevel": '{{"a"}}", "--x'}},
+    "an annotation with YAML in it": {
+        "annotations": {"a": 'x"}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: kube-system}\n'}
+    },
+    "an annotation with a template in it": {
+        "annotations": {"a": "{{ .Values }}", "sidecar.istio.io/logLevel": '{{"a"}}", "--x'}
+    },
     "a name that is YAML": {"annotations": {"gateway.istio.io/name-override": "x\n  namespace: kube-system"}},
     "an account that is YAML": {"annotations": {"gateway.istio.io/service-account": 'x"\n---\nkind: Role'}},
-    "a type of Service that is YAML": {"annotations": {"networking.istio.io/service-type": 'ClusterIP"\n---\nkind: Pod'}},
-    "an image type that is YAML": {"annotations": {"sidecar.istio.io/proxyImageType": 'x",securityContext: {privileged: true},"a": "'}},
+    "a type of Service that is YAML": {
+        "annotations": {"networking.istio.io/service-type": 'ClusterIP"\n---\nkind: Pod'}
+    },
+    "an image type that is YAML": {
+        "annotations": {"sidecar.istio.io/proxyImageType": 'x",securityContext: {privileged: true},"a": "'}
+    },
 }
 OVERLAYS: dict[str, dict[str, Any]] = {
     "another namespace": {"deployment": {"metadata": {"namespace": "kube-system"}}},
     "another name": {"service": {"metadata": {"name": "istiod"}}},
     "another kind": {"deployment": {"kind": "DaemonSet"}},
     "another version": {"deployment": {"apiVersion": "example.com/v1"}},
-    "another owner": {"serviceAccount": {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}]}}},
+    "another owner": {
+        "serviceAccount": {
+            "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}]}
+        }
+    },
     "all of it": {"deployment": {"$patch": "replace", "kind": "ClusterRole", "metadata": {"name": "x"}}},
     "a key that is not known": {"clusterRole": {"rules": []}},
     "no mapping": {"deployment": ["x"]},
@@ -292,7 +384,9 @@ async def test_what_a_gateway_says_is_data(server: ApiServer, tmp_path: pathlib.
     server.put(gateway(**HOSTILE[case]))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio")))
+        await until(
+            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+        )
         made = made_by_us(server)
     assert {(kind, namespace) for kind, namespace, _ in made} <= {(kind, "a") for kind in KINDS}
     for found in (stored.plain for stored in server.store.collection(KINDS["Deployment"]).objects.values()):
@@ -302,12 +396,16 @@ async def test_what_a_gateway_says_is_data(server: ApiServer, tmp_path: pathlib.
 
 
 @pytest.mark.parametrize("case", OVERLAYS)
-async def test_nothing_that_is_laid_over_makes_another_object(server: ApiServer, tmp_path: pathlib.Path, case: str) -> None:
+async def test_nothing_that_is_laid_over_makes_another_object(
+    server: ApiServer, tmp_path: pathlib.Path, case: str
+) -> None:
     server.put(config_map("own", OVERLAYS[case]))
     server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
     server.put(gateway(name="last"))
     async with plane(server, tmp_path):
-        await until(lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio")))
+        await until(
+            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+        )
         names = {"last-istio"}
         assert {name for _, _, name in made_by_us(server)} == names
 

@@ -1,4 +1,5 @@
 """When a replica takes a lock, what it writes there, and when it stops to lead."""
+
 from __future__ import annotations
 
 import asyncio
@@ -51,7 +52,9 @@ class Held:
         return LockObject(record, {})
 
 
-def lead(held: Held, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = nobody) -> list[tuple[float, bool]]:
+def lead(
+    held: Held, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = nobody
+) -> list[tuple[float, bool]]:
     """When a replica began to lead and stopped, within that time; then it ends."""
     led: list[tuple[float, bool]] = []
     monkeypatch.setattr(lease, "_micro_time", lambda: f"t{now():.0f}")
@@ -86,7 +89,9 @@ def given_back(acquired: float, at: float, transitions: int = 0) -> LeaderRecord
     return LeaderRecord("", "", 1, f"t{acquired:.0f}", f"t{at:.0f}", transitions)
 
 
-def test_a_lock_is_taken_renewed_and_given_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lock_is_taken_renewed_and_given_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     held = Held()
     with caplog.at_level(logging.INFO, "pilot.leader"):
         assert lead(held, 12, monkeypatch) == [(0, True), (12, False)]
@@ -120,7 +125,9 @@ def test_who_has_more_right_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) ->
     assert held.written == [(0, mine(0, 0, 5)), (1, given_back(0, 1, 5))]
 
 
-def test_who_was_slower_or_got_no_answer_tries_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_was_slower_or_got_no_answer_tries_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     assert lead(Held(loses=5.0), 12, monkeypatch) == [(10, True), (12, False)]
     assert not caplog.records
     assert lead(Held(fails=0.0, mended=5.0), 12, monkeypatch) == [(5, True), (12, False)]
@@ -136,16 +143,24 @@ def test_who_was_slower_or_got_no_answer_tries_again(monkeypatch: pytest.MonkeyP
         ({"fails": 7.0, "mended": 26.0}, [(0, True), (25, False), (30, True), (60, False)]),
     ],
 )
-def test_who_cannot_renew_stops(trouble: dict[str, float], led: list[tuple[float, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_renew_stops(
+    trouble: dict[str, float], led: list[tuple[float, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert lead(Held(**trouble), 60, monkeypatch) == led
 
 
-def test_who_finds_another_in_the_lock_stops_and_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_finds_another_in_the_lock_stops_and_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     held = Held()
     held.changes = [(8.0, OTHER)]
     with caplog.at_level(logging.INFO, "pilot.leader"):
         assert lead(held, 30, monkeypatch) == [(0, True), (10, False), (25, True), (30, False)]
-    assert [r.getMessage() for r in caplog.records] == ["writers: leading", "writers: not leading any more", "writers: leading"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "writers: leading",
+        "writers: not leading any more",
+        "writers: leading",
+    ]
 
 
 def test_a_lock_that_cannot_be_given_back_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

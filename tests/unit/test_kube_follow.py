@@ -1,4 +1,5 @@
 """A collection that is followed is always what the server has, whatever happens on the way."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,12 +30,16 @@ def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -
 class Following:
     """What somebody who follows the ConfigMaps of a server has been told."""
 
-    def __init__(self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff) -> None:
+    def __init__(
+        self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff
+    ) -> None:
         self.server, self.credentials = server, Known(server)
         self.client = ApiClient(self.credentials, patience=PATIENCE)
         self.have: dict[Name, str] = {}
         self.told: list[tuple[str, bool]] = []
-        self.follower = Follower(self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1))
+        self.follower = Follower(
+            self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1)
+        )
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
         await asyncio.sleep(0)
@@ -46,7 +51,10 @@ class Following:
                 self.have[name] = msgspec.json.decode(raw).get("data", {}).get("value", "")
 
     def is_current(self) -> bool:
-        return self.have == {Name(*key): s.plain["data"]["value"] for key, s in self.server.store.collection(("", "configmaps")).objects.items()}
+        return self.have == {
+            Name(*key): s.plain["data"]["value"]
+            for key, s in self.server.store.collection(("", "configmaps")).objects.items()
+        }
 
 
 @pytest.fixture
@@ -77,7 +85,9 @@ async def following(
         await made.client.close()
 
 
-async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(server: ApiServer, streams: bool) -> None:
+async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(
+    server: ApiServer, streams: bool
+) -> None:
     for number in range(PAGE + 10):
         server.put(config_map(f"m{number}"))
     async with following(server, streams) as it:
@@ -93,7 +103,9 @@ async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(s
 
 
 @pytest.mark.parametrize("how", ["close", "abort", "half a line", "expired"])
-async def test_a_watch_that_ends_is_begun_again_and_nothing_is_told_twice(server: ApiServer, streams: bool, how: End) -> None:
+async def test_a_watch_that_ends_is_begun_again_and_nothing_is_told_twice(
+    server: ApiServer, streams: bool, how: End
+) -> None:
     server.put(config_map("a"))
     server.put(config_map("b"))
     async with following(server, streams) as it:
@@ -213,7 +225,9 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
     server.put(config_map("a", kept="yes"))
     server.put(config_map("b", kept="no"))
     server.put(config_map("c", kept="yes"))
-    async with following(server, streams, FollowedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")) as it:
+    async with following(
+        server, streams, FollowedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")
+    ) as it:
         await it.follower.synced.wait()
         assert {name.name for name in it.have} == {"a"}
         server.put(config_map("a", kept="no"))

@@ -1,4 +1,5 @@
 """What a follower asks, tells, waits for and logs, answer by answer."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,9 @@ def item(name: str, version: int) -> dict[str, Any]:
 
 
 def page(revision: int, *items: tuple[str, int], more: str = "") -> bytes:
-    return json.dumps({"metadata": {"resourceVersion": str(revision), "continue": more}, "items": [item(*one) for one in items]}).encode()
+    return json.dumps(
+        {"metadata": {"resourceVersion": str(revision), "continue": more}, "items": [item(*one) for one in items]}
+    ).encode()
 
 
 def line(kind: str, name: str, version: int) -> bytes:
@@ -36,7 +39,9 @@ def line(kind: str, name: str, version: int) -> bytes:
 
 
 def error_line(code: int) -> bytes:
-    return json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": "Gone", "message": "too old"}}).encode()
+    return json.dumps(
+        {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": "Gone", "message": "too old"}}
+    ).encode()
 
 
 def end_of_first(version: int) -> bytes:
@@ -67,7 +72,9 @@ class Scripted:
         found: bytes = self._next()
         return found
 
-    async def lines(self, path: str, query: Mapping[str, str], accept: str, patient: bool = True) -> AsyncGenerator[list[bytes], None]:
+    async def lines(
+        self, path: str, query: Mapping[str, str], accept: str, patient: bool = True
+    ) -> AsyncGenerator[list[bytes], None]:
         self.asked.append(f"{'watch' if patient else 'stream'} {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
         for batch in self._next():
             if isinstance(batch, Exception):
@@ -121,7 +128,11 @@ STREAM = "stream /api/v1/pods watch=true allowWatchBookmarks=true timeoutSeconds
 
 
 async def test_pages_are_read_and_then_watched_from_their_revision(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = Followed(page(3, ("a", 1), ("b", 2), more="next"), page(4, ("c", 3)), [[line("MODIFIED", "a", 5), b""], [line("ADDED", "d", 6)]])
+    it = Followed(
+        page(3, ("a", 1), ("b", 2), more="next"),
+        page(4, ("c", 3)),
+        [[line("MODIFIED", "a", 5), b""], [line("ADDED", "d", 6)]],
+    )
     await it.run(monkeypatch)
     assert it.server.asked == [LIST, f"{LIST} continue=next", f"{WATCH}4", f"{WATCH}6"]
     assert it.told == ["+a +b", "+c", "+a", "+d"]
@@ -135,13 +146,33 @@ async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
     expired = Expired(410, "Gone", "too old")
     with caplog.at_level(logging.INFO, "pilot.kube"):
         it = await Followed(
-            page(4, ("a", 1), ("b", 2)), expired, page(7, ("a", 1), ("c", 6)), expired, page(8, ("a", 1), ("c", 6)), [[error_line(410)]],
-            page(9, ("a", 9)), [[line("MODIFIED", "a", 10)], expired], page(11, ("a", 10)),
-        ).run(monkeypatch)  # fmt: skip
+            page(4, ("a", 1), ("b", 2)),
+            expired,
+            page(7, ("a", 1), ("c", 6)),
+            expired,
+            page(8, ("a", 1), ("c", 6)),
+            [[error_line(410)]],
+            page(9, ("a", 9)),
+            [[line("MODIFIED", "a", 10)], expired],
+            page(11, ("a", 10)),
+        ).run(monkeypatch)
     assert it.waits == [0.0, 2.0, 4.0, 0.0]
-    assert it.server.asked == [LIST, f"{WATCH}4", LIST, f"{WATCH}7", LIST, f"{WATCH}8", LIST, f"{WATCH}9", LIST, f"{WATCH}11"]
+    assert it.server.asked == [
+        LIST,
+        f"{WATCH}4",
+        LIST,
+        f"{WATCH}7",
+        LIST,
+        f"{WATCH}8",
+        LIST,
+        f"{WATCH}9",
+        LIST,
+        f"{WATCH}11",
+    ]
     assert it.told == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
-    assert {r.getMessage() for r in caplog.records} == {"/api/v1/pods: what happened meanwhile is not to be had any more, reading all of it"}
+    assert {r.getMessage() for r in caplog.records} == {
+        "/api/v1/pods: what happened meanwhile is not to be had any more, reading all of it"
+    }
     assert len(caplog.records) == 4
 
 
@@ -150,15 +181,26 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
 ) -> None:
     gone = Unreachable("/api/v1/pods: no route")
     with caplog.at_level(logging.DEBUG, "pilot.kube"):
-        it = await Followed(gone, gone, ApiError(429, "TooMany", "later", 9.0), page(4, ("a", 1)), gone, [[line("BOOKMARK", "", 5)]], gone).run(
-            monkeypatch
-        )
+        it = await Followed(
+            gone,
+            gone,
+            ApiError(429, "TooMany", "later", 9.0),
+            page(4, ("a", 1)),
+            gone,
+            [[line("BOOKMARK", "", 5)]],
+            gone,
+        ).run(monkeypatch)
     assert it.waits == [1.0, 2.0, 9.0, 8.0, 0.0, 1.0]
     assert it.failed == 5
     assert [r.getMessage() for r in caplog.records] == [
-        "/api/v1/pods: no route", "429 TooMany: later", "/api/v1/pods: followed again", "/api/v1/pods: 1 objects", "/api/v1/pods: no route",
-        "/api/v1/pods: followed again", "/api/v1/pods: no route",
-    ]  # fmt: skip
+        "/api/v1/pods: no route",
+        "429 TooMany: later",
+        "/api/v1/pods: followed again",
+        "/api/v1/pods: 1 objects",
+        "/api/v1/pods: no route",
+        "/api/v1/pods: followed again",
+        "/api/v1/pods: no route",
+    ]
     assert it.follower.trouble == "/api/v1/pods: no route"
     assert it.told == ["+a"]
 
@@ -170,8 +212,12 @@ async def test_watches_that_tell_of_nothing_are_begun_slower_and_slower(monkeypa
     assert it.server.asked[-1] == f"{WATCH}5"
 
 
-async def test_a_receiver_that_fails_is_told_everything_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    it = await Followed(page(4, ("a", 1), ("b", 2)), [[line("DELETED", "b", 5)]], page(6, ("a", 1), ("b", 6)), fails=(2,)).run(monkeypatch)
+async def test_a_receiver_that_fails_is_told_everything_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    it = await Followed(
+        page(4, ("a", 1), ("b", 2)), [[line("DELETED", "b", 5)]], page(6, ("a", 1), ("b", 6)), fails=(2,)
+    ).run(monkeypatch)
     assert it.told == ["+a +b", "-b", "+a +b"]
     assert it.waits == [1.0]
     assert "cannot follow /api/v1/pods" in caplog.text
@@ -196,7 +242,9 @@ async def test_what_a_failed_receiver_may_have_missed_is_told_as_gone(monkeypatc
         ([line("MODIFIED", "a", 5), error_line(500), line("MODIFIED", "a", 6)], ["+a"], 5),
     ],
 )
-async def test_what_lines_of_a_watch_tell(lines: list[bytes], told: list[str], revision: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_lines_of_a_watch_tell(
+    lines: list[bytes], told: list[str], revision: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = await Followed(page(4, ("a", 1)), [lines]).run(monkeypatch)
     assert it.told == ["+a", *told]
     assert it.server.asked[-1] == f"{WATCH}{revision}"
@@ -208,7 +256,13 @@ async def test_so_many_of_the_gone_are_remembered(monkeypatch: pytest.MonkeyPatc
     late = [line("MODIFIED", name, 5) for name in "abc"]
     it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [gone, late]).run(monkeypatch)
     assert it.told == ["+a +b +c", "-a -b -c", "+a"], "the oldest is not known any more"
-    came_back = [line("DELETED", "a", 10), line("ADDED", "a", 11), line("DELETED", "b", 12), line("DELETED", "a", 13), line("DELETED", "c", 14)]
+    came_back = [
+        line("DELETED", "a", 10),
+        line("ADDED", "a", 11),
+        line("DELETED", "b", 12),
+        line("DELETED", "a", 13),
+        line("DELETED", "c", 14),
+    ]
     it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [came_back, late]).run(monkeypatch)
     assert it.told == ["+a +b +c", "-a +a -b -a -c", "+b"], "a went after b"
 
@@ -216,20 +270,28 @@ async def test_so_many_of_the_gone_are_remembered(monkeypatch: pytest.MonkeyPatc
 async def test_a_stream_of_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     first = [[line("ADDED", "a", 1), b""], [line("BOOKMARK", "", 2), line("ADDED", "b", 2), end_of_first(4)]]
     again = [[line("ADDED", "b", 2), end_of_first(8)]]
-    it = await Followed(first, Expired(410, "Gone", ""), again, [[line("ADDED", "a", 9)]], streams=True).run(monkeypatch)
+    it = await Followed(first, Expired(410, "Gone", ""), again, [[line("ADDED", "a", 9)]], streams=True).run(
+        monkeypatch
+    )
     assert it.told == ["+a", "+b", "-a", "+a"]
     assert it.server.asked == [STREAM, f"{WATCH}4", STREAM, f"{WATCH}8", f"{WATCH}9"]
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 405, 422])
-async def test_a_server_that_has_no_streams_is_not_asked_for_one_again(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_has_no_streams_is_not_asked_for_one_again(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = await Followed(ApiError(code, "No", ""), Unreachable("x"), page(4, ("a", 1)), streams=True).run(monkeypatch)
     assert it.server.asked == [STREAM, LIST, LIST, f"{WATCH}4"]
     assert it.waits == [1.0]
 
 
-@pytest.mark.parametrize("trouble", [[[error_line(500)]], [[line("ADDED", "a", 1)]], ApiError(401, "No", ""), ApiError(423, "No", "")])
-async def test_a_stream_that_fails_in_passing_is_asked_for_again(trouble: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "trouble", [[[error_line(500)]], [[line("ADDED", "a", 1)]], ApiError(401, "No", ""), ApiError(423, "No", "")]
+)
+async def test_a_stream_that_fails_in_passing_is_asked_for_again(
+    trouble: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = await Followed(trouble, [[line("ADDED", "a", 1), end_of_first(4)]], streams=True).run(monkeypatch)
     assert it.server.asked == [STREAM, STREAM, f"{WATCH}4"]
     assert it.told == ["+a"]
@@ -243,7 +305,10 @@ async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: py
     await it.run(monkeypatch)
     assert it.told == ["+a +b", "+a", "-b"]
     query = "labelSelector=x=y fieldSelector=f=g"
-    assert it.server.asked[2:] == [f"list /api/v2/pods {query} limit=500", f"watch /api/v2/pods {query} {WATCH.partition('pods ')[2]}4"]
+    assert it.server.asked[2:] == [
+        f"list /api/v2/pods {query} limit=500",
+        f"watch /api/v2/pods {query} {WATCH.partition('pods ')[2]}4",
+    ]
     await it.follower.forget()
     assert it.told[3:] == ["-a"]
     await it.follower.forget()
@@ -252,7 +317,7 @@ async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: py
 
 async def test_a_server_that_was_restored_from_older_data_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     deleted = [line("DELETED", "a", 10), error_line(410)]
-    it = await Followed(page(4, ("a", 1), ("b", 2)), [deleted], page(3, ("b", 1)), [[line("ADDED", "a", 5), line("MODIFIED", "b", 6)]]).run(
-        monkeypatch
-    )
+    it = await Followed(
+        page(4, ("a", 1), ("b", 2)), [deleted], page(3, ("b", 1)), [[line("ADDED", "a", 5), line("MODIFIED", "b", 6)]]
+    ).run(monkeypatch)
     assert it.told == ["+a +b", "-a", "+b", "+a +b"]

@@ -1,4 +1,5 @@
 """Workloads of a file get the proxy of the default profile."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,11 @@ POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "tickets", "namespace": "shop"},
-    "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}]},
+    "spec": {
+        "containers": [
+            {"name": "app", "image": "registry.example/app:1", "ports": [{"containerPort": 80, "name": "http"}]}
+        ]
+    },
 }
 
 
@@ -68,13 +73,17 @@ def test_an_object_without_pods_stays_as_it_is() -> None:
 
 def test_a_wrong_annotation_refuses_the_pod() -> None:
     pod = {**POD, "metadata": {"name": "a", "annotations": {"sidecar.istio.io/interceptionMode": "SOME"}}}
-    with pytest.raises(InjectionError, match=r"invalid value 'SOME' for annotation 'sidecar\.istio\.io/interceptionMode'"):
+    with pytest.raises(
+        InjectionError, match=r"invalid value 'SOME' for annotation 'sidecar\.istio\.io/interceptionMode'"
+    ):
         injected(pod)
 
 
 def test_the_name_of_an_interface_has_at_most_as_many_characters_as_linux_takes() -> None:
     def excluding(name: str) -> dict[str, Any]:
-        return injected({**POD, "metadata": {"name": "a", "annotations": {"traffic.sidecar.istio.io/excludeInterfaces": name}}})
+        return injected(
+            {**POD, "metadata": {"name": "a", "annotations": {"traffic.sidecar.istio.io/excludeInterfaces": name}}}
+        )
 
     assert names(excluding("fifteen-letters")["spec"]["initContainers"]) == ["istio-init"]
     with pytest.raises(InjectionError, match="too long"):
@@ -90,13 +99,22 @@ def test_host_networking_is_left_alone_with_a_warning() -> None:
 
 def test_the_policy_of_the_webhook_does_not_keep_files_from_being_injected() -> None:
     never = [{"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}]
-    found = injected(POD, **{"global": {"proxy": {"autoInject": "disabled"}}, "sidecarInjectorWebhook": {"neverInjectSelector": never}})
+    found = injected(
+        POD,
+        **{"global": {"proxy": {"autoInject": "disabled"}}, "sidecarInjectorWebhook": {"neverInjectSelector": never}},
+    )
     assert names(found["spec"]["containers"]) == ["app", "istio-proxy"]
 
 
 def test_quantities_are_written_as_kubernetes_writes_them_though_a_pod_stays_without_a_proxy() -> None:
     limited = {**POD["spec"]["containers"][0], "resources": {"limits": {"cpu": "3000m"}}}
-    found = injected({**POD, "metadata": {"name": "a", "labels": {"sidecar.istio.io/inject": "false"}}, "spec": {"containers": [limited]}})
+    found = injected(
+        {
+            **POD,
+            "metadata": {"name": "a", "labels": {"sidecar.istio.io/inject": "false"}},
+            "spec": {"containers": [limited]},
+        }
+    )
     assert found["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "3"}}
 
 
@@ -104,15 +122,25 @@ def test_quantities_are_written_as_kubernetes_writes_them_though_a_pod_stays_wit
     ("settings", "expected"),
     [
         ("values: {global: {variant: debug}}", {"image": {"imageType": "debug"}}),
-        ("values: {global: {meshID: m}}, revision: canary", {"meshId": "m", "discoveryAddress": "istiod-canary.istio-system.svc:15012"}),
+        (
+            "values: {global: {meshID: m}}, revision: canary",
+            {"meshId": "m", "discoveryAddress": "istiod-canary.istio-system.svc:15012"},
+        ),
         ("meshConfig: {defaultConfig: {concurrency: 3}}", {"concurrency": 3}),
         ("components: {pilot: {enabled: false}}, meshConfig: {defaultConfig: {concurrency: 3}}", {"concurrency": 3}),
     ],
 )
-def test_an_operator_gives_the_mesh_config_that_it_installs(settings: str, expected: dict[str, Any], tmp_path: pathlib.Path) -> None:
-    (tmp_path / "operator.yaml").write_text(f"{{apiVersion: install.istio.io/v1alpha1, kind: IstioOperator, spec: {{{settings}}}}}")
+def test_an_operator_gives_the_mesh_config_that_it_installs(
+    settings: str, expected: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "operator.yaml").write_text(
+        f"{{apiVersion: install.istio.io/v1alpha1, kind: IstioOperator, spec: {{{settings}}}}}"
+    )
     (tmp_path / "pod.yaml").write_text(json.dumps(POD))
-    done = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(tmp_path / "pod.yaml"), "--operatorFileName", str(tmp_path / "operator.yaml")])
+    done = CliRunner().invoke(
+        pilotctl,
+        ["kube-inject", "-f", str(tmp_path / "pod.yaml"), "--operatorFileName", str(tmp_path / "operator.yaml")],
+    )
     assert done.exit_code == 0, done.output
     proxy = yaml.safe_load(done.output)["spec"]["containers"][1]
     assert json.loads(next(e["value"] for e in proxy["env"] if e["name"] == "PROXY_CONFIG")) == expected
@@ -121,31 +149,43 @@ def test_an_operator_gives_the_mesh_config_that_it_installs(settings: str, expec
 @pytest.mark.parametrize(
     ("policy", "metadata", "told"),
     [
-        (None, {"name": "a"}, []), ("ClusterFirst", {"name": "a"}, []), ("Default", {"name": "a", "namespace": "shop"}, ["shop/a is Default"]),
-        ("None", {"generateName": "a-"}, ["/a- is None"]), ("Default", {"name": "a", "generateName": "b-"}, ["/a is Default"]),
+        (None, {"name": "a"}, []),
+        ("ClusterFirst", {"name": "a"}, []),
+        ("Default", {"name": "a", "namespace": "shop"}, ["shop/a is Default"]),
+        ("None", {"generateName": "a-"}, ["/a- is None"]),
+        ("Default", {"name": "a", "generateName": "b-"}, ["/a is Default"]),
     ],
-)  # fmt: skip
+)
 def test_a_pod_whose_names_are_not_resolved_by_the_cluster_is_told_of(
     policy: str | None, metadata: dict[str, str], told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = {"containers": [{"name": "a", "image": "a"}]} | ({"dnsPolicy": policy} if policy else {})
     injected({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     found = [record.getMessage() for record in caplog.records if "DNSPolicy" in record.getMessage()]
-    assert found == [f"the DNSPolicy of {text}, not ClusterFirst: its proxy may not find the control plane" for text in told]
+    assert found == [
+        f"the DNSPolicy of {text}, not ClusterFirst: its proxy may not find the control plane" for text in told
+    ]
 
 
 @pytest.mark.parametrize(
     ("words", "values", "revision"),
     [
-        ((), "{}", "default"), (("-r", "canary"), "{}", "canary"), (("-r", "default"), "{revision: canary}", "default"),
-        ((), "{revision: canary}", "canary"), (("--revision", "r2"), "{revision: canary}", "r2"),
+        ((), "{}", "default"),
+        (("-r", "canary"), "{}", "canary"),
+        (("-r", "default"), "{revision: canary}", "default"),
+        ((), "{revision: canary}", "canary"),
+        (("--revision", "r2"), "{revision: canary}", "r2"),
     ],
 )
-def test_the_flag_s_revision_comes_before_that_of_the_values(words: tuple[str, ...], values: str, revision: str, tmp_path: pathlib.Path) -> None:
+def test_the_flag_s_revision_comes_before_that_of_the_values(
+    words: tuple[str, ...], values: str, revision: str, tmp_path: pathlib.Path
+) -> None:
     pod, said, out = (tmp_path / name for name in ("pod.yaml", "values.yaml", "out.yaml"))
     pod.write_text(json.dumps(POD))
     said.write_text(values)
-    done = CliRunner().invoke(pilotctl, ["kube-inject", "-f", str(pod), "--valuesFile", str(said), "-o", str(out), *words])
+    done = CliRunner().invoke(
+        pilotctl, ["kube-inject", "-f", str(pod), "--valuesFile", str(said), "-o", str(out), *words]
+    )
     assert (done.exit_code, done.output) == (0, "")
     metadata = yaml.safe_load(out.read_text())["metadata"]
     assert metadata["labels"]["service.istio.io/canonical-name"] == "tickets"

@@ -1,4 +1,5 @@
 """One of several replicas leads, and another one takes over when it is gone."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,9 @@ FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest
 class Replica:
     """A process that wants to lead."""
 
-    def __init__(self, server: ApiServer, name: str, form: Form = LEASE, key: str = "", outranks: Callable[[str], bool] = nobody) -> None:
+    def __init__(
+        self, server: ApiServer, name: str, form: Form = LEASE, key: str = "", outranks: Callable[[str], bool] = nobody
+    ) -> None:
         self.client: ApiClient = client_of(server)
         self.election = Election(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
         self.task = asyncio.create_task(self.election.run(self.lead))
@@ -101,19 +104,34 @@ async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form
 
 
 async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
-    metadata = {"name": "writers", "namespace": "istio-system", "labels": {"a": "b"}, "annotations": {"c": "d", ANNOTATION: "nonsense"}}
+    metadata = {
+        "name": "writers",
+        "namespace": "istio-system",
+        "labels": {"a": "b"},
+        "annotations": {"c": "d", ANNOTATION: "nonsense"},
+    }
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"e": "f"}})
     replica = Replica(server, "one", CONFIG_MAP)
     await until(lambda: replica.working)
     found = server.get("", "configmaps", "istio-system", "writers")
     assert found is not None
-    assert (found["metadata"]["labels"], found["metadata"]["annotations"]["c"], found["data"]) == ({"a": "b"}, "d", {"e": "f"})
+    assert (found["metadata"]["labels"], found["metadata"]["annotations"]["c"], found["data"]) == (
+        {"a": "b"},
+        "d",
+        {"e": "f"},
+    )
     await replica.stop()
 
 
 async def test_a_lock_that_istiod_holds_is_respected_until_it_ends(server: ApiServer) -> None:
-    held = {"holderIdentity": "istiod-1", "holderKey": "default", "leaseDurationSeconds": 1, "acquireTime": "2025-01-01T00:00:00Z",
-            "renewTime": "2025-01-01T00:00:00Z", "leaderTransitions": 3}  # fmt: skip
+    held = {
+        "holderIdentity": "istiod-1",
+        "holderKey": "default",
+        "leaseDurationSeconds": 1,
+        "acquireTime": "2025-01-01T00:00:00Z",
+        "renewTime": "2025-01-01T00:00:00Z",
+        "leaderTransitions": 3,
+    }
     metadata = {"name": "writers", "namespace": "istio-system", "annotations": {ANNOTATION: json.dumps(held)}}
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     replica = Replica(server, "one", CONFIG_MAP)
@@ -186,7 +204,18 @@ NOW = "2026-01-02T03:04:05.000006Z"
 
 
 def other(**more: Any) -> LeaderRecord:
-    return LeaderRecord(**({"holder_identity": "other", "holder_key": "low", "acquire_time": "a", "renew_time": "b", "leader_transitions": 3} | more))
+    return LeaderRecord(
+        **(
+            {
+                "holder_identity": "other",
+                "holder_key": "low",
+                "acquire_time": "a",
+                "renew_time": "b",
+                "leader_transitions": 3,
+            }
+            | more
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +241,9 @@ async def test_what_a_candidate_writes_into_a_lock(
 
 
 @pytest.mark.parametrize(("says", "ends"), [(0, 20.0), (5, 5.0)])
-async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(says: int, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(
+    says: int, ends: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 100.0
     monkeypatch.setattr(lease, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now)))
     lock: Any = Written(other(lease_duration_seconds=says))

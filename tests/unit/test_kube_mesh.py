@@ -1,4 +1,5 @@
 """Mesh config and networks from ConfigMaps."""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +79,9 @@ async def test_without_a_config_map_the_defaults_hold_and_it_may_come_and_go(ser
         it.write("istio", mesh="trustDomain: two")
         await until(lambda: it.config.trust_domain == "two")
         assert it.networks == MeshNetworks()
-        server.delete({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio", "namespace": "istio-system"}})
+        server.delete(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "istio", "namespace": "istio-system"}}
+        )
         await until(lambda: it.config.trust_domain == "cluster.local")
 
 

@@ -1,4 +1,5 @@
 """Single objects at an API server, and locks among them: what is asked, and what is read."""
+
 from __future__ import annotations
 
 import contextlib
@@ -32,7 +33,9 @@ class Scripted:
     def __init__(self, **answers: list[Any]) -> None:
         self._answers, self.asked = answers, list[str]()
 
-    async def call(self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, sent: str = "") -> bytes:
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, sent: str = ""
+    ) -> bytes:
         told = " ".join(f"{k}={v}" for k, v in (query or {}).items())
         self.asked.append(f"{method} {path} {told} {body.decode() if body else ''} {sent if body else ''}".strip())
         answers = self._answers[method]
@@ -42,8 +45,13 @@ class Scripted:
         return json.dumps(answer).encode()
 
 
-RESOURCES = {"resources": [{"name": "maps/status", "kind": "Map", "namespaced": True}, {"name": "maps", "kind": "Map", "namespaced": True},
-                           {"name": "rules", "kind": "Rule", "namespaced": False}]}  # fmt: skip
+RESOURCES = {
+    "resources": [
+        {"name": "maps/status", "kind": "Map", "namespaced": True},
+        {"name": "maps", "kind": "Map", "namespaced": True},
+        {"name": "rules", "kind": "Rule", "namespaced": False},
+    ]
+}
 MAP, RULE = Key(VersionedKind("v1", "Map"), "a", "m"), Key(VersionedKind("x.io/v2", "Rule"), "", "r")
 APPLIED = "application/apply-patch+yaml"
 
@@ -80,7 +88,11 @@ async def test_objects_are_written(dry_run: bool, dry: str) -> None:
 
 
 async def test_objects_are_read() -> None:
-    pages = [{"metadata": {"continue": "next"}, "items": [{"a": 1}]}, {"metadata": {}, "items": [{"kind": "Own"}]}, {"items": None}]
+    pages = [
+        {"metadata": {"continue": "next"}, "items": [{"a": 1}]},
+        {"metadata": {}, "items": [{"kind": "Own"}]},
+        {"items": None},
+    ]
     client = Scripted(GET=[RESOURCES, {"gitVersion": "v1.2"}, {"m": 1}, *pages])
     them = objects(client)
     assert await them.collection(MAP.kind) == "/api/v1/maps"
@@ -92,9 +104,12 @@ async def test_objects_are_read() -> None:
     assert await them.list(MAP.kind) == []
     query = "limit=500 labelSelector=l=1 fieldSelector=f=2"
     assert client.asked[1:] == [
-        "GET /version", "GET /api/v1/namespaces/a/maps/m", f"GET /api/v1/namespaces/a/maps {query}",
-        f"GET /api/v1/namespaces/a/maps {query} continue=next", "GET /api/v1/maps limit=500",
-    ]  # fmt: skip
+        "GET /version",
+        "GET /api/v1/namespaces/a/maps/m",
+        f"GET /api/v1/namespaces/a/maps {query}",
+        f"GET /api/v1/namespaces/a/maps {query} continue=next",
+        "GET /api/v1/maps limit=500",
+    ]
 
 
 async def test_what_is_not_there() -> None:
@@ -142,20 +157,32 @@ ANNOTATED = {
     ANNOTATION: '{"holderIdentity":"me","holderKey":"key","leaseDurationSeconds":30,"acquireTime":"t1","renewTime":"t2","leaderTransitions":4}'
 }
 NAMED = {"name": "l", "namespace": "n"}
-SPEC = {"holderIdentity": "me", "leaseDurationSeconds": 30, "acquireTime": "t1", "renewTime": "t2", "leaseTransitions": 4}
+SPEC = {
+    "holderIdentity": "me",
+    "leaseDurationSeconds": 30,
+    "acquireTime": "t1",
+    "renewTime": "t2",
+    "leaseTransitions": 4,
+}
 
 
 @pytest.mark.parametrize(
     ("form", "written", "path"),
     [
-        (LEASE, {"metadata": {**NAMED, "annotations": {KEY_ANNOTATION: "key"}}, "spec": SPEC}, "/apis/coordination.k8s.io/v1/namespaces/n/leases"),
+        (
+            LEASE,
+            {"metadata": {**NAMED, "annotations": {KEY_ANNOTATION: "key"}}, "spec": SPEC},
+            "/apis/coordination.k8s.io/v1/namespaces/n/leases",
+        ),
         (CONFIG_MAP, {"metadata": {**NAMED, "annotations": ANNOTATED}}, "/api/v1/namespaces/n/configmaps"),
     ],
-)  # fmt: skip
+)
 async def test_a_lock_is_made_and_read(form: Form, written: Plain, path: str) -> None:
     whole = {"apiVersion": form.api, "kind": form.kind, **written}
     kept = {**whole, "metadata": {**written["metadata"], "resourceVersion": "7"}}
-    client = Scripted(POST=[kept, Conflict(409, "x", "")], GET=[kept, NotFound(404, "x", "")], PUT=[kept, Conflict(409, "x", "")])
+    client = Scripted(
+        POST=[kept, Conflict(409, "x", "")], GET=[kept, NotFound(404, "x", "")], PUT=[kept, Conflict(409, "x", "")]
+    )
     lock = Lock(client, form, "n", "l")  # type: ignore[arg-type]
     held = await lock.write(RECORD, None)
     assert held is not None
@@ -164,7 +191,14 @@ async def test_a_lock_is_made_and_read(form: Form, written: Plain, path: str) ->
     assert await lock.write(RECORD, held) == held
     assert [await lock.write(RECORD, None), await lock.write(RECORD, held), await lock.read()] == [None, None, None]
     asked = [one.partition(" {") for one in client.asked]
-    assert [one[0].strip() for one in asked] == [f"POST {path}", f"GET {path}/l", f"PUT {path}/l", f"POST {path}", f"PUT {path}/l", f"GET {path}/l"]
+    assert [one[0].strip() for one in asked] == [
+        f"POST {path}",
+        f"GET {path}/l",
+        f"PUT {path}/l",
+        f"POST {path}",
+        f"PUT {path}/l",
+        f"GET {path}/l",
+    ]
     assert [json.loads("{" + asked[n][2]) for n in (0, 2)] == [whole, kept]
 
 
@@ -174,7 +208,10 @@ async def test_a_lock_is_made_and_read(form: Form, written: Plain, path: str) ->
         (LEASE, {"metadata": {}}, LeaderRecord()),
         (
             LEASE,
-            {"metadata": {"annotations": None}, "spec": {"holderIdentity": None, "leaseTransitions": None, "leaseDurationSeconds": None}},
+            {
+                "metadata": {"annotations": None},
+                "spec": {"holderIdentity": None, "leaseTransitions": None, "leaseDurationSeconds": None},
+            },
             LeaderRecord(),
         ),
         (LEASE, {"metadata": {"annotations": {KEY_ANNOTATION: "key"}}, "spec": SPEC}, RECORD),
@@ -188,9 +225,17 @@ def test_who_holds_a_lock(form: Form, plain: Plain, found: LeaderRecord) -> None
 
 
 def test_what_else_stands_in_a_lease_stays_and_a_key_that_is_gone_goes() -> None:
-    plain: Plain = {"metadata": {"annotations": {"a": "b", KEY_ANNOTATION: "old"}}, "spec": {"strategy": "x", "holderIdentity": "other"}}
+    plain: Plain = {
+        "metadata": {"annotations": {"a": "b", KEY_ANNOTATION: "old"}},
+        "spec": {"strategy": "x", "holderIdentity": "other"},
+    }
     LEASE.write(plain, LeaderRecord("me"))
     assert plain["metadata"] == {"annotations": {"a": "b"}}
     assert plain["spec"] == {
-        "strategy": "x", "holderIdentity": "me", "leaseDurationSeconds": 0, "acquireTime": None, "renewTime": None, "leaseTransitions": 0
-    }  # fmt: skip
+        "strategy": "x",
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 0,
+        "acquireTime": None,
+        "renewTime": None,
+        "leaseTransitions": 0,
+    }

@@ -1,4 +1,5 @@
 """Workloads outside of Kubernetes register themselves over their streams, and tell of their health."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,16 +33,35 @@ GROUP = {
     "metadata": {"name": "vms", "namespace": "shop"},
     "spec": {
         "metadata": {"labels": {"app": "vm", "tier": "group"}, "annotations": {"note": "x"}},
-        "template": {"ports": {"http": 80}, "labels": {"tier": "template", "own": "1"}, "network": "n0", "serviceAccount": "vm", "locality": "r/z"},
+        "template": {
+            "ports": {"http": 80},
+            "labels": {"tier": "template", "own": "1"},
+            "network": "n0",
+            "serviceAccount": "vm",
+            "locality": "r/z",
+        },
     },
 }
 NAME = "vms-10.0.0.9-n1"
 
 
 def vm(ip: str = "10.0.0.9", identity: str = "spiffe://cluster.local/ns/shop/sa/vm", **metadata: Any) -> Proxy:
-    said = {"AUTO_REGISTER_GROUP": "vms", "NETWORK": "n1", "LABELS": {"app": "node", "istio-locality": "a.b"}, **metadata}
+    said = {
+        "AUTO_REGISTER_GROUP": "vms",
+        "NETWORK": "n1",
+        "LABELS": {"app": "node", "istio-locality": "a.b"},
+        **metadata,
+    }
     given = {key: value for key, value in said.items() if value}
-    return Proxy(type=NodeType("sidecar"), id="vm.shop", ips=(ip,), dns_domain="shop", namespace="shop", metadata=given, identity=identity)
+    return Proxy(
+        type=NodeType("sidecar"),
+        id="vm.shop",
+        ips=(ip,),
+        dns_domain="shop",
+        namespace="shop",
+        metadata=given,
+        identity=identity,
+    )
 
 
 class Replica:
@@ -51,7 +71,9 @@ class Replica:
         self.server, self.mesh, self.client = server, Mesh(), client_of(server)
         self.read()
         self.metrics, chosen = Metrics(), EntryTerms(name, **{"grace": 0.02, **terms})
-        self.entries = WorkloadEntries(self.client, self.mesh, _path, chosen, QUICK.backoff, random.Random(1), self.metrics.kubernetes)
+        self.entries = WorkloadEntries(
+            self.client, self.mesh, _path, chosen, QUICK.backoff, random.Random(1), self.metrics.kubernetes
+        )
 
     def read(self) -> None:
         collections = [self.server.store.collection(_id(plural)) for plural in ("workloadgroups", "workloadentries")]
@@ -67,7 +89,9 @@ class Replica:
 
     def counted(self) -> dict[str, int]:
         """What was counted of registrations."""
-        lines = (line for line in self.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_"))
+        lines = (
+            line for line in self.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_")
+        )
         words = (line.removeprefix("auto_registration_").split() for line in lines)
         return {name.removesuffix("_total"): int(count) for name, count in words if count != "0"}
 
@@ -110,19 +134,30 @@ async def test_an_entry_is_made_of_the_groups_template_and_the_node(server: ApiS
         entry = it.entry()
         assert entry is not None
         assert entry["spec"] == {
-            "address": "10.0.0.9", "ports": {"http": 80}, "network": "n1", "serviceAccount": "vm", "locality": "r/z",
+            "address": "10.0.0.9",
+            "ports": {"http": 80},
+            "network": "n1",
+            "serviceAccount": "vm",
+            "locality": "r/z",
             "labels": {"own": "1", "tier": "group", "app": "node"},
-        }  # fmt: skip
+        }
         annotations = it.annotations()
         assert annotations.pop("istio.io/connectedAt").endswith("Z")
         assert annotations == {
-            "note": "x", "istio.io/autoRegistrationGroup": "vms", "istio.io/workloadController": "one",
+            "note": "x",
+            "istio.io/autoRegistrationGroup": "vms",
+            "istio.io/workloadController": "one",
             "proxy.istio.io/health-checks-enabled": "true",
-        }  # fmt: skip
+        }
         (owner,) = entry["metadata"]["ownerReferences"]
         group = server.get("networking.istio.io", "workloadgroups", "shop", "vms")
         assert group is not None
-        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("WorkloadGroup", "vms", group["metadata"]["uid"], True)
+        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
+            "WorkloadGroup",
+            "vms",
+            group["metadata"]["uid"],
+            True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +195,9 @@ async def test_an_entry_goes_some_time_after_the_last_stream(server: ApiServer) 
         await until(lambda: it.entry() is None)
 
 
-async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with replica(server) as it:
         looked = list[Any]()
         monkeypatch.setattr(it.entries._gone, "look_at", lambda keys: looked.extend(keys))
@@ -172,7 +209,11 @@ async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(server: ApiSer
         assert [key.name for key in looked] == [NAME]
         with pytest.raises(RegistrationError):
             await it.entries.connected(vm(identity=""))
-        counted = [line for line in it.metrics.exposition().decode().splitlines() if line.startswith("auto_registration_errors_total")]
+        counted = [
+            line
+            for line in it.metrics.exposition().decode().splitlines()
+            if line.startswith("auto_registration_errors_total")
+        ]
         assert counted == ["auto_registration_errors_total 1"]
         assert not it.entries._streams
 
@@ -260,7 +301,11 @@ async def test_what_a_replica_that_is_gone_left_behind_is_swept_away(server: Api
 
 async def test_over_a_stream_of_a_whole_control_plane(server: ApiServer, tmp_path: pathlib.Path) -> None:
     path = str(write_kubeconfig(server, tmp_path / "config"))
-    environ = {"ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "10ms", "POD_NAME": "istiod-1"}
+    environ = {
+        "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
+        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "10ms",
+        "POD_NAME": "istiod-1",
+    }
     node = "sidecar~10.0.0.9~vm.shop~shop.svc.cluster.local"
     async with running(environ, kubeconfig=path) as it:
         await until(lambda: it.plane.ready)

@@ -1,4 +1,5 @@
 """Requests to an API server: what is sent, what its refusals mean, and how long is waited."""
+
 from __future__ import annotations
 
 import contextlib
@@ -55,7 +56,9 @@ def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
         (1.0, 1, [0.0, 0.25, 1.5, 4.0], [0.75, 0.5]),
     ],
 )
-async def test_a_limit_of_requests(rate: float, burst: int, at: list[float], waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_limit_of_requests(
+    rate: float, burst: int, at: list[float], waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
     now = 1000.0
 
@@ -79,7 +82,14 @@ async def test_a_limit_of_requests(rate: float, burst: int, at: list[float], wai
 @pytest.mark.parametrize(
     ("code", "body", "header", "kind", "text", "wait"),
     [
-        (404, b'{"kind": "Status", "code": 0, "reason": "NotFound", "message": "no pods"}', "", NotFound, "404 NotFound: no pods", 0.0),
+        (
+            404,
+            b'{"kind": "Status", "code": 0, "reason": "NotFound", "message": "no pods"}',
+            "",
+            NotFound,
+            "404 NotFound: no pods",
+            0.0,
+        ),
         (409, b'{"reason": "AlreadyExists"}', "", Conflict, "409 AlreadyExists", 0.0),
         (410, b'{"code": 500, "reason": "Gone", "message": "too old"}', "", Expired, "410 Gone: too old", 0.0),
         (429, b'{"reason": "TooMany", "details": {"retryAfterSeconds": 3}}', "2", ApiError, "429 TooMany", 3.0),
@@ -89,7 +99,9 @@ async def test_a_limit_of_requests(rate: float, burst: int, at: list[float], wai
         (500, b"", "", ApiError, "500 ", 0.0),
     ],
 )
-def test_what_an_answer_refuses(code: int, body: bytes, header: str, kind: type[ApiError], text: str, wait: float) -> None:
+def test_what_an_answer_refuses(
+    code: int, body: bytes, header: str, kind: type[ApiError], text: str, wait: float
+) -> None:
     error = read_refusal(code, body, header)
     assert (type(error), str(error), error.code, error.retry_after) == (kind, text, code, wait)
 
@@ -97,10 +109,18 @@ def test_what_an_answer_refuses(code: int, body: bytes, header: str, kind: type[
 @pytest.mark.parametrize(
     ("version", "than", "newer"),
     [
-        ("10", "9", True), ("9", "10", False), ("9", "9", False), ("9", "", True), ("", "9", True),
-        ("b", "a", True), ("a", "b", True), ("a", "a", False), ("10", "a", True), ("a", "10", True),
+        ("10", "9", True),
+        ("9", "10", False),
+        ("9", "9", False),
+        ("9", "", True),
+        ("", "9", True),
+        ("b", "a", True),
+        ("a", "b", True),
+        ("a", "a", False),
+        ("10", "a", True),
+        ("a", "10", True),
     ],
-)  # fmt: skip
+)
 def test_which_version_is_newer(version: str, than: str, newer: bool) -> None:
     assert is_newer(version, than) is newer
 
@@ -110,18 +130,30 @@ def test_which_version_is_newer(version: str, than: str, newer: bool) -> None:
 
 def config(cluster: Plain, user: Plain) -> Plain:
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
 
 
 @pytest.mark.parametrize(
     ("cluster", "user", "access"),
     [
         ({"server": "http://a:80/"}, {}, Access("http://a:80")),
-        ({"server": "http://a", "proxy-url": "http://p:1"}, {"token": "t"}, Access("http://a", "Bearer t", proxy="http://p:1")),
+        (
+            {"server": "http://a", "proxy-url": "http://p:1"},
+            {"token": "t"},
+            Access("http://a", "Bearer t", proxy="http://p:1"),
+        ),
         ({"server": "https://a"}, {"token": "t"}, Access("https://a", "Bearer t", Tls())),
-        ({"server": "https://a", "insecure-skip-tls-verify": True, "tls-server-name": "n"}, {}, Access("https://a", "", Tls(name="n", verify=False))),
+        (
+            {"server": "https://a", "insecure-skip-tls-verify": True, "tls-server-name": "n"},
+            {},
+            Access("https://a", "", Tls(name="n", verify=False)),
+        ),
         ({"server": "https://a"}, {"username": "me", "password": "p"}, Access("https://a", "Basic bWU6cA==", Tls())),
     ],
 )
@@ -169,14 +201,21 @@ class Answering:
 
     async def answer(self, request: web.Request) -> web.Response:
         wanted = ("Accept", "Content-Type", "Authorization", "Accept-Encoding")
-        self.asked.append({"": f"{request.method} {request.path_qs}", **{name: request.headers[name] for name in wanted if name in request.headers}})
+        self.asked.append(
+            {
+                "": f"{request.method} {request.path_qs}",
+                **{name: request.headers[name] for name in wanted if name in request.headers},
+            }
+        )
         assert request.headers["User-Agent"].startswith("pyistiod/")
         code, body = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return web.Response(status=code, body=body, headers={"Retry-After": "7"} if code == 429 else {})
 
 
 @contextlib.asynccontextmanager
-async def answering(*answers: tuple[int, bytes], seconds: float = 1e9) -> AsyncIterator[tuple[Answering, ApiClient, Renewed]]:
+async def answering(
+    *answers: tuple[int, bytes], seconds: float = 1e9
+) -> AsyncIterator[tuple[Answering, ApiClient, Renewed]]:
     server, app = Answering(*answers), web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app, access_log=None)
@@ -198,9 +237,10 @@ async def test_what_is_sent() -> None:
         assert await client.call("PATCH", "/a", body=b"", content_type="x/y", accept="z/w") == b"ok"
     same = {"Accept": "application/json", "Authorization": "Bearer t1"}
     assert server.asked == [
-        {"": "GET /a?b=c", **same}, {"": "POST /a", **same, "Content-Type": "application/json"},
+        {"": "GET /a?b=c", **same},
+        {"": "POST /a", **same, "Content-Type": "application/json"},
         {"": "PATCH /a", **same, "Accept": "z/w", "Content-Type": "x/y"},
-    ]  # fmt: skip
+    ]
 
 
 async def test_who_is_not_known_any_more_reads_credentials_again_once() -> None:
@@ -210,7 +250,13 @@ async def test_who_is_not_known_any_more_reads_credentials_again_once() -> None:
         with pytest.raises(ApiError) as refused:
             await client.call("GET", "/a")
         assert (refused.value.code, credentials.loads, len(server.asked)) == (401, 3, 5)
-    assert [one["Authorization"] for one in server.asked] == ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2", "Bearer t3"]
+    assert [one["Authorization"] for one in server.asked] == [
+        "Bearer t1",
+        "Bearer t1",
+        "Bearer t2",
+        "Bearer t2",
+        "Bearer t3",
+    ]
 
 
 @pytest.mark.parametrize("code", [300, 403, 429, 500])
@@ -254,11 +300,20 @@ async def test_a_server_that_is_not_there() -> None:
 
 def test_connections_notice_when_their_peer_is_gone() -> None:
     with client_module._socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as made:
-        tcp = [made.getsockopt(socket.IPPROTO_TCP, o) for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)]
-        assert (made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), tcp, made.getblocking()) == (1, [30, 10, 3], False)
+        tcp = [
+            made.getsockopt(socket.IPPROTO_TCP, o)
+            for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        ]
+        assert (made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), tcp, made.getblocking()) == (
+            1,
+            [30, 10, 3],
+            False,
+        )
 
 
-@pytest.mark.parametrize(("error", "told"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")])
+@pytest.mark.parametrize(
+    ("error", "told"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")]
+)
 def test_what_the_network_does_is_told_also_where_it_has_no_words(error: Exception, told: str) -> None:
     with pytest.raises(Unreachable) as caught, _unreachable_for("/api"):
         raise error

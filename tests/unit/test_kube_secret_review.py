@@ -1,4 +1,5 @@
 """Which service accounts may read Secrets, by an API server: asked as they are, and through a whole control plane."""
+
 from __future__ import annotations
 
 import datetime
@@ -80,11 +81,18 @@ async def test_a_gateway_gets_its_secret_if_its_account_may_read_it(server: ApiS
     async with running(kubeconfig=str(path), caDir=str(ca), secureGRPCAddr="127.0.0.1:0") as it:
         await until(lambda: it.plane.ready or it.task.done())
         port = it.plane.ports["secure xDS"].number
-        for account, expected in (("edge", {"kubernetes://web", "kubernetes://web-cacert"}), ("other", {"kubernetes://web-cacert"})):
+        for account, expected in (
+            ("edge", {"kubernetes://web", "kubernetes://web-cacert"}),
+            ("other", {"kubernetes://web-cacert"}),
+        ):
             shown = Shown(*root.issue(f"spiffe://cluster.local/ns/edge/sa/{account}"))
             node = f"router~10.0.0.7~{account}-0.edge~edge.svc.cluster.local"
-            async with SecureClient(port, root.pem, shown, node_id=node, NAMESPACE="edge", SERVICE_ACCOUNT=account) as client:
+            async with SecureClient(
+                port, root.pem, shown, node_id=node, NAMESPACE="edge", SERVICE_ACCOUNT=account
+            ) as client:
                 await client.ask("sds", "kubernetes://web", "kubernetes://web-cacert")
                 response = await client.take()
                 assert response.type_url == SECRET
-                assert {secret_pb2.Secret.FromString(resource.resource.value).name for resource in response.resources} == expected
+                assert {
+                    secret_pb2.Secret.FromString(resource.resource.value).name for resource in response.resources
+                } == expected

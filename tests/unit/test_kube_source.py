@@ -1,4 +1,5 @@
 """Which kinds are followed, and when: definitions that come, change and go; revisions; kinds that are left out."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,14 +36,23 @@ def gateway(name: str, **labels: str) -> dict[str, Any]:
 
 
 def pod(name: str, phase: str = "Running") -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a"}, "status": {"phase": phase, "podIP": "10.0.0.1"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "a"},
+        "status": {"phase": phase, "podIP": "10.0.0.1"},
+    }
 
 
 class Reading:
     """A source of an API server, and the tables that it fills."""
 
     def __init__(
-        self, server: ApiServer, origin: DocumentOrigin = DocumentOrigin(), ignored: tuple[str, ...] = (), included: tuple[str, ...] = ()  # noqa: B008
+        self,
+        server: ApiServer,
+        origin: DocumentOrigin = DocumentOrigin(),
+        ignored: tuple[str, ...] = (),
+        included: tuple[str, ...] = (),
     ) -> None:
         self.mesh, self.clock, self.problems = Mesh(), VirtualClock(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), lambda _: None)
@@ -91,9 +101,13 @@ async def test_a_kind_is_read_when_it_is_defined_later_and_goes_with_its_definit
         await until(lambda: it.gateways() == {"b"})
 
 
-async def test_a_kind_is_read_in_the_version_that_is_served_and_loses_nothing_when_that_changes(server: ApiServer) -> None:
+async def test_a_kind_is_read_in_the_version_that_is_served_and_loses_nothing_when_that_changes(
+    server: ApiServer,
+) -> None:
     def watched() -> list[str]:
-        return [asked.version for asked in server.requests if asked.verb == "watch" and asked.resource.plural == "gateways"]
+        return [
+            asked.version for asked in server.requests if asked.verb == "watch" and asked.resource.plural == "gateways"
+        ]
 
     server.put(definition(GATEWAY, "v1beta1"))
     server.put(gateway("a"))
@@ -145,7 +159,9 @@ async def test_pods_that_have_failed_are_not_there(server: ApiServer) -> None:
         ((f"sidecars.{NETWORKING}",), (), True),
     ],
 )
-async def test_kinds_are_ignored_and_included(server: ApiServer, ignored: tuple[str, ...], included: tuple[str, ...], read: bool) -> None:
+async def test_kinds_are_ignored_and_included(
+    server: ApiServer, ignored: tuple[str, ...], included: tuple[str, ...], read: bool
+) -> None:
     for plain in definitions():
         server.put(plain)
     server.put(gateway("a"))
@@ -180,6 +196,14 @@ async def test_readiness_waits_for_every_kind(server: ApiServer) -> None:
 
 
 def test_plurals() -> None:
-    assert [plural_of(GroupKind("", name)) for name in ("Ingress", "AuthorizationPolicy", "Gateway", "ServiceEntry", "Telemetry", "Pod")] == [
-        "ingresses", "authorizationpolicies", "gateways", "serviceentries", "telemetries", "pods",
-    ]  # fmt: skip
+    assert [
+        plural_of(GroupKind("", name))
+        for name in ("Ingress", "AuthorizationPolicy", "Gateway", "ServiceEntry", "Telemetry", "Pod")
+    ] == [
+        "ingresses",
+        "authorizationpolicies",
+        "gateways",
+        "serviceentries",
+        "telemetries",
+        "pods",
+    ]

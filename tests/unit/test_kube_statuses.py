@@ -1,4 +1,5 @@
 """Statuses of the Gateway API and of Ingresses at an API server: written by the leader, on change alone, and what others wrote stays."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,11 +23,18 @@ from tests.support.kube import QUICK, chance, until, write_kubeconfig
 from tests.support.kube_plane import Plane, running
 from tests.support.objects import Plain, at, endpoint_slice, make
 
-HTTP, ADDRESS = "{name: http, port: 80, protocol: HTTP}", "gatewayClassName: istio, addresses: [{type: Hostname, value: front}]"
+HTTP, ADDRESS = (
+    "{name: http, port: 80, protocol: HTTP}",
+    "gatewayClassName: istio, addresses: [{type: Hostname, value: front}]",
+)
 GATEWAY = f"{ADDRESS}, listeners: [{HTTP}]"
 ROUTE = "parentRefs: [{name: gw}], rules: [{backendRefs: [{name: web, port: 80}]}]"
 OURS, OTHER = "istio.io/gateway-controller", "example.com/other"
-FRONT = make("Service", "front", "{type: LoadBalancer, clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}]}")
+FRONT = make(
+    "Service",
+    "front",
+    "{type: LoadBalancer, clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}]}",
+)
 SERVICES: tuple[Plain, ...] = (
     make("Namespace", "a"),
     make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"),
@@ -93,30 +101,57 @@ async def test_a_gateway_and_its_route_are_told_what_becomes_of_them(server: Api
         assert gateway["addresses"] == [{"type": "IPAddress", "value": "9.9.9.9"}]
         (listener,) = gateway["listeners"]
         assert (listener["name"], listener["attachedRoutes"]) == ("http", 1)
-        assert listener["supportedKinds"] == [{"group": GATEWAY_API, "kind": "HTTPRoute"}, {"group": GATEWAY_API, "kind": "GRPCRoute"}]
+        assert listener["supportedKinds"] == [
+            {"group": GATEWAY_API, "kind": "HTTPRoute"},
+            {"group": GATEWAY_API, "kind": "GRPCRoute"},
+        ]
         (parent,) = parents(server)
         assert parent["parentRef"] == {"group": GATEWAY_API, "kind": "Gateway", "name": "gw"}
         assert parent["controllerName"] == OURS
         assert {c["observedGeneration"] for c in parent["conditions"]} == {1}
 
 
-async def test_an_edit_changes_what_it_says_and_the_time_of_what_changed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_an_edit_changes_what_it_says_and_the_time_of_what_changed(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     long_ago = "2020-01-01T00:00:00Z"
-    condition = {"reason": "Old", "message": "", "observedGeneration": 1, "lastTransitionTime": long_ago, "status": "True"}
-    conditions = [{**condition, "type": "Accepted"}, {**condition, "type": "ResolvedRefs"}, {**condition, "type": "example.com/Other"}]
-    there = {"parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "gw"}, "controllerName": OURS, "conditions": conditions}
+    condition = {
+        "reason": "Old",
+        "message": "",
+        "observedGeneration": 1,
+        "lastTransitionTime": long_ago,
+        "status": "True",
+    }
+    conditions = [
+        {**condition, "type": "Accepted"},
+        {**condition, "type": "ResolvedRefs"},
+        {**condition, "type": "example.com/Other"},
+    ]
+    there = {
+        "parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "gw"},
+        "controllerName": OURS,
+        "conditions": conditions,
+    }
     server.put(ours("Gateway", "gw", GATEWAY))
     server.put(ours("HTTPRoute", "r", ROUTE.replace("web", "ghost")) | {"status": {"parents": [there]}})
     async with plane(server, tmp_path):
-        await until(lambda: bool(parents(server)) and told(parents(server)[0], "ResolvedRefs") == ("False", "BackendNotFound"))
+        await until(
+            lambda: bool(parents(server)) and told(parents(server)[0], "ResolvedRefs") == ("False", "BackendNotFound")
+        )
         by_type = {c["type"]: c for c in parents(server)[0]["conditions"]}
         assert by_type["Accepted"]["lastTransitionTime"] == long_ago
         assert by_type["ResolvedRefs"]["lastTransitionTime"] != long_ago
         assert by_type["example.com/Other"]["reason"] == "Old"
 
 
-async def test_entries_of_other_controllers_stay_and_ours_go_with_their_parent(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    other = {"parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "theirs"}, "controllerName": OTHER, "conditions": []}
+async def test_entries_of_other_controllers_stay_and_ours_go_with_their_parent(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
+    other = {
+        "parentRef": {"group": GATEWAY_API, "kind": "Gateway", "name": "theirs"},
+        "controllerName": OTHER,
+        "conditions": [],
+    }
     server.put(ours("Gateway", "gw", GATEWAY))
     server.put(ours("HTTPRoute", "r", ROUTE) | {"status": {"parents": [other]}})
     async with plane(server, tmp_path):
@@ -171,18 +206,34 @@ async def test_only_the_leader_writes(server: ApiServer, tmp_path: pathlib.Path)
         assert status(server, "gateways", "gw") == {}
 
 
-@pytest.mark.parametrize(("label", "namespace", "tag", "of", "is_written"), [
-    ("", "", "", "", False), ("blue", "", "", "", True), ("", "blue", "", "", True), ("", "prod", "prod", "blue", True),
-    ("", "green", "", "", False), ("", "", "default", "blue", True), ("", "prod", "prod", "green", False), ("", "", "default", "green", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("label", "namespace", "tag", "of", "is_written"),
+    [
+        ("", "", "", "", False),
+        ("blue", "", "", "", True),
+        ("", "blue", "", "", True),
+        ("", "prod", "prod", "blue", True),
+        ("", "green", "", "", False),
+        ("", "", "default", "blue", True),
+        ("", "prod", "prod", "green", False),
+        ("", "", "default", "green", False),
+    ],
+)
 async def test_a_revision_writes_what_is_its_own(
     server: ApiServer, tmp_path: pathlib.Path, label: str, namespace: str, tag: str, of: str, is_written: bool
 ) -> None:
     labels = {"labels": {"istio.io/rev": label}} if label else {}
     server.put(make("Namespace", "a", labels=f"{{istio.io/rev: {namespace}}}" if namespace else "{}"))
     if tag:
-        webhook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []}
-        server.put(webhook | {"metadata": {"name": f"istio-revision-tag-{tag}", "labels": {"istio.io/rev": of, "istio.io/tag": tag}}})
+        webhook = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "webhooks": [],
+        }
+        server.put(
+            webhook
+            | {"metadata": {"name": f"istio-revision-tag-{tag}", "labels": {"istio.io/rev": of, "istio.io/tag": tag}}}
+        )
     server.put(ours("Gateway", "gw", GATEWAY, **labels))
     async with plane(server, tmp_path, {"REVISION": "blue"}) as it:
         await until(lambda: bool(status(server, "gatewayclasses", "istio", "")))
@@ -190,7 +241,9 @@ async def test_a_revision_writes_what_is_its_own(
         assert bool(status(server, "gateways", "gw")) is is_written
 
 
-async def test_classes_are_made_and_told_that_they_are_ours_but_never_changed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_classes_are_made_and_told_that_they_are_ours_but_never_changed(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     mine = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "GatewayClass", "metadata": {"name": "istio-remote"}}
     server.put(mine | {"spec": {"controllerName": "example.com/mine"}})
     async with plane(server, tmp_path):
@@ -228,7 +281,9 @@ async def test_classes_are_made_when_their_definition_comes_last(tmp_path: pathl
     try:
         async with plane(server, tmp_path) as it:
             await until(lambda: it.plane.ready)
-            server.put(next(plain for plain in definitions() if plain["metadata"]["name"] == f"gatewayclasses.{GATEWAY_API}"))
+            server.put(
+                next(plain for plain in definitions() if plain["metadata"]["name"] == f"gatewayclasses.{GATEWAY_API}")
+            )
             await until(lambda: bool(server.get(GATEWAY_API, "gatewayclasses", "", "istio")))
     finally:
         await server.stop()
@@ -258,14 +313,21 @@ async def test_every_other_kind_of_the_api_is_told_too(server: ApiServer, tmp_pa
         server.put(ours(kind, "r", ROUTE))
     async with plane(server, tmp_path):
         for plural in ("grpcroutes", "tcproutes", "tlsroutes"):
-            await until(lambda plural=plural: [told(one, "Accepted")[0] for one in parents(server, plural=plural)] == ["True"])  # type: ignore[misc]
+            await until(
+                lambda plural=plural: [told(one, "Accepted")[0] for one in parents(server, plural=plural)] == ["True"]
+            )  # type: ignore[misc]
         await until(lambda: told(status(server, "listenersets", "s"), "Accepted") == ("True", "Accepted"))
         assert status(server, "listenersets", "s")["listeners"][0]["port"] == 83
         await until(lambda: status(server, "gateways", "gw").get("attachedListenerSets") == 1)
 
 
 async def test_an_ingress_is_told_where_it_is_reached(server: ApiServer, tmp_path: pathlib.Path) -> None:
-    edge = make("Service", "istio-ingressgateway", "{type: LoadBalancer, externalIPs: [8.8.8.8], ports: [{port: 80}]}", "istio-system")
+    edge = make(
+        "Service",
+        "istio-ingressgateway",
+        "{type: LoadBalancer, externalIPs: [8.8.8.8], ports: [{port: 80}]}",
+        "istio-system",
+    )
     server.put(edge | {"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}})
     for name, kind in (("ours", "istio"), ("theirs", "nginx")):
         spec = {"apiVersion": "networking.k8s.io/v1", "spec": {"rules": [{"host": "x.com"}]}}
@@ -280,7 +342,9 @@ async def test_an_ingress_is_told_where_it_is_reached(server: ApiServer, tmp_pat
 
 
 @pytest.mark.parametrize(("conflicts", "gives_up"), [(0, False), (TRIES - 1, False), (TRIES, True)])
-async def test_a_status_is_tried_five_times_while_somebody_is_faster(monkeypatch: pytest.MonkeyPatch, conflicts: int, gives_up: bool) -> None:
+async def test_a_status_is_tried_five_times_while_somebody_is_faster(
+    monkeypatch: pytest.MonkeyPatch, conflicts: int, gives_up: bool
+) -> None:
     ref, calls = ObjectRef(GroupKind(GATEWAY_API, "HTTPRoute"), "a", "r"), list[Any]()
 
     class Client:
@@ -288,10 +352,14 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(monkeypatch
             calls.append((verb, path, content_type, body and msgspec.json.decode(body)))
             if verb == "PATCH" and len(calls) // 2 <= conflicts:
                 raise Conflict(409, "Conflict", "somebody was faster")
-            return msgspec.json.encode({"metadata": {"name": "r", "namespace": "a", "resourceVersion": str(len(calls))}})
+            return msgspec.json.encode(
+                {"metadata": {"name": "r", "namespace": "a", "resourceVersion": str(len(calls))}}
+            )
 
     client: Any = Client()
-    made = Statuses(client, Mesh(), (ref.kind,), lambda _: "/routes/r", lambda _: True, DocumentOrigin(), QUICK.backoff, chance(1))
+    made = Statuses(
+        client, Mesh(), (ref.kind,), lambda _: "/routes/r", lambda _: True, DocumentOrigin(), QUICK.backoff, chance(1)
+    )
     monkeypatch.setitem(made._nodes, ref, object())
     monkeypatch.setattr(made, "_change_of", lambda *_: {"parents": [1]})
     if gives_up:
@@ -300,7 +368,11 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(monkeypatch
     else:
         await made._settle(ref)
     tries = min(conflicts + 1, 5)
-    body = [{"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(tries)]
+    body = [
+        {"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(tries)
+    ]
     assert calls == [
-        call for each in body for call in (("GET", "/routes/r", "", b""), ("PATCH", "/routes/r/status", "application/merge-patch+json", each))
+        call
+        for each in body
+        for call in (("GET", "/routes/r", "", b""), ("PATCH", "/routes/r/status", "application/merge-patch+json", each))
     ]

@@ -1,4 +1,5 @@
 """Whose a token is, asked of an API server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,15 +39,21 @@ async def identify(reviewers: ClusterReviewers, token: str, cluster: str = "") -
     return await tokens.identify(Caller("1.1.1.1:1", {"authorization": f"Bearer {token}", "clusterid": cluster}))
 
 
-async def test_a_token_that_the_server_accepts_is_its_service_account(server: ApiServer, reviewers: ClusterReviewers) -> None:
+async def test_a_token_that_the_server_accepts_is_its_service_account(
+    server: ApiServer, reviewers: ClusterReviewers
+) -> None:
     server.tokens.service_account("shop", "web", "good", pod="web-0")
     assert await identify(reviewers, "good", "Kubernetes") == ("spiffe://cluster.local/ns/shop/sa/web",)
     user = await reviewers[""]("good", ("istio-ca",))
     assert user.extra["authentication.kubernetes.io/pod-name"] == ("web-0",)
 
 
-@pytest.mark.parametrize(("token", "cluster"), [("unknown", ""), ("expired", ""), ("other", ""), ("admin-token", ""), ("good", "west")])
-async def test_other_tokens_are_refused(server: ApiServer, reviewers: ClusterReviewers, token: str, cluster: str) -> None:
+@pytest.mark.parametrize(
+    ("token", "cluster"), [("unknown", ""), ("expired", ""), ("other", ""), ("admin-token", ""), ("good", "west")]
+)
+async def test_other_tokens_are_refused(
+    server: ApiServer, reviewers: ClusterReviewers, token: str, cluster: str
+) -> None:
     server.tokens.service_account("shop", "web", "good")
     server.tokens.service_account("shop", "web", "other", audience="somebody")
     server.tokens.known["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
@@ -90,19 +97,25 @@ class Answering:
 async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: Any, reason: str | None) -> None:
     client = Answering({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
     found = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
-    assert [repr(one) for one in found] == [repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRefused(reason))]
+    assert [repr(one) for one in found] == [
+        repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRefused(reason))
+    ]
     spec = {"token": "secret", **({"audiences": [*audiences]} if audiences else {})}
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
     assert client.asked == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", asked)]
 
 
 @pytest.mark.parametrize(
-    ("status", "may"), [({}, False), ({"allowed": True}, True), ({"allowed": True, "denied": True}, False), ({"denied": True}, False)]
+    ("status", "may"),
+    [({}, False), ({"allowed": True}, True), ({"allowed": True, "denied": True}, False), ({"denied": True}, False)],
 )
 async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
     client = Answering({"status": status})
     assert await lists_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
-    spec = {"user": "system:serviceaccount:shop:edge", "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"}}
+    spec = {
+        "user": "system:serviceaccount:shop:edge",
+        "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"},
+    }
     asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
     assert client.asked == [("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)]
 

@@ -1,4 +1,5 @@
 """What is written into clusters: root certificates, addresses of ServiceEntries, the self-signed root."""
+
 from __future__ import annotations
 
 import asyncio
@@ -81,7 +82,9 @@ async def test_every_namespace_has_the_roots_and_keeps_them(server: ApiServer) -
         server.store.delete(("", "configmaps"), ("a", ROOTS))
         await until(lambda: it.there().get("a") == one)
         wrong = {"root-cert.pem": "evil", "more": "x"}
-        server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOTS, "namespace": "a"}, "data": wrong})
+        server.put(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOTS, "namespace": "a"}, "data": wrong}
+        )
         await until(lambda: it.there()["a"] == one)
         plain = server.get("", "configmaps", "a", ROOTS)
         assert plain is not None
@@ -140,7 +143,12 @@ async def test_a_write_that_fails_is_tried_again_and_one_that_is_forbidden_is_no
 
 def entry(name: str, day: int, hosts: str, **more: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "shop", "creationTimestamp": f"2025-01-{day:02}T00:00:00Z"}
-    spec = {"hosts": hosts.split(","), "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "DNS", **more}
+    spec = {
+        "hosts": hosts.split(","),
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "resolution": "DNS",
+        **more,
+    }
     return {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": metadata, "spec": spec}
 
 
@@ -166,7 +174,10 @@ class Addresses:
 
     def written(self) -> dict[str, list[str]]:
         objects = self.server.store.collection(("networking.istio.io", "serviceentries")).objects
-        return {name: [f"{a['host']}={a['value']}" for a in s.plain.get("status", {}).get("addresses") or []] for (_, name), s in objects.items()}
+        return {
+            name: [f"{a['host']}={a['value']}" for a in s.plain.get("status", {}).get("addresses") or []]
+            for (_, name), s in objects.items()
+        }
 
 
 async def test_addresses_are_written_by_age_kept_and_taken_back(server: ApiServer) -> None:
@@ -188,7 +199,9 @@ async def test_addresses_are_written_by_age_kept_and_taken_back(server: ApiServe
     it.read()
     it.writer.changed()
     await until(lambda: it.written()["older"] == ["0.com=240.240.0.5", "0.com=2001:2::4"])
-    assert len([asked for asked in server.requests if asked.verb == "patch"]) == writes + 1, "those that have theirs are not written again"
+    assert len([asked for asked in server.requests if asked.verb == "patch"]) == writes + 1, (
+        "those that have theirs are not written again"
+    )
     plain = server.get("networking.istio.io", "serviceentries", "shop", "young")
     assert plain is not None
     server.put({**plain, "spec": {**plain["spec"], "resolution": "NONE"}})
@@ -232,7 +245,9 @@ async def test_a_root_is_kept_in_the_secret_of_plugged_in_ones_where_it_has_no_o
     assert server.get("", "secrets", "istio-system", NAME) is None
     assert certificate(await asyncio.to_thread(store().load)) == first.certificate
     await asyncio.to_thread(SecretStore(client, "istio-system", loop).save, second)
-    assert certificate(await asyncio.to_thread(store().load)) == second.certificate, "a root in its own Secret comes first"
+    assert certificate(await asyncio.to_thread(store().load)) == second.certificate, (
+        "a root in its own Secret comes first"
+    )
     server.delete(server.get("", "secrets", "istio-system", NAME) or {})
     server.put({**kept, "data": {key: value for key, value in kept["data"].items() if key != GENERATED}})
     with pytest.raises(KeyMaterialError, match="cacerts is plugged in by somebody: it must be mounted at ROOT_CA_DIR"):

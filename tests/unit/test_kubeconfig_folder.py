@@ -1,4 +1,5 @@
 """Kubeconfigs of other clusters as files of a folder."""
+
 from __future__ import annotations
 
 import pathlib
@@ -15,7 +16,10 @@ from tests.support.apiserver.server import ApiServer
 from tests.support.kube import chance, client_of, kubeconfig, pace, until
 from tests.unit.test_remote_clusters import Clusters
 
-WEST = {"contexts": [{"name": "b", "context": {"cluster": "west"}}, {"name": "a", "context": {"cluster": "east"}}], "clusters": [{"name": "north"}]}
+WEST = {
+    "contexts": [{"name": "b", "context": {"cluster": "west"}}, {"name": "a", "context": {"cluster": "east"}}],
+    "clusters": [{"name": "north"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,12 @@ async def test_clusters_join_change_and_leave_with_their_files(tmp_path: pathlib
         await server.start()
     clusters = Clusters(*servers)
     for server, name in zip(servers[1:], ("a", "b"), strict=True):
-        plain = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"}, "spec": {"ports": [{"port": 80}]}}
+        plain = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"ports": [{"port": 80}]},
+        }
         server.put(plain)
     problems = ProblemStore(lambda _: None)
     options = Options("Kubernetes", "istio-system", folder=str(tmp_path))
@@ -66,7 +75,9 @@ async def test_clusters_join_change_and_leave_with_their_files(tmp_path: pathlib
     await until(lambda: clusters.services() == {"west/a", "test/b"})
     (tmp_path / "one.yaml").unlink()
     await until(lambda: clusters.services() == {"test/b"})
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump({**kubeconfig(servers[2]), "users": [{"name": "test", "user": {"exec": {"command": "x"}}}]}))
+    (tmp_path / "two.yaml").write_text(
+        yaml.safe_dump({**kubeconfig(servers[2]), "users": [{"name": "test", "user": {"exec": {"command": "x"}}}]})
+    )
     await until(lambda: len(problems) == 1)
     assert [(problem.code, problem.file) for problem in problems] == [("bad-kubeconfig", f"{tmp_path}/two.yaml")]
     assert list(remote.clusters) == ["test"], "what cannot be used leaves a cluster as it was"

@@ -1,9 +1,18 @@
 """Where a workload runs and what it is called, by its labels."""
+
 from __future__ import annotations
 
 import pytest
 
-from pilot.lib.labels import canonical_service, cut, locality_label, node_locality, split_locality, takes_hbone, with_topology
+from pilot.lib.labels import (
+    canonical_service,
+    cut,
+    locality_label,
+    node_locality,
+    split_locality,
+    takes_hbone,
+    with_topology,
+)
 
 REGION, ZONE, SUBZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"
 OLD_REGION, OLD_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"
@@ -12,12 +21,17 @@ OLD_REGION, OLD_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-doma
 @pytest.mark.parametrize(
     ("labels", "locality"),
     [
-        ({}, ""), ({"other": "x"}, ""), ({REGION: "r"}, "r//"), ({ZONE: "z"}, "/z/"), ({SUBZONE: "s"}, "//s"),
+        ({}, ""),
+        ({"other": "x"}, ""),
+        ({REGION: "r"}, "r//"),
+        ({ZONE: "z"}, "/z/"),
+        ({SUBZONE: "s"}, "//s"),
         ({REGION: "r", ZONE: "z", SUBZONE: "s"}, "r/z/s"),
-        ({OLD_REGION: "r", OLD_ZONE: "z"}, "r/z/"), ({REGION: "r", OLD_REGION: "o", ZONE: "z", OLD_ZONE: "o"}, "r/z/"),
+        ({OLD_REGION: "r", OLD_ZONE: "z"}, "r/z/"),
+        ({REGION: "r", OLD_REGION: "o", ZONE: "z", OLD_ZONE: "o"}, "r/z/"),
         ({REGION: "", OLD_REGION: "o", ZONE: "", OLD_ZONE: "p"}, "o/p/"),
     ],
-)  # fmt: skip
+)
 def test_the_locality_of_a_node(labels: dict[str, str], locality: str) -> None:
     assert node_locality(labels) == locality
 
@@ -25,22 +39,36 @@ def test_the_locality_of_a_node(labels: dict[str, str], locality: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "locality"),
     [
-        ({}, ""), ({"topology.istio.io/locality": "r.z.s"}, "r/z/s"), ({"topology.istio.io/locality": "r/z.1/s"}, "r/z.1/s"),
-        ({"istio-locality": "r.z"}, "r/z"), ({"topology.istio.io/locality": "r", "istio-locality": "o"}, "r"),
+        ({}, ""),
+        ({"topology.istio.io/locality": "r.z.s"}, "r/z/s"),
+        ({"topology.istio.io/locality": "r/z.1/s"}, "r/z.1/s"),
+        ({"istio-locality": "r.z"}, "r/z"),
+        ({"topology.istio.io/locality": "r", "istio-locality": "o"}, "r"),
     ],
-)  # fmt: skip
+)
 def test_a_label_says_another_locality_than_the_node_s(labels: dict[str, str], locality: str) -> None:
     assert locality_label(labels) == locality
 
 
 def test_the_parts_of_a_locality() -> None:
     assert [split_locality(text) for text in ("", "r", "r/z", "r/z/s", "r//s", "r/z/s/t")] == [
-        ("", "", ""), ("r", "", ""), ("r", "z", ""), ("r", "z", "s"), ("r", "", "s"), ("r", "z", "s"),
-    ]  # fmt: skip
+        ("", "", ""),
+        ("r", "", ""),
+        ("r", "z", ""),
+        ("r", "z", "s"),
+        ("r", "", "s"),
+        ("r", "z", "s"),
+    ]
 
 
 def test_where_a_workload_runs_is_told_as_labels() -> None:
-    where = {REGION: "r", ZONE: "z", "topology.istio.io/cluster": "c", "kubernetes.io/hostname": "node", "topology.istio.io/network": "net"}
+    where = {
+        REGION: "r",
+        ZONE: "z",
+        "topology.istio.io/cluster": "c",
+        "kubernetes.io/hostname": "node",
+        "topology.istio.io/network": "net",
+    }
     assert with_topology({"app": "a"}, "c", "r/z", "node", "net") == {"app": "a", **where}
     own = {"topology.istio.io/network": "mine", REGION: "theirs"}
     assert with_topology(own, "c", "r/z", "node", "net") == {**where, "topology.istio.io/network": "mine"}
@@ -51,21 +79,31 @@ def test_where_a_workload_runs_is_told_as_labels() -> None:
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        ({}, ("web", "latest")), ({"app": "a", "version": "v1"}, ("a", "v1")),
+        ({}, ("web", "latest")),
+        ({"app": "a", "version": "v1"}, ("a", "v1")),
         ({"app": "a", "app.kubernetes.io/name": "b", "version": "v1", "app.kubernetes.io/version": "v2"}, ("b", "v2")),
         ({"app.kubernetes.io/name": "b", "service.istio.io/canonical-name": "c"}, ("c", "latest")),
-        ({"app.kubernetes.io/version": "v2", "service.istio.io/canonical-revision": "v3"}, ("web", "v3")), ({"app": ""}, ("", "latest")),
+        ({"app.kubernetes.io/version": "v2", "service.istio.io/canonical-revision": "v3"}, ("web", "v3")),
+        ({"app": ""}, ("", "latest")),
     ],
-)  # fmt: skip
+)
 def test_the_canonical_name_and_revision(labels: dict[str, str], expected: tuple[str, str]) -> None:
     assert canonical_service(labels, "web") == expected
 
 
 def test_who_takes_hbone() -> None:
     tunnel, redirected = {"networking.istio.io/tunnel": "none,http"}, {"ambient.istio.io/redirection": "enabled"}
-    assert [takes_hbone(tunnel, {}), takes_hbone({}, redirected), takes_hbone({}, {}), takes_hbone({"networking.istio.io/tunnel": "https"}, {})] == [
-        True, True, False, False,
-    ]  # fmt: skip
+    assert [
+        takes_hbone(tunnel, {}),
+        takes_hbone({}, redirected),
+        takes_hbone({}, {}),
+        takes_hbone({"networking.istio.io/tunnel": "https"}, {}),
+    ] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert takes_hbone({}, {"ambient.istio.io/redirection": "disabled"}) is False
 
 

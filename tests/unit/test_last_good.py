@@ -1,4 +1,5 @@
 """The last good objects of files that are wrong now, over restarts."""
+
 from __future__ import annotations
 
 import os
@@ -48,7 +49,9 @@ def restarting(tmp_path: pathlib.Path) -> Restarting:
     return Restarting(tmp_path)
 
 
-@pytest.mark.parametrize("broken", ["a: [", service("a", 0), service("a", 0) + "---\n" + RULE.replace("1.5s", "soon"), "\0"])
+@pytest.mark.parametrize(
+    "broken", ["a: [", service("a", 0), service("a", 0) + "---\n" + RULE.replace("1.5s", "soon"), "\0"]
+)
 def test_last_good_objects_survive_a_restart_with_a_broken_file(broken: str, restarting: Restarting) -> None:
     before = restarting.start()
     before.write("x.yaml", service("a", 81) + "---\n" + RULE)
@@ -125,7 +128,9 @@ def test_files_that_go_take_what_was_kept_of_them_with_them(restarting: Restarti
     assert restarting.entries() == []
 
 
-def test_a_state_folder_that_cannot_be_used_stops_nothing(restarting: Restarting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_that_cannot_be_used_stops_nothing(
+    restarting: Restarting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = restarting.start()
     files.write("x.yaml", service("a"))
     files.tell("x.yaml")
@@ -146,7 +151,9 @@ def test_objects_of_every_kind_come_back_as_they_were(kind: Kind, seed: int, tmp
     chance = randomness.Random(seed)
     key: Any = RegistryKey("c", "ns", "n") if kind.per_cluster else ObjectKey("ns", "n")
     for index in range(30):
-        spec = msgspec.convert(fitting(mi.type_info(kind.spec), chance, 0), kind.spec, str_keys=True, dec_hook=shape.decode_extension)
+        spec = msgspec.convert(
+            fitting(mi.type_info(kind.spec), chance, 0), kind.spec, str_keys=True, dec_hook=shape.decode_extension
+        )
         o = Object(kind.id, "ns", "n", spec, {"a": "b"}, {"istio.io/x": "y"}, "2026-01-01T00:00:00Z")
         LastGood(str(tmp_path), "files", CATALOGUE).keep(f"{index}.yaml", {(kind.table, key): o})
         (entry,) = LastGood(str(tmp_path), "files", CATALOGUE).load(f"{index}.yaml")

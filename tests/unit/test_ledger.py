@@ -1,4 +1,5 @@
 """Which of several sources has an object, and how many problems there are of each sort."""
+
 from __future__ import annotations
 
 from pilot.ingest.decode import decode_document
@@ -9,7 +10,11 @@ from tests.support.objects import Plain, make
 
 
 def entry(host: str) -> Plain:
-    return make("ServiceEntry", "e", f"{{hosts: [{host}], resolution: NONE, ports: [{{number: 80, name: http, protocol: HTTP}}]}}")
+    return make(
+        "ServiceEntry",
+        "e",
+        f"{{hosts: [{host}], resolution: NONE, ports: [{{number: 80, name: http, protocol: HTTP}}]}}",
+    )
 
 
 def test_of_two_sources_the_one_of_the_lower_rank_has_the_object_whatever_they_are_called() -> None:

@@ -1,4 +1,5 @@
 """What was derived for objects that are gone again is freed by one sweep, while all proxies stay connected."""
+
 from __future__ import annotations
 
 from tests.support.world import Rows, World, parse_objects, proxy, rows_of

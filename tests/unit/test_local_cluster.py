@@ -1,4 +1,5 @@
 """The endpoints of a proxy's own workload."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,8 +11,15 @@ from pilot.lib.xds_types import ENDPOINT
 from tests.support.objects import at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 
-SERVICE = make("Service", "alpha", "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: 8080}]}")
-NODES = [make("Node", f"n{i}", labels=f"{{topology.kubernetes.io/region: r{i // 2}, topology.kubernetes.io/zone: z{i}}}") for i in (0, 1, 2)]
+SERVICE = make(
+    "Service",
+    "alpha",
+    "{clusterIP: 10.96.0.1, selector: {app: alpha}, ports: [{name: http, port: 80, targetPort: 8080}]}",
+)
+NODES = [
+    make("Node", f"n{i}", labels=f"{{topology.kubernetes.io/region: r{i // 2}, topology.kubernetes.io/zone: z{i}}}")
+    for i in (0, 1, 2)
+]
 LABELS = "{app: alpha, pod-template-hash: h1, service.istio.io/workload-name: alpha}"
 
 
@@ -23,8 +31,15 @@ def mesh() -> World:
         pod("zone", "10.1.0.2", labels=LABELS, spec="{nodeName: n1}"),
         pod("region", "10.1.0.3", labels=LABELS, spec="{nodeName: n2}"),
         pod("older", "10.1.0.4", labels=LABELS.replace("h1", "h0"), spec="{nodeName: n0}"),
-        pod("other", "10.1.0.5", labels=LABELS.replace("workload-name: alpha", "workload-name: beta"), spec="{nodeName: n0}"),
-        endpoint_slice("alpha", *(at(f"10.1.0.{i}", name) for i, name in enumerate(("own", "zone", "region", "older", "other"), 1))),
+        pod(
+            "other",
+            "10.1.0.5",
+            labels=LABELS.replace("workload-name: alpha", "workload-name: beta"),
+            spec="{nodeName: n0}",
+        ),
+        endpoint_slice(
+            "alpha", *(at(f"10.1.0.{i}", name) for i, name in enumerate(("own", "zone", "region", "older", "other"), 1))
+        ),
     )
 
 

@@ -1,4 +1,5 @@
 """Logs as Istio writes them."""
+
 from __future__ import annotations
 
 import json
@@ -37,7 +38,9 @@ def test_fields_stand_at_the_end_of_a_line_and_cannot_look_like_another(tmp_path
 
 def test_fields_are_keys_of_their_own_type_in_json(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", True, [str(tmp_path / "log")])
-    log.scope("ads").info("pushed", extra=log.fields(event=3, forced=True, msg="another", name="x" * 5000, path=pathlib.Path("/a")))
+    log.scope("ads").info(
+        "pushed", extra=log.fields(event=3, forced=True, msg="another", name="x" * 5000, path=pathlib.Path("/a"))
+    )
     record = json.loads(lines(tmp_path / "log")[0])
     assert (record["event"], record["forced"], record["path"]) == (3, True, "/a")
     assert record["msg"] == "pushed"
@@ -46,7 +49,7 @@ def test_fields_are_keys_of_their_own_type_in_json(tmp_path: pathlib.Path) -> No
 
 def test_json(tmp_path: pathlib.Path) -> None:
     log.configure("default:debug", True, [str(tmp_path / "log")])
-    log.scope("ads").error("bad \"quote\"")
+    log.scope("ads").error('bad "quote"')
     record = json.loads(lines(tmp_path / "log")[0])
     assert (record["level"], record["scope"], record["msg"]) == ("error", "ads", 'bad "quote"')
 
@@ -79,7 +82,9 @@ def test_levels_by_scope(levels: str, shown: list[str], tmp_path: pathlib.Path) 
     assert [" ".join(line.split("\t")[2:0:-1]) for line in lines(tmp_path / "log")] == shown
 
 
-@pytest.mark.parametrize(("levels", "target"), [("default:loud", "stdout"), ("loud", "stdout"), ("info", "/nowhere/at/all")])
+@pytest.mark.parametrize(
+    ("levels", "target"), [("default:loud", "stdout"), ("loud", "stdout"), ("info", "/nowhere/at/all")]
+)
 def test_what_makes_no_sense(levels: str, target: str) -> None:
     with pytest.raises(ValueError, match=r"log"):
         log.configure(levels, False, [target])
@@ -94,9 +99,12 @@ def test_values_and_messages_are_cut_where_they_are_long(tmp_path: pathlib.Path)
     scope.info("b" * 8001)
     scope.info("x", extra=log.fields(value="c" * 1001))
     assert [line.split("\t", 2)[2] for line in lines(tmp_path / "log")] == [
-        "a" * 1000, "a" * 1000 + "… (1 more characters)", "b" * 8000, "b" * 8000 + "… (1 more characters)",
+        "a" * 1000,
+        "a" * 1000 + "… (1 more characters)",
+        "b" * 8000,
+        "b" * 8000 + "… (1 more characters)",
         "x\tvalue=" + "c" * 1000 + "… (1 more characters)",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_line_that_comes_again_and_again_is_left_out_by_every_target(tmp_path: pathlib.Path) -> None:

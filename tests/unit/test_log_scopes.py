@@ -1,4 +1,5 @@
 """Scopes of the log that change while the process runs."""
+
 from __future__ import annotations
 
 import json

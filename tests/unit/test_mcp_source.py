@@ -1,4 +1,5 @@
 """A server of objects over xDS as a source: what it says counts as far as it is right, and stays while it is away."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -79,12 +80,20 @@ def test_while_the_server_is_away_everything_stays_and_then_what_it_has_counts(s
     source.run(source.server.stop())
     source.run(until(lambda: len(source.problems) == 1))
     [problem] = source.problems
-    assert (problem.code, problem.severity, problem.file) == ("unreachable-source", Severity.WARNING, source.source.name)
+    assert (problem.code, problem.severity, problem.file) == (
+        "unreachable-source",
+        Severity.WARNING,
+        source.source.name,
+    )
     assert ports(source) == {"a": 1, "b": 1}
     before = source.server.sent[ENTRY]
     del source.server.objects[ENTRY]["shop/a"]
     source.run(source.server.start())
-    source.run(until(lambda: source.server.sent[ENTRY] != before and source.server.settled(ENTRY) and len(source.problems) == 0))
+    source.run(
+        until(
+            lambda: source.server.sent[ENTRY] != before and source.server.settled(ENTRY) and len(source.problems) == 0
+        )
+    )
     source.clock.advance(1)
     assert ports(source) == {"b": 1}
 

@@ -1,4 +1,5 @@
 """What is sent over a stream that asks for configuration objects, and what is told of it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -48,7 +49,15 @@ class Asker(McpStream):
     def __init__(self, call: Call, revision: str = "") -> None:
         self.call, self.told, self.wrong, self.received = call, list[str](), list[str](), list[Any]()
         client = McpClient("id", "istio-system", revision)
-        super().__init__(McpSourceServer("host:1", self.nothing), client, TYPES, self.receive, self.told.append, Backoff(), random.Random(1))
+        super().__init__(
+            McpSourceServer("host:1", self.nothing),
+            client,
+            TYPES,
+            self.receive,
+            self.told.append,
+            Backoff(),
+            random.Random(1),
+        )
 
     async def nothing(self) -> None:
         return None
@@ -89,8 +98,11 @@ async def test_answers_are_acknowledged_with_their_version_and_refused_with_that
     asker.wrong = ["a is wrong", "b too"]
     refused = await asker._take(answer("2", "y"))
     assert json_format.MessageToDict(refused) == {
-        "typeUrl": TYPES[0], "versionInfo": "1", "responseNonce": "y", "errorDetail": {"code": 3, "message": "a is wrong; b too"},
-    }  # fmt: skip
+        "typeUrl": TYPES[0],
+        "versionInfo": "1",
+        "responseNonce": "y",
+        "errorDetail": {"code": 3, "message": "a is wrong; b too"},
+    }
     asker.wrong = ["x" * (NACK_LENGTH + 5)]
     assert (await asker._take(answer("2", "z"))).error_detail.message == "x" * NACK_LENGTH + "… (5 more characters)"
 

@@ -1,4 +1,5 @@
 """Objects on the wire: what users may write comes back as it was, and what is no object is told, with its name where it has one."""
+
 from __future__ import annotations
 
 import typing
@@ -27,7 +28,9 @@ def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
         yield from structs(argument)
 
 
-def unknown(struct: type[msgspec.Struct], message: Any, path: str, seen: set[Any], left_out: tuple[str, ...] = ()) -> Iterator[str]:
+def unknown(
+    struct: type[msgspec.Struct], message: Any, path: str, seen: set[Any], left_out: tuple[str, ...] = ()
+) -> Iterator[str]:
     """The fields that users may write and the message has not."""
     if (struct, message.full_name) in seen or message.full_name.startswith("google.protobuf."):
         return
@@ -47,7 +50,9 @@ def unknown(struct: type[msgspec.Struct], message: Any, path: str, seen: set[Any
                 yield from unknown(each, inner, place, seen)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in KINDS if kind.id.group.endswith(".istio.io")])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=str(kind.id)) for kind in KINDS if kind.id.group.endswith(".istio.io")]
+)
 def test_the_message_of_a_kind_has_every_field_that_users_may_write(kind: Kind) -> None:
     message = spec_message(ObjectType(kind.id.group, kind.versions[0], kind.id.name)).DESCRIPTOR
     assert message.full_name != "google.protobuf.Struct"
@@ -59,16 +64,27 @@ def test_an_object_comes_back_as_it_was() -> None:
     metadata = {"namespace": "shop", "name": "a", **labels, "creationTimestamp": "2026-01-02T03:04:05Z"}
     spec = {"address": "10.0.0.1", "ports": {"http": 8080}, "labels": {"app": "a"}, "weight": 3}
     found = decode_object(ENTRY, RESOURCE, encode_object(ENTRY, metadata, spec))
-    assert found == ("shop", "a", {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": metadata, "spec": spec})
+    assert found == (
+        "shop",
+        "a",
+        {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": metadata, "spec": spec},
+    )
 
 
 def test_kinds_without_a_message_of_their_own_are_structs_with_whole_numbers() -> None:
-    spec = {"rules": [{"backendRefs": [{"name": "a", "port": 80, "weight": 2}], "ratio": 0.5, "on": True, "none": None}]}
-    assert decode_object(ROUTE, RESOURCE, encode_object(ROUTE, {"namespace": "shop", "name": "a"}, spec)).plain["spec"] == spec
+    spec = {
+        "rules": [{"backendRefs": [{"name": "a", "port": 80, "weight": 2}], "ratio": 0.5, "on": True, "none": None}]
+    }
+    assert (
+        decode_object(ROUTE, RESOURCE, encode_object(ROUTE, {"namespace": "shop", "name": "a"}, spec)).plain["spec"]
+        == spec
+    )
 
 
 def test_equal_objects_have_equal_versions_and_others_have_not() -> None:
-    encoded = [encode_object(ENTRY, {"name": "a"}, {"address": address}) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")]
+    encoded = [
+        encode_object(ENTRY, {"name": "a"}, {"address": address}) for address in ("1.1.1.1", "1.1.1.1", "2.2.2.2")
+    ]
     one, again, other = (resource_pb2.Resource.FromString(data).metadata.version for data in encoded)
     assert one == again != other
     assert (one, other) == ("8cc36b1802b500d2", "90ffd0cc23103151")
@@ -77,7 +93,10 @@ def test_equal_objects_have_equal_versions_and_others_have_not() -> None:
 def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
     made = resource_pb2.Resource.FromString(packed())
     made.metadata.create_time.FromSeconds(0)
-    assert decode_object(ENTRY, RESOURCE, made.SerializeToString()).plain["metadata"] == {"namespace": "shop", "name": "a"}
+    assert decode_object(ENTRY, RESOURCE, made.SerializeToString()).plain["metadata"] == {
+        "namespace": "shop",
+        "name": "a",
+    }
     made.metadata.create_time.seconds = 2**40
     with pytest.raises(WireFault, match=r"^metadata\.create_time: "):
         decode_object(ENTRY, RESOURCE, made.SerializeToString())
@@ -86,7 +105,9 @@ def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
 def test_the_bytes_of_an_object_do_not_depend_on_the_order_of_its_labels() -> None:
     names = [f"key{number:02}" for number in range(40)]
     labels = [dict.fromkeys(order, "x") for order in (names, reversed(names))]
-    data = [encode_object(ENTRY, {"name": "a", "labels": each, "annotations": each}, {"labels": each}) for each in labels]
+    data = [
+        encode_object(ENTRY, {"name": "a", "labels": each, "annotations": each}, {"labels": each}) for each in labels
+    ]
     assert data[0] == data[1]
     places = [data[0].index(name.encode()) for name in names]
     assert places == sorted(places)
@@ -101,7 +122,10 @@ def test_messages_are_plain_as_files_have_them() -> None:
     policy.outlier_detection.interval.FromMilliseconds(1500)
     policy.load_balancer.warmup.minimum_percent.value = 12.5
     assert plain_message(policy) == {
-        "loadBalancer": {"consistentHash": {"ringHash": {"minimumRingSize": 2**40}}, "warmup": {"minimumPercent": 12.5}},
+        "loadBalancer": {
+            "consistentHash": {"ringHash": {"minimumRingSize": 2**40}},
+            "warmup": {"minimumPercent": 12.5},
+        },
         "outlierDetection": {"consecutive5xxErrors": 0, "interval": "1.500s"},
     }
 
@@ -115,7 +139,9 @@ def packed(name: str = "shop/a", type_url: str = "", value: bytes = b"") -> byte
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha3"])
 def test_the_version_of_a_body_does_not_matter(version: str) -> None:
     value = workload_entry_pb2.WorkloadEntry(address="1.1.1.1").SerializeToString()
-    found = decode_object(ENTRY, RESOURCE, packed(type_url=f"type.googleapis.com/istio.networking.{version}.WorkloadEntry", value=value))
+    found = decode_object(
+        ENTRY, RESOURCE, packed(type_url=f"type.googleapis.com/istio.networking.{version}.WorkloadEntry", value=value)
+    )
     assert found.plain["spec"] == {"address": "1.1.1.1"}
 
 
@@ -123,13 +149,28 @@ def test_the_version_of_a_body_does_not_matter(version: str) -> None:
     ("type_url", "data", "named", "message"),
     [
         ("", b"", "", "expected type.googleapis.com/istio.mcp.v1alpha1.Resource"),
-        ("type.googleapis.com/google.protobuf.Empty", b"", "", "expected type.googleapis.com/istio.mcp.v1alpha1.Resource"),
+        (
+            "type.googleapis.com/google.protobuf.Empty",
+            b"",
+            "",
+            "expected type.googleapis.com/istio.mcp.v1alpha1.Resource",
+        ),
         (RESOURCE, b"\xff\xff", "", "this is no Resource"),
         (RESOURCE, packed(name=""), "", "is not namespace/name"),
         (RESOURCE, packed(name="a"), "", "is not namespace/name"),
         (RESOURCE, packed(name="a/b/c"), "", "is not namespace/name"),
-        (RESOURCE, packed(type_url="type.googleapis.com/istio.networking.v1alpha3.Gateway"), "shop/a", "got istio.networking.v1alpha3.Gateway"),
-        (RESOURCE, resource_pb2.Resource(metadata=resource_pb2.Metadata(name="shop/a")).SerializeToString(), "shop/a", "got nothing"),
+        (
+            RESOURCE,
+            packed(type_url="type.googleapis.com/istio.networking.v1alpha3.Gateway"),
+            "shop/a",
+            "got istio.networking.v1alpha3.Gateway",
+        ),
+        (
+            RESOURCE,
+            resource_pb2.Resource(metadata=resource_pb2.Metadata(name="shop/a")).SerializeToString(),
+            "shop/a",
+            "got nothing",
+        ),
         (RESOURCE, packed(value=b"\xff\xff"), "shop/a", "this is no istio.networking.v1alpha3.WorkloadEntry"),
     ],
 )
@@ -148,7 +189,9 @@ def test_a_number_that_no_file_can_have_is_told() -> None:
         decode_object(ROUTE, RESOURCE, data)
 
 
-@pytest.mark.parametrize("url", ["", "a", "a/b", "a/b/", "a//b", "a/b/c/d", "type.googleapis.com/envoy.config.cluster.v3.Cluster"])
+@pytest.mark.parametrize(
+    "url", ["", "a", "a/b", "a/b/", "a//b", "a/b/c/d", "type.googleapis.com/envoy.config.cluster.v3.Cluster"]
+)
 def test_other_types_are_no_types_of_objects(url: str) -> None:
     assert parse_object_type(url) is None
 

@@ -1,4 +1,5 @@
 """Where a pod's metrics are scraped after injection, and where its agent finds those of the application."""
+
 from __future__ import annotations
 
 import json
@@ -14,19 +15,29 @@ from webhook.inject.prometheus import merge_metrics, secure_port
 from webhook.inject.request import InjectionRequest
 
 Plain = dict[str, Any]
-TARGETS, PORT, PATH, SCRAPE = "prometheus.istio.io/scrape-targets", "prometheus.io/port", "prometheus.io/path", "prometheus.io/scrape"
+TARGETS, PORT, PATH, SCRAPE = (
+    "prometheus.istio.io/scrape-targets",
+    "prometheus.io/port",
+    "prometheus.io/path",
+    "prometheus.io/scrape",
+)
 OF_THE_AGENT = {PORT: "15020", PATH: "/stats/prometheus", SCRAPE: "true"}
 
 
 def pod(annotations: dict[str, str], *variables: Plain) -> Plain:
-    return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "app"}, {"name": "istio-proxy", "env": list(variables)}]}}
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": "app"}, {"name": "istio-proxy", "env": list(variables)}]},
+    }
 
 
 def merged(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
     """The annotations afterwards, and what the agent is told."""
     mesh = MeshConfig()
     config = InjectorConfig(WrittenConfig(), {}, {})
-    request = InjectionRequest(pod(annotations), WorkloadOwner("Pod", "v1", "a", "b"), config, mesh, mesh.default_config, "", {}, False)
+    request = InjectionRequest(
+        pod(annotations), WorkloadOwner("Pod", "v1", "a", "b"), config, mesh, mesh.default_config, "", {}, False
+    )
     found = merge_metrics(pod(annotations), request)
     (_, sidecar) = found["spec"]["containers"]
     return found["metadata"]["annotations"], [json.loads(e["value"]) for e in sidecar["env"]]
@@ -41,11 +52,20 @@ def merged(annotations: dict[str, str]) -> tuple[dict[str, str], list[Plain]]:
         ({PORT: "+9090", PATH: "/m"}, [{"scrape": "", "path": "/m", "port": "+9090"}]),
         ({PORT: "1"}, [{"scrape": "", "path": "", "port": "1"}]),
         ({PORT: "65535"}, [{"scrape": "", "path": "", "port": "65535"}]),
-        ({TARGETS: "9090:/a, 9091"}, [{"scrape": "", "path": "/a", "port": "9090",
-                                       "targets": [{"port": "9090", "path": "/a"}, {"port": "9091", "path": "/metrics"}]}]),
+        (
+            {TARGETS: "9090:/a, 9091"},
+            [
+                {
+                    "scrape": "",
+                    "path": "/a",
+                    "port": "9090",
+                    "targets": [{"port": "9090", "path": "/a"}, {"port": "9091", "path": "/metrics"}],
+                }
+            ],
+        ),
         ({TARGETS: "9090:/a,:/b"}, []),
     ],
-)  # fmt: skip
+)
 def test_the_agent_is_told_where_the_application_s_metrics_are(annotations: dict[str, str], told: list[Plain]) -> None:
     assert merged(annotations) == (OF_THE_AGENT, told)
 
@@ -56,7 +76,9 @@ def test_targets_without_a_port_are_logged(caplog: pytest.LogCaptureFixture) -> 
     assert said == ["failed to parse the annotation prometheus.istio.io/scrape-targets: empty port in ':/b'"]
 
 
-@pytest.mark.parametrize("annotations", [{SCRAPE: "false", PORT: "9090"}, {"prometheus.istio.io/merge-metrics": "false", PORT: "9090"}])
+@pytest.mark.parametrize(
+    "annotations", [{SCRAPE: "false", PORT: "9090"}, {"prometheus.istio.io/merge-metrics": "false", PORT: "9090"}]
+)
 def test_metrics_that_are_not_scraped_or_not_merged_stay_where_they_are(annotations: dict[str, str]) -> None:
     assert merged(annotations) == (annotations, [])
 
@@ -79,9 +101,21 @@ def test_ports_that_cannot_be_scraped_are_refused(annotations: dict[str, str], e
 
 
 @pytest.mark.parametrize(
-    ("values", "port"), [(["15091"], "15091"), (["0"], None), ([""], None), (["0", "15091"], "15091"), (["", "15092"], "15092"), ([], None)]
+    ("values", "port"),
+    [
+        (["15091"], "15091"),
+        (["0"], None),
+        ([""], None),
+        (["0", "15091"], "15091"),
+        (["", "15092"], "15092"),
+        ([], None),
+    ],
 )
 def test_the_port_of_metrics_over_tls_is_the_first_that_is_one(values: list[str], port: str | None) -> None:
-    given = pod({}, *({"name": "ENVOY_SECURE_MERGED_METRICS_PORT", "value": value} for value in values), {"name": "OTHER", "value": "1"})
+    given = pod(
+        {},
+        *({"name": "ENVOY_SECURE_MERGED_METRICS_PORT", "value": value} for value in values),
+        {"name": "OTHER", "value": "1"},
+    )
     found = secure_port(given)["metadata"]["annotations"]
     assert list(found.values()) == ([port] if port else [])

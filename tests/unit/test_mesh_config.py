@@ -27,20 +27,38 @@ def mesh(*layers: str) -> MeshConfig:
 def test_the_defaults() -> None:
     config = mesh("")
     assert config == MeshConfig() == mesh()
-    assert (config.trust_domain, config.root_namespace, config.ingress_class) == ("cluster.local", "istio-system", "istio")
+    assert (config.trust_domain, config.root_namespace, config.ingress_class) == (
+        "cluster.local",
+        "istio-system",
+        "istio",
+    )
     assert (config.enable_tracing, config.enable_auto_mtls, config.enable_prometheus_merge) == (True, True, True)
     assert (config.outbound_traffic_policy.mode, config.inbound_traffic_policy.mode) == ("ALLOW_ANY", "PASSTHROUGH")
-    assert (config.proxy_listen_port, config.proxy_inbound_listen_port, config.connect_timeout) == (15001, 15006, Duration.of(10))
+    assert (config.proxy_listen_port, config.proxy_inbound_listen_port, config.connect_timeout) == (
+        15001,
+        15006,
+        Duration.of(10),
+    )
     assert (config.default_service_export_to, config.dns_refresh_rate) == (("*",), Duration.of(60))
     assert config.locality_lb_setting.enabled is True
     assert [p.name for p in config.extension_providers] == ["prometheus", "stackdriver", "envoy"]
     proxy = config.default_config
-    assert (proxy.discovery_address, proxy.status_port, proxy.proxy_admin_port) == ("istiod.istio-system.svc:15012", 15020, 15000)
-    assert (proxy.drain_duration, proxy.termination_drain_duration, proxy.stat_name_length) == (Duration.of(45), Duration.of(5), 189)
+    assert (proxy.discovery_address, proxy.status_port, proxy.proxy_admin_port) == (
+        "istiod.istio-system.svc:15012",
+        15020,
+        15000,
+    )
+    assert (proxy.drain_duration, proxy.termination_drain_duration, proxy.stat_name_length) == (
+        Duration.of(45),
+        Duration.of(5),
+        189,
+    )
 
 
 def test_what_is_written_replaces_and_what_is_not_stays() -> None:
-    config = mesh("{outboundTrafficPolicy: {}, connectTimeout: 1.5s, accessLogFile: /dev/stdout, localityLbSetting: {failover: [{from: a, to: b}]}}")
+    config = mesh(
+        "{outboundTrafficPolicy: {}, connectTimeout: 1.5s, accessLogFile: /dev/stdout, localityLbSetting: {failover: [{from: a, to: b}]}}"
+    )
     assert config.outbound_traffic_policy.mode == "REGISTRY_ONLY"  # an empty message is one of protobuf's defaults
     assert config.locality_lb_setting.enabled is None
     assert config.connect_timeout == Duration.of(1.5)
@@ -79,7 +97,9 @@ def test_what_merges() -> None:
 
 
 def test_names_are_taken_in_both_spellings() -> None:
-    config = mesh("{trust_domain: a, default_config: {proxy_metadata: {some_key: v}}, mesh_mTLS: {min_protocol_version: TLSV1_3}}")
+    config = mesh(
+        "{trust_domain: a, default_config: {proxy_metadata: {some_key: v}}, mesh_mTLS: {min_protocol_version: TLSV1_3}}"
+    )
     assert config.trust_domain == "a"
     assert config.default_config.proxy_metadata == {"some_key": "v"}
     assert config.mesh_mTLS is not None
@@ -103,12 +123,24 @@ def test_names_are_taken_in_both_spellings() -> None:
         ("{trustDomainAliases: ['']}", "bad-trust-domain", "trustDomainAliases[0]"),
         ("{defaultConfig: {discoveryAddress: here}}", "bad-port", "defaultConfig.discoveryAddress"),
         ("{defaultConfig: {drainDuration: 1500ms}}", "bad-duration", "defaultConfig.drainDuration"),
-        ("{defaultConfig: {connectionSettings: {httpIdleTimeout: -1s}}}", "out-of-range", "defaultConfig.connectionSettings.httpIdleTimeout"),
+        (
+            "{defaultConfig: {connectionSettings: {httpIdleTimeout: -1s}}}",
+            "out-of-range",
+            "defaultConfig.connectionSettings.httpIdleTimeout",
+        ),
         ("{outboundTrafficPolicy: {mode: SOME}}", "bad-enum", "outboundTrafficPolicy.mode"),
         ("{serviceSettings: [{hosts: ['a_b']}]}", "bad-host", "serviceSettings[0].hosts[0]"),
-        ("{extensionProviders: [{name: a, prometheus: {}, stackdriver: {}}]}", "exclusive-fields", "extensionProviders[0]"),
+        (
+            "{extensionProviders: [{name: a, prometheus: {}, stackdriver: {}}]}",
+            "exclusive-fields",
+            "extensionProviders[0]",
+        ),
         ("{meshMTLS: {ecdhCurves: [P-256]}}", "not-supported", "meshMTLS.ecdhCurves"),
-        ("{localityLbSetting: {distribute: [{from: a, to: {b: 1}}]}}", "bad-weights", "localityLbSetting.distribute[0].to"),
+        (
+            "{localityLbSetting: {distribute: [{from: a, to: {b: 1}}]}}",
+            "bad-weights",
+            "localityLbSetting.distribute[0].to",
+        ),
         ("{defaultTrafficPolicy: {connectionPool: {}}}", "missing-field", "defaultTrafficPolicy.connectionPool"),
         ("{configSources: [{address: ''}]}", "bad-source", "configSources[0].address"),
         ("{configSources: [{address: 'localhost:15010'}]}", "bad-source", "configSources[0].address"),
@@ -123,31 +155,51 @@ def test_names_are_taken_in_both_spellings() -> None:
         ("{configSources: [{address: 'xds://::1]:1'}]}", "bad-source", "configSources[0].address"),
         ("{configSources: [{address: 'xds://a_b:1'}]}", "bad-source", "configSources[0].address"),
         ("{configSources: [{address: 'xds://::1:15010'}]}", "bad-source", "configSources[0].address"),
-        ("{configSources: [{address: 'xds://a:1', tlsSettings: {mode: ISTIO_MUTUAL}}]}", "not-supported", "configSources[0].tlsSettings.mode"),
-        ("{configSources: [{address: 'xds://a:1', tlsSettings: {mode: SIMPLE}}]}", "tls-certificates", "configSources[0].tlsSettings.caCertificates"),
+        (
+            "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: ISTIO_MUTUAL}}]}",
+            "not-supported",
+            "configSources[0].tlsSettings.mode",
+        ),
+        (
+            "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: SIMPLE}}]}",
+            "tls-certificates",
+            "configSources[0].tlsSettings.caCertificates",
+        ),
         (
             "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: MUTUAL, caCertificates: /r, privateKey: /k}}]}",
-            "tls-certificates", "configSources[0].tlsSettings.clientCertificate",
+            "tls-certificates",
+            "configSources[0].tlsSettings.clientCertificate",
         ),
         (
             "{configSources: [{address: 'xds://a:1', tlsSettings: {mode: SIMPLE, caCertificates: /r, subjectAltNames: [a, b]}}]}",
-            "not-supported", "configSources[0].tlsSettings.subjectAltNames",
+            "not-supported",
+            "configSources[0].tlsSettings.subjectAltNames",
         ),
     ],
 )
 def test_a_wrong_mesh_config_is_none(text: str, code: str, path: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is None
-    assert [(p.code, p.path, str(p.object.kind)) for p in problems if p.code != "no-effect"] == [(code, path, "MeshConfig")]
+    assert [(p.code, p.path, str(p.object.kind)) for p in problems if p.code != "no-effect"] == [
+        (code, path, "MeshConfig")
+    ]
 
 
 @pytest.mark.parametrize(
     ("address", "expected"),
-    [("[::1]:8125", []), ("127.0.0.1:8125", []), ("[::1:8125", ["bad-host"]), ("::1]:8125", ["bad-host"]), ("[::1]:0", ["bad-port"])],
+    [
+        ("[::1]:8125", []),
+        ("127.0.0.1:8125", []),
+        ("[::1:8125", ["bad-host"]),
+        ("::1]:8125", ["bad-host"]),
+        ("[::1]:0", ["bad-port"]),
+    ],
 )
 def test_an_address_of_ipv6_is_in_brackets(address: str, expected: list[str]) -> None:
     _, problems = decode_mesh_config([{"defaultConfig": {"statsdUdpAddress": address}}])
-    assert [(p.code, p.path) for p in problems if p.code != "no-effect"] == [(code, "defaultConfig.statsdUdpAddress") for code in expected]
+    assert [(p.code, p.path) for p in problems if p.code != "no-effect"] == [
+        (code, "defaultConfig.statsdUdpAddress") for code in expected
+    ]
 
 
 @pytest.mark.parametrize(

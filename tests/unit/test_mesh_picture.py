@@ -1,4 +1,5 @@
 """The picture of a mesh, whole: every namespace, service, gateway and link as the page of the mesh is told of them."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,21 +25,48 @@ PICTURE = Picture(
     ],
     (ObjectKey("a", "g"), ObjectKey("b", "g")),
     [
-        Link("gateway a/g", WEB, "a/r"), Link("gateway a/g", WEB, "a/s"), Link(SHOP, WEB, "a/r"), Link(WEB, WEB, "a/r"),
-        Link("unknown.example", WEB, "a/r"), Link(SHOP, "unknown.example", "a/r"), Link("gateway a/g", "unknown.example", "a/r"),
+        Link("gateway a/g", WEB, "a/r"),
+        Link("gateway a/g", WEB, "a/s"),
+        Link(SHOP, WEB, "a/r"),
+        Link(WEB, WEB, "a/r"),
+        Link("unknown.example", WEB, "a/r"),
+        Link(SHOP, "unknown.example", "a/r"),
+        Link("gateway a/g", "unknown.example", "a/r"),
     ],
-)  # fmt: skip
-NETWORKED = ((GroupKind(NETWORKING, kind), namespace, name) for kind, namespace, name in (
-    ("Gateway", "a", "g"), ("VirtualService", "a", "web"), ("DestinationRule", "a", "web"), ("DestinationRule", "b", "web"), ("Sidecar", "a", "web"),
-))  # fmt: skip
+)
+NETWORKED = (
+    (GroupKind(NETWORKING, kind), namespace, name)
+    for kind, namespace, name in (
+        ("Gateway", "a", "g"),
+        ("VirtualService", "a", "web"),
+        ("DestinationRule", "a", "web"),
+        ("DestinationRule", "b", "web"),
+        ("Sidecar", "a", "web"),
+    )
+)
 AROUND = Around([ObjectRef(*parts) for parts in NETWORKED], ["a", "a", "c"])
 
 
-def row(namespace: str, host: str, ports: list[int], ready: int, total: int, problems: int, callers: Any, policies: tuple[str, ...] = ()) -> Plain:
+def row(
+    namespace: str,
+    host: str,
+    ports: list[int],
+    ready: int,
+    total: int,
+    problems: int,
+    callers: Any,
+    policies: tuple[str, ...] = (),
+) -> Plain:
     return {
-        "namespace": namespace, "host": host, "ports": tuple(ports), "ready": ready, "total": total, "callers": callers, "policies": policies,
+        "namespace": namespace,
+        "host": host,
+        "ports": tuple(ports),
+        "ready": ready,
+        "total": total,
+        "callers": callers,
+        "policies": policies,
         "problems": problems,
-    }  # fmt: skip
+    }
 
 
 def link(source: str, target: str, kind: str = "route", by: str = "", count: int = 1) -> Plain:
@@ -48,18 +76,35 @@ def link(source: str, target: str, kind: str = "route", by: str = "", count: int
 def test_a_small_mesh_is_shown_whole() -> None:
     assert show_picture(PICTURE, AROUND, frozenset()) == {
         "namespaces": [
-            {"name": "a", "count": 2, "unready": 1, "problems": 4, "proxies": 2, "services": [
-                row("a", SHOP, [], 0, 3, 0, ()), row("a", WEB, [80, 81], 1, 2, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
-            ]},
-            {"name": "b", "count": 1, "unready": 1, "problems": 1, "proxies": 0, "services": [row("b", API, [90], 0, 0, 0, None)]},
+            {
+                "name": "a",
+                "count": 2,
+                "unready": 1,
+                "problems": 4,
+                "proxies": 2,
+                "services": [
+                    row("a", SHOP, [], 0, 3, 0, ()),
+                    row("a", WEB, [80, 81], 1, 2, 2, (("b", "x"), ("b", "y"), ("gone", "")), POLICIES),
+                ],
+            },
+            {
+                "name": "b",
+                "count": 1,
+                "unready": 1,
+                "problems": 1,
+                "proxies": 0,
+                "services": [row("b", API, [90], 0, 0, 0, None)],
+            },
         ],
         "gateways": [{"namespace": "a", "name": "g", "problems": 1}, {"namespace": "b", "name": "g", "problems": 0}],
         "links": [
-            link("gateway a/g", f"service {WEB}", by="a/r"), link("gateway a/g", f"service {WEB}", by="a/s"),
-            link("namespace b", f"service {WEB}", "policy", count=2), link(f"service {SHOP}", f"service {WEB}", by="a/r"),
+            link("gateway a/g", f"service {WEB}", by="a/r"),
+            link("gateway a/g", f"service {WEB}", by="a/s"),
+            link("namespace b", f"service {WEB}", "policy", count=2),
+            link(f"service {SHOP}", f"service {WEB}", by="a/r"),
         ],
         "services": 3,
-    }  # fmt: skip
+    }
 
 
 def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,19 +112,30 @@ def test_namespaces_that_are_folded_stand_for_their_services(monkeypatch: pytest
     both = Link(API, WEB, "b/r"), Link(API, SHOP, "b/r")
     picture = PICTURE._replace(links=[*PICTURE.links, *both])
     folded = show_picture(picture, AROUND, frozenset({"c"}))
-    assert [(namespace["name"], namespace["count"], namespace["services"]) for namespace in folded["namespaces"]] == [("a", 2, []), ("b", 1, [])]
+    assert [(namespace["name"], namespace["count"], namespace["services"]) for namespace in folded["namespaces"]] == [
+        ("a", 2, []),
+        ("b", 1, []),
+    ]
     assert folded["links"] == [
-        link("gateway a/g", "namespace a", by="a/r"), link("gateway a/g", "namespace a", by="a/s"),
-        link("namespace b", "namespace a", "policy", count=2), link("namespace b", "namespace a", by="b/r", count=2),
-    ]  # fmt: skip
+        link("gateway a/g", "namespace a", by="a/r"),
+        link("gateway a/g", "namespace a", by="a/s"),
+        link("namespace b", "namespace a", "policy", count=2),
+        link("namespace b", "namespace a", by="b/r", count=2),
+    ]
     unfolded = show_picture(picture, AROUND, frozenset({"b"}))
-    assert [(namespace["name"], len(namespace["services"])) for namespace in unfolded["namespaces"]] == [("a", 0), ("b", 1)]
+    assert [(namespace["name"], len(namespace["services"])) for namespace in unfolded["namespaces"]] == [
+        ("a", 0),
+        ("b", 1),
+    ]
     assert link(f"service {API}", "namespace a", by="b/r", count=2) in unfolded["links"]
 
 
 def test_as_many_services_as_are_shown_whole_are_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pilot.debug.dashboard.mesh.WHOLE", 3)
-    assert [len(namespace["services"]) for namespace in show_picture(PICTURE, AROUND, frozenset())["namespaces"]] == [2, 1]
+    assert [len(namespace["services"]) for namespace in show_picture(PICTURE, AROUND, frozenset())["namespaces"]] == [
+        2,
+        1,
+    ]
 
 
 def test_a_callers_own_namespace_is_no_link_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +148,14 @@ def test_a_callers_own_namespace_is_no_link_to_itself(monkeypatch: pytest.Monkey
 def test_the_facts_of_a_service_are_those_of_its_first_port_and_of_all_policies() -> None:
     sources = "{source: {serviceAccounts: [x/y, z]}}, {source: {namespaces: [n], principals: [t/ns/n/sa/s]}}"
     objects = [
-        service("web", "[{name: http, port: 80, targetPort: 8080}, {name: more, port: 81}]"), pod("web-0", "10.0.0.1", labels="{app: web}"),
+        service("web", "[{name: http, port: 80, targetPort: 8080}, {name: more, port: 81}]"),
+        pod("web-0", "10.0.0.1", labels="{app: web}"),
         endpoint_slice("web", at("10.0.0.1", "web-0"), at("10.0.0.2", conditions="{ready: false}")),
         make("AuthorizationPolicy", "q", "{action: DENY, rules: [{}], selector: {matchLabels: {app: web}}}"),
         make("AuthorizationPolicy", "other", "{action: DENY, rules: [{}], selector: {matchLabels: {app: other}}}"),
         make("AuthorizationPolicy", "p", f"{{rules: [{{from: [{sources}]}}]}}", day=2),
         make("ServiceEntry", "bare", "{hosts: [bare.example], resolution: DNS, ports: [{number: 80, name: http}]}"),
-    ]  # fmt: skip
+    ]
     db = world(*objects).mesh
     found = {ref.hostname: service_facts(db, ref) for ref in service_refs(db)}
     callers = (("x", "y"), ("a", "z"), ("n", ""), ("n", "s"))
@@ -113,12 +170,21 @@ SPLIT = (
 )
 
 
-@pytest.mark.parametrize(("gateways", "sources"), [
-    ("", ["s.example", "t.example"]), ("gateways: [mesh], ", ["s.example", "t.example"]), ("gateways: [g, b/g], ", ["gateway a/g", "gateway b/g"]),
-    ("gateways: [mesh, g], ", ["gateway a/g", "s.example", "t.example"]),
-])  # fmt: skip
-def test_a_route_leads_once_from_each_of_its_gateways_and_hosts_to_each_destination(gateways: str, sources: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("gateways", "sources"),
+    [
+        ("", ["s.example", "t.example"]),
+        ("gateways: [mesh], ", ["s.example", "t.example"]),
+        ("gateways: [g, b/g], ", ["gateway a/g", "gateway b/g"]),
+        ("gateways: [mesh, g], ", ["gateway a/g", "s.example", "t.example"]),
+    ],
+)
+def test_a_route_leads_once_from_each_of_its_gateways_and_hosts_to_each_destination(
+    gateways: str, sources: list[str]
+) -> None:
     db = world(make("VirtualService", "r", f"{{hosts: [s.example, t.example], {gateways}{SPLIT}}}")).mesh
     targets = [f"{name}.a.svc.cluster.local" for name in "xyz"]
-    assert list(links_of_route(db, ObjectKey("a", "r"))) == [(source, target, "a/r") for source in sources for target in targets]
+    assert list(links_of_route(db, ObjectKey("a", "r"))) == [
+        (source, target, "a/r") for source in sources for target in targets
+    ]
     assert links_of_route(db, ObjectKey("a", "gone")) == ()

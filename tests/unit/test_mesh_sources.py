@@ -1,4 +1,5 @@
 """The sources that the mesh config names: a process reads them at its start, and follows them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,12 @@ ENTRY = "networking.istio.io/v1/ServiceEntry"
 def entry(name: str, number: int) -> dict[str, Any]:
     ports = [{"number": number, "name": "http", "protocol": "HTTP"}]
     spec = {"hosts": [f"{name}.example.com"], "resolution": "NONE", "ports": ports}
-    return {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "ServiceEntry",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": spec,
+    }
 
 
 def mesh(folder: pathlib.Path, *addresses: str) -> str:
@@ -45,7 +51,10 @@ async def test_folders_and_servers_are_sources_and_the_first_has_what_two_declar
     for made in (entry("b", 2), entry("c", 2)):
         server.put(made)
     await server.start()
-    for addresses, b in (([f"fs://{folder}", f"xds://127.0.0.1:{server.port}"], 1), ([f"xds://127.0.0.1:{server.port}", f"fs://{folder}"], 2)):
+    for addresses, b in (
+        ([f"fs://{folder}", f"xds://127.0.0.1:{server.port}"], 1),
+        ([f"xds://127.0.0.1:{server.port}", f"fs://{folder}"], 2),
+    ):
         async with running(tmp_path, NO_AUTHORITY, secureGRPCAddr="", meshConfig=mesh(tmp_path, *addresses)) as it:
             assert ports(it) == {"a": 1, "b": b, "c": 2}
             assert [(p.code, p.object.name) for p in it.plane.problems] == [("duplicate-object", "b")]
@@ -66,7 +75,9 @@ async def test_a_process_is_not_ready_before_a_server_has_answered(tmp_path: pat
         await server.start()
 
     coming = asyncio.create_task(come_back())
-    async with running(tmp_path, NO_AUTHORITY, secureGRPCAddr="", meshConfig=mesh(tmp_path, f"xds://127.0.0.1:{server.port}")) as it:
+    async with running(
+        tmp_path, NO_AUTHORITY, secureGRPCAddr="", meshConfig=mesh(tmp_path, f"xds://127.0.0.1:{server.port}")
+    ) as it:
         assert (it.plane.ready, ports(it)) == (True, {"a": 1})
     await coming
     await server.stop()
@@ -85,6 +96,7 @@ async def test_other_sources_are_told_of_until_the_next_start(tmp_path: pathlib.
 
 # -- TLS -------------------------------------------------------------------------------------------------------------------
 
+
 async def told(port: int, tls: ClientTLSSettings, secret: dict[str, bytes]) -> str:
     """The first thing that is told of a stream: "" where there is one, else why there is none."""
     found: list[str] = []
@@ -96,7 +108,15 @@ async def told(port: int, tls: ClientTLSSettings, secret: dict[str, bytes]) -> s
         return []
 
     target = McpSourceServer(f"127.0.0.1:{port}", lambda: server_credentials(tls, read), server_name(tls))
-    stream = McpStream(target, McpClient("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b"), [ENTRY], take, found.append, Backoff(5.0), chance(1))
+    stream = McpStream(
+        target,
+        McpClient("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b"),
+        [ENTRY],
+        take,
+        found.append,
+        Backoff(5.0),
+        chance(1),
+    )
     await stream.start()
     try:
         await until(lambda: bool(found))
@@ -117,7 +137,11 @@ async def test_a_server_is_verified_by_the_roots_of_its_source(tmp_path: pathlib
         (tmp_path / name).write_bytes(data)
 
     def tls(roots: str = "root.pem", name: str = "mcp.example.com", **more: Any) -> ClientTLSSettings:
-        shown = {"client_certificate": str(tmp_path / "cert.pem"), "private_key": str(tmp_path / "key.pem")} if mutual else {}
+        shown = (
+            {"client_certificate": str(tmp_path / "cert.pem"), "private_key": str(tmp_path / "key.pem")}
+            if mutual
+            else {}
+        )
         found = {"ca_certificates": str(tmp_path / roots), **shown, **more}
         return ClientTLSSettings(mode="MUTUAL" if mutual else "SIMPLE", sni=name, **found)
 

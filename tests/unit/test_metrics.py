@@ -1,4 +1,5 @@
 """What /metrics says: istiod's names, Go's numbers, a series with its first observation."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,9 +25,23 @@ def lines(metrics: Metrics, prefix: str = "") -> list[str]:
 
 def test_numbers_are_written_as_go_writes_them() -> None:
     written = {
-        0: "0", 1: "1", 90: "90", 0.01: "0.01", 2.5: "2.5", 1e-5: "1e-05", 999999: "999999", 1e6: "1e+06", 4e7: "4e+07", -3: "-3",
-        1234567: "1.234567e+06", 1e21: "1e+21", 1.7e-9: "1.7e-09", float("inf"): "+Inf", float("-inf"): "-Inf", float("nan"): "NaN",
-    }  # fmt: skip
+        0: "0",
+        1: "1",
+        90: "90",
+        0.01: "0.01",
+        2.5: "2.5",
+        1e-5: "1e-05",
+        999999: "999999",
+        1e6: "1e+06",
+        4e7: "4e+07",
+        -3: "-3",
+        1234567: "1.234567e+06",
+        1e21: "1e+21",
+        1.7e-9: "1.7e-09",
+        float("inf"): "+Inf",
+        float("-inf"): "-Inf",
+        float("nan"): "NaN",
+    }
     assert {value: format_float(value) for value in written} == written
 
 
@@ -47,7 +62,10 @@ def test_counters_get_no_suffix(metrics: Metrics) -> None:
     metrics.sent(CDS, 20_000, 0.2, 0.05)
     metrics.sent(CDS, 2_000_000, 0.02, 0.005)
     metrics.send_failed(CDS)
-    assert lines(metrics, "pilot_xds_pushes") == ['pilot_xds_pushes{type="cds"} 2', 'pilot_xds_pushes{type="cds_senderr"} 1']
+    assert lines(metrics, "pilot_xds_pushes") == [
+        'pilot_xds_pushes{type="cds"} 2',
+        'pilot_xds_pushes{type="cds_senderr"} 1',
+    ]
     assert "# TYPE pilot_xds_pushes counter" in lines(metrics)
     assert not [line for line in lines(metrics) if "_created" in line]
 
@@ -56,12 +74,22 @@ def test_histograms(metrics: Metrics) -> None:
     metrics.sent(CDS, 20_000, 0.2, 0.05)
     metrics.sent(CDS, 2_000_000, 0.02, 0.005)
     assert lines(metrics, "pilot_xds_config_size_bytes") == [
-        *(f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} {count}' for bound, count in (("1", 0), ("10000", 0), ("1e+06", 1))),
-        *(f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} 2' for bound in ("4e+06", "1e+07", "4e+07", "+Inf")),
+        *(
+            f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} {count}'
+            for bound, count in (("1", 0), ("10000", 0), ("1e+06", 1))
+        ),
+        *(
+            f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="{bound}"}} 2'
+            for bound in ("4e+06", "1e+07", "4e+07", "+Inf")
+        ),
         f'pilot_xds_config_size_bytes_sum{{type="{CDS}"}} 2.02e+06',
         f'pilot_xds_config_size_bytes_count{{type="{CDS}"}} 2',
     ]
-    assert [line.partition("le=")[2] for line in lines(metrics, "pilot_xds_send_time_bucket")][:3] == ['"0.01"} 1', '"0.1"} 2', '"1"} 2']
+    assert [line.partition("le=")[2] for line in lines(metrics, "pilot_xds_send_time_bucket")][:3] == [
+        '"0.01"} 1',
+        '"0.1"} 2',
+        '"1"} 2',
+    ]
 
 
 def test_connected_proxies_go_to_zero_and_stay(metrics: Metrics) -> None:
@@ -87,7 +115,9 @@ def test_rejections(metrics: Metrics) -> None:
 def test_labels_are_escaped_and_in_order(metrics: Metrics) -> None:
     metrics.rejected_config("gateway", 'ns/a"b\\c\nd')
     metrics.config_event("VirtualService", "add", 3)
-    assert lines(metrics, "pilot_total_rejected") == [r'pilot_total_rejected_configs{name="ns/a\"b\\c\nd",type="gateway"} 1']
+    assert lines(metrics, "pilot_total_rejected") == [
+        r'pilot_total_rejected_configs{name="ns/a\"b\\c\nd",type="gateway"} 1'
+    ]
     assert lines(metrics, "pilot_k8s_cfg") == ['pilot_k8s_cfg_events{event="add",type="VirtualService"} 3']
 
 
@@ -106,19 +136,35 @@ def test_the_rest_of_the_observer(metrics: Metrics) -> None:
     metrics.derivation_failed("outbound_cluster")
     found = lines(metrics)
     for line in (
-        "pilot_xds_recv_max 500", 'pilot_push_triggers{type="config"} 2', 'pilot_push_triggers{type="endpoint"} 1', "pilot_proxy_queue_time_count 1",
-        'pilot_proxy_convergence_time_bucket{le="0.5"} 0', 'pilot_proxy_convergence_time_bucket{le="1"} 1', 'pilot_inbound_updates{type="eds"} 1',
-        "pilot_debounce_time_sum 0.1", "pilot_pushcontext_init_seconds_count 1", "pilot_services 12", "pilot_virt_services 5",
-        'pilot_k8s_reg_events{event="update",type="Services"} 1', 'pilot_xds_expired_nonce{type="cds"} 1', "pilot_xds_write_timeout 1",
+        "pilot_xds_recv_max 500",
+        'pilot_push_triggers{type="config"} 2',
+        'pilot_push_triggers{type="endpoint"} 1',
+        "pilot_proxy_queue_time_count 1",
+        'pilot_proxy_convergence_time_bucket{le="0.5"} 0',
+        'pilot_proxy_convergence_time_bucket{le="1"} 1',
+        'pilot_inbound_updates{type="eds"} 1',
+        "pilot_debounce_time_sum 0.1",
+        "pilot_pushcontext_init_seconds_count 1",
+        "pilot_services 12",
+        "pilot_virt_services 5",
+        'pilot_k8s_reg_events{event="update",type="Services"} 1',
+        'pilot_xds_expired_nonce{type="cds"} 1',
+        "pilot_xds_write_timeout 1",
         'pilot_derivation_failures{derivation="outbound_cluster"} 1',
-    ):  # fmt: skip
+    ):
         assert line in found
 
 
 def test_it_is_a_valid_exposition_with_the_process_in_it(metrics: Metrics) -> None:
     metrics.sent(CDS, 20_000, 0.2, 0.05)
     families = {family.name for family in text_string_to_metric_families(metrics.exposition().decode())}
-    assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds", "python_info", "pilot_xds_send_time"} <= families
+    assert {
+        "process_cpu_seconds",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "python_info",
+        "pilot_xds_send_time",
+    } <= families
 
 
 def test_the_catalogue_is_sound() -> None:
@@ -134,7 +180,11 @@ def test_what_clients_say_makes_a_bounded_number_of_series(metrics: Metrics) -> 
         metrics.expired_nonce(f"type.googleapis.com/invented.{number}")
         metrics.rejected(CDS, f"proxy {number}", number)
     for name, declared in CATALOGUE.items():
-        series = {line.rpartition(" ")[0].partition(',le="')[0] for line in lines(metrics) if line.partition("{")[0] in (name, f"{name}_count")}
+        series = {
+            line.rpartition(" ")[0].partition(',le="')[0]
+            for line in lines(metrics)
+            if line.partition("{")[0] in (name, f"{name}_count")
+        }
         assert len(series) <= declared.limit + 1, name
     versions = lines(metrics, "pilot_xds{")
     assert len(versions) == 101
@@ -200,10 +250,13 @@ def test_a_response_is_counted_by_its_type_size_and_times(metrics: Metrics) -> N
     assert (metrics.responses, metrics.response_bytes) == (2, 20_500)
     assert lines(metrics, "pilot_xds_pushes{") == ['pilot_xds_pushes{type="cds"} 2']
     expected = {
-        'pilot_xds_push_time_sum{type="cds"} 2.25', 'pilot_xds_push_time_bucket{type="cds",le="0.5"} 1',
-        f'pilot_xds_config_size_bytes_sum{{type="{CDS}"}} 20500', f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="10000"}} 1',
-        "pilot_xds_send_time_sum 1.125", 'pilot_xds_send_time_bucket{le="1"} 2',
-    }  # fmt: skip
+        'pilot_xds_push_time_sum{type="cds"} 2.25',
+        'pilot_xds_push_time_bucket{type="cds",le="0.5"} 1',
+        f'pilot_xds_config_size_bytes_sum{{type="{CDS}"}} 20500',
+        f'pilot_xds_config_size_bytes_bucket{{type="{CDS}",le="10000"}} 1',
+        "pilot_xds_send_time_sum 1.125",
+        'pilot_xds_send_time_bucket{le="1"} 2',
+    }
     assert expected - set(lines(metrics)) == set()
 
 
@@ -223,8 +276,9 @@ def test_clusters_and_what_is_odd_are_set_and_not_added_up(metrics: Metrics) -> 
     metrics.health("pilot_no_ip", 4)
     metrics.health("pilot_no_ip", 2)
     assert lines(metrics, "istiod_managed_clusters") == [
-        'istiod_managed_clusters{cluster_type="local"} 1', 'istiod_managed_clusters{cluster_type="remote"} 2',
-    ]  # fmt: skip
+        'istiod_managed_clusters{cluster_type="local"} 1',
+        'istiod_managed_clusters{cluster_type="remote"} 2',
+    ]
     assert lines(metrics, "pilot_no_ip") == ["pilot_no_ip 2"]
 
 

@@ -1,4 +1,5 @@
 """The dashboard and the alerts in deploy/monitoring ask for metrics that there are, in ways that their kinds allow."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +17,9 @@ from pilot.lib.metrics import Metrics
 FOLDER = pathlib.Path(__file__).parents[2] / "deploy" / "monitoring"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
 PANELS = [panel for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"] if panel["type"] != "row"]
-WORDS = frozenset(["sum", "max", "min", "rate", "changes", "histogram_quantile", "vector", "by", "le", "or", "offset", "up", "e9"])
+WORDS = frozenset(
+    ["sum", "max", "min", "rate", "changes", "histogram_quantile", "vector", "by", "le", "or", "offset", "up", "e9"]
+)
 """What is no metric of ours; `up` is Prometheus's own."""
 SUFFIXES = ("_bucket", "_sum", "_count")
 
@@ -42,12 +45,17 @@ def exposed() -> dict[str, str]:
     return {**{name: kind for _, _, name, kind in lines}, **kinds}
 
 
-@pytest.mark.parametrize(("place", "expression"), list(expressions()), ids=lambda value: value if " " in value and "(" not in value else "")
+@pytest.mark.parametrize(
+    ("place", "expression"), list(expressions()), ids=lambda value: value if " " in value and "(" not in value else ""
+)
 def test_metrics_exist_and_are_of_the_kind_that_is_asked_for(place: str, expression: str) -> None:
     kinds, names = exposed(), names_in(expression)
     assert names or "up{" in expression, place
     for name in names:
-        base = next((name.removesuffix(suffix) for suffix in SUFFIXES if kinds.get(name.removesuffix(suffix)) == "histogram"), name)
+        base = next(
+            (name.removesuffix(suffix) for suffix in SUFFIXES if kinds.get(name.removesuffix(suffix)) == "histogram"),
+            name,
+        )
         assert base in kinds, f"{place}: {name} is no metric"
         if re.search(rf"\brate\({name}\b", expression):
             assert kinds[base] in ("counter", "histogram"), f"{place}: {name} is a {kinds[base]}"
@@ -70,7 +78,9 @@ def test_labels_exist() -> None:
     given_by_prometheus = {"app", "instance", "le"}
     for place, expression in expressions():
         for name, label in labels_in(expression):
-            base = next((name.removesuffix(suffix) for suffix in SUFFIXES if name.removesuffix(suffix) in CATALOGUE), name)
+            base = next(
+                (name.removesuffix(suffix) for suffix in SUFFIXES if name.removesuffix(suffix) in CATALOGUE), name
+            )
             if base in CATALOGUE and label not in given_by_prometheus:
                 assert label in CATALOGUE[base].labels, f"{place}: {name} has no label {label}"
 
@@ -86,4 +96,7 @@ def test_alerts_say_what_to_do() -> None:
 
 
 def test_the_names_of_an_expression_are_found() -> None:
-    assert names_in('sum by (le) (rate(a_b_bucket{x="rate(y)"}[5m])) - (sum(c offset 10m) or 0 * sum(c)) > 86400') == {"a_b_bucket", "c"}
+    assert names_in('sum by (le) (rate(a_b_bucket{x="rate(y)"}[5m])) - (sum(c offset 10m) or 0 * sum(c)) > 86400') == {
+        "a_b_bucket",
+        "c",
+    }

@@ -1,4 +1,5 @@
 """Modes of mutual TLS, and trust domains."""
+
 from __future__ import annotations
 
 import pytest
@@ -44,7 +45,11 @@ MESH = policy("istio-system", "mesh", STRICT)
         ([MESH, policy("ns", "w", "selector: {matchLabels: {app: web}}, mtls: {mode: DISABLE}")], "STRICT", "DISABLE"),
         ([MESH, policy("ns", "w", "selector: {matchLabels: {app: web}}, mtls: {mode: UNSET}")], "STRICT", "STRICT"),
         ([MESH, policy("ns", "w", "selector: {matchLabels: {app: api}}, mtls: {mode: DISABLE}")], "STRICT", "STRICT"),
-        ([policy("istio-system", "w", "selector: {matchLabels: {app: web}}, mtls: {mode: DISABLE}")], "UNKNOWN", "PERMISSIVE"),
+        (
+            [policy("istio-system", "w", "selector: {matchLabels: {app: web}}, mtls: {mode: DISABLE}")],
+            "UNKNOWN",
+            "PERMISSIVE",
+        ),
     ],
 )
 def test_modes(policies: list[str], clients: str, workload: str) -> None:

@@ -1,4 +1,5 @@
 """The wrong changes that bench/mutants.py makes."""
+
 from __future__ import annotations
 
 import ast
@@ -22,7 +23,15 @@ def module(tmp_path: pathlib.Path) -> pathlib.Path:
 def test_every_change_gives_another_program_that_can_be_read(module: pathlib.Path) -> None:
     made = {str(m): ast.unparse(mutated(m, module)) for m in mutants_of(pathlib.Path("m.py"), module)}
     assert sorted(name.partition(" ")[2] for name in made) == sorted(
-        ["Lt → LtE", "condition negated", "first two arguments swapped", "statement dropped", "And → Or", "not x → x", "2 → 3"]
+        [
+            "Lt → LtE",
+            "condition negated",
+            "first two arguments swapped",
+            "statement dropped",
+            "And → Or",
+            "not x → x",
+            "2 → 3",
+        ]
     )
     for name, source in made.items():
         assert source != ast.unparse(ast.parse(FUNCTION)), name
@@ -35,14 +44,25 @@ def test_a_dropped_statement_leaves_a_program(module: pathlib.Path) -> None:
 
 
 def test_the_nearest_tests_come_first() -> None:
-    tests = {pathlib.Path("tests/unit/test_duration.py"): {"pilot.lib.duration"}, pathlib.Path("tests/unit/test_hosts.py"): {"pilot.lib.hosts"}}
+    tests = {
+        pathlib.Path("tests/unit/test_duration.py"): {"pilot.lib.duration"},
+        pathlib.Path("tests/unit/test_hosts.py"): {"pilot.lib.hosts"},
+    }
     assert mutants.nearest_tests(pathlib.Path("pilot/lib/hosts.py"), tests)[0] == "tests/unit/test_hosts.py"
 
 
 def test_functions_that_are_there_get_the_changed_code(module: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "ROOT", module)
     namespace: dict[str, object] = {}
-    exec(compile("def f(a, b=2):\n    def g():\n        return a < b\n    return g\n", str(module / "m.py"), "exec", dont_inherit=True), namespace)
+    exec(
+        compile(
+            "def f(a, b=2):\n    def g():\n        return a < b\n    return g\n",
+            str(module / "m.py"),
+            "exec",
+            dont_inherit=True,
+        ),
+        namespace,
+    )
     (module / "m.py").write_text("def f(a, b=2):\n    def g():\n        return a < b\n    return g\n")
     kept = namespace["f"]
     assert callable(kept)

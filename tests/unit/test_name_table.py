@@ -1,4 +1,5 @@
 """The names that a proxy's companion answers, and with which addresses."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,7 +13,12 @@ from tests.support.world import World, proxy, rows_of
 
 PEERS: tuple[Plain, ...] = (
     make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),
-    endpoint_slice("peers", at("10.1.0.2", "peers-0"), at("10.1.0.3", "peers-1", conditions="{ready: false}"), ports="[{name: tcp, port: 90}]"),
+    endpoint_slice(
+        "peers",
+        at("10.1.0.2", "peers-0"),
+        at("10.1.0.3", "peers-1", conditions="{ready: false}"),
+        ports="[{name: tcp, port: 90}]",
+    ),
     pod("peers-0", "10.1.0.2", spec="{subdomain: peers, hostname: first}"),
     pod("peers-1", "10.1.0.3", spec="{subdomain: peers}"),
 )
@@ -28,7 +34,9 @@ def entry(name: str, spec: str) -> Plain:
     return make("ServiceEntry", name, f"{{{spec}, ports: [{{number: 80, name: http, protocol: HTTP}}]}}")
 
 
-def table(*objects: Plain, west: tuple[Plain, ...] = (), environ: dict[str, str] | None = None, **metadata: str) -> dict[str, list[str]]:
+def table(
+    *objects: Plain, west: tuple[Plain, ...] = (), environ: dict[str, str] | None = None, **metadata: str
+) -> dict[str, list[str]]:
     """The addresses of each name, as a sidecar of namespace `b` is told them."""
     world = World(environ=environ)
     world.set({**rows_of(objects), **rows_of(west, "west")})
@@ -41,7 +49,9 @@ def table(*objects: Plain, west: tuple[Plain, ...] = (), environ: dict[str, str]
 
 
 def test_a_service_is_answered_with_its_address() -> None:
-    assert table(make("Service", "api", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}")) == {"api.a.svc.cluster.local": ["10.96.0.1"]}
+    assert table(make("Service", "api", "{clusterIP: 10.96.0.1, ports: [{port: 80}]}")) == {
+        "api.a.svc.cluster.local": ["10.96.0.1"]
+    }
 
 
 def test_a_headless_service_is_answered_with_its_ready_pods_and_each_pod_by_its_name() -> None:
@@ -53,8 +63,15 @@ def test_pods_are_answered_whichever_port_they_serve_and_with_both_families() ->
     found = table(
         make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}, {name: web, port: 80}]}"),
         endpoint_slice("peers", at("10.1.0.2", "peers-0"), ports="[{name: tcp, port: 90}]"),
-        endpoint_slice("peers", at("10.1.0.2", "peers-0"), at("10.1.0.3", "peers-1"), ports="[{name: web, port: 80}]", name="peers-web"),
-        endpoint_slice("peers", at("fd00::2", "peers-0"), ports="[{name: tcp, port: 90}]", name="peers-six") | {"addressType": "IPv6"},
+        endpoint_slice(
+            "peers",
+            at("10.1.0.2", "peers-0"),
+            at("10.1.0.3", "peers-1"),
+            ports="[{name: web, port: 80}]",
+            name="peers-web",
+        ),
+        endpoint_slice("peers", at("fd00::2", "peers-0"), ports="[{name: tcp, port: 90}]", name="peers-six")
+        | {"addressType": "IPv6"},
         pod("peers-0", "10.1.0.2,fd00::2", spec="{subdomain: peers, hostname: peers-0}"),
         pod("peers-1", "10.1.0.3", spec="{subdomain: peers, hostname: peers-1}"),
         environ={"ISTIO_DUAL_STACK": "true"},
@@ -108,11 +125,20 @@ def test_service_entries(spec: str, expected: dict[str, list[str]]) -> None:
 
 
 def test_an_allocated_address_is_answered_to_proxies_that_use_those() -> None:
-    allocated = entry("x", "hosts: [x.com], resolution: DNS") | {"status": {"addresses": [{"host": "x.com", "value": "240.240.0.9"}]}}
+    allocated = entry("x", "hosts: [x.com], resolution: DNS") | {
+        "status": {"addresses": [{"host": "x.com", "value": "240.240.0.9"}]}
+    }
     assert table(allocated, DNS_AUTO_ALLOCATE="true") == {"x.com": ["240.240.0.9"]}
     assert table(allocated, environ={"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}) == {}
 
 
 def test_an_external_name_has_no_address_of_its_own() -> None:
     assert table(make("Service", "far", "{type: ExternalName, externalName: x.com, ports: [{port: 80}]}")) == {}
-    assert table(make("Service", "far", "{type: ExternalName, externalName: x.com, clusterIP: 10.96.0.9, ports: [{port: 80}]}")) == {}
+    assert (
+        table(
+            make(
+                "Service", "far", "{type: ExternalName, externalName: x.com, clusterIP: 10.96.0.9, ports: [{port: 80}]}"
+            )
+        )
+        == {}
+    )

@@ -1,4 +1,5 @@
 """xDS names: built and parsed alike."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,7 +23,15 @@ def test_cluster_names(built: str, text: str, parsed: ClusterName) -> None:
     assert names.parse_cluster(built) == parsed
 
 
-NO_CLUSTERS = ["", "BlackHoleCluster", "outbound|80|v1", "outbound|http||a", "sideways|80||a", "outbound|80||a|b", "outbound_.80_.v1"]
+NO_CLUSTERS = [
+    "",
+    "BlackHoleCluster",
+    "outbound|80|v1",
+    "outbound|http||a",
+    "sideways|80||a",
+    "outbound|80||a|b",
+    "outbound_.80_.v1",
+]
 
 
 @pytest.mark.parametrize("text", NO_CLUSTERS)

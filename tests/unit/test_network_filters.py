@@ -1,4 +1,5 @@
 """The network filters of TCP chains: the same for sidecars and routers, inbound and outbound, and none that a proxy's build lacks."""
+
 from __future__ import annotations
 
 import msgspec
@@ -9,9 +10,15 @@ from tests.support.listeners import WEB, WEB_POD, chains, last, listeners, netwo
 from tests.support.objects import make
 from tests.support.world import proxy
 
-FILTERS = {"PILOT_ENABLE_MYSQL_FILTER": "true", "PILOT_ENABLE_MONGO_FILTER": "true", "PILOT_ENABLE_REDIS_FILTER": "true"}
+FILTERS = {
+    "PILOT_ENABLE_MYSQL_FILTER": "true",
+    "PILOT_ENABLE_MONGO_FILTER": "true",
+    "PILOT_ENABLE_REDIS_FILTER": "true",
+}
 ROUTER = proxy("router", "edge-0", "a", "10.1.0.9", {"istio": "edge"})
-STOCK = frozenset(("envoy.filters.network.tcp_proxy", "envoy.filters.network.mongo_proxy", "envoy.filters.network.redis_proxy"))
+STOCK = frozenset(
+    ("envoy.filters.network.tcp_proxy", "envoy.filters.network.mongo_proxy", "envoy.filters.network.redis_proxy")
+)
 DB = service("db", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]", "10.96.0.2")
 SERVED = service("web", "[{name: mysql, port: 3306}, {name: mongo, port: 27017}, {name: redis, port: 6379}]")
 PORTS = {"MYSQL": 3306, "MONGO": 27017, "REDIS": 6379}
@@ -57,7 +64,9 @@ def test_a_chain_has_the_filter_of_its_protocol_where_the_proxy_has_it(
     assert filters_of(side, protocol, extensions) == (["metadata_exchange"] if exchanges else []) + filters
 
 
-@pytest.mark.parametrize(("own", "cluster"), [("a", "outbound|8080||x.example.com"), ("c", "outbound|9090||x.example.com")])
+@pytest.mark.parametrize(
+    ("own", "cluster"), [("a", "outbound|8080||x.example.com"), ("c", "outbound|9090||x.example.com")]
+)
 def test_a_host_of_two_namespaces_is_that_of_the_routers_own_else_the_oldest(own: str, cluster: str) -> None:
     """The destination names no port, so that the service's only one tells which service was meant."""
 
@@ -79,19 +88,42 @@ SPREAD = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
     [
         (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v1", True),
         (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "subset: v2", False),
-        (f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]", "port: {number: 9000}", False),
+        (
+            f"[{{name: v1, labels: {{v: '1'}}, {SPREAD}}}, {{name: v2, labels: {{v: '2'}}}}]",
+            "port: {number: 9000}",
+            False,
+        ),
     ],
 )
 @pytest.mark.parametrize("side", ["router", "sidecar"])
-def test_connections_to_a_subset_are_spread_by_what_its_policy_says(side: str, subsets: str, destination: str, hashed: bool) -> None:
+def test_connections_to_a_subset_are_spread_by_what_its_policy_says(
+    side: str, subsets: str, destination: str, hashed: bool
+) -> None:
     objects = (
-        make("ServiceEntry", "db", "{hosts: [db.example.com], addresses: [10.9.9.9], resolution: STATIC, "
-                                   "ports: [{number: 9000, name: tcp, protocol: TCP}]}", "a"),
+        make(
+            "ServiceEntry",
+            "db",
+            "{hosts: [db.example.com], addresses: [10.9.9.9], resolution: STATIC, "
+            "ports: [{number: 9000, name: tcp, protocol: TCP}]}",
+            "a",
+        ),
         make("DestinationRule", "db", f"{{host: db.example.com, subsets: {subsets}}}", "a"),
-        make("VirtualService", "db", "{hosts: [db.example.com], gateways: [edge, mesh], "
-                                     f"tcp: [{{route: [{{destination: {{host: db.example.com, {destination}}}}}]}}]}}", "a"),
-        make("Gateway", "edge", "{selector: {istio: edge}, servers: [{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]}", "a"),
-    )  # fmt: skip
-    found = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)["0.0.0.0_9000" if side == "router" else "10.9.9.9_9000"]
+        make(
+            "VirtualService",
+            "db",
+            "{hosts: [db.example.com], gateways: [edge, mesh], "
+            f"tcp: [{{route: [{{destination: {{host: db.example.com, {destination}}}}}]}}]}}",
+            "a",
+        ),
+        make(
+            "Gateway",
+            "edge",
+            "{selector: {istio: edge}, servers: [{port: {number: 9000, name: tcp, protocol: TCP}, hosts: ['*']}]}",
+            "a",
+        ),
+    )
+    found = listeners(WEB_POD, *objects, by=ROUTER if side == "router" else WEB)[
+        "0.0.0.0_9000" if side == "router" else "10.9.9.9_9000"
+    ]
     proxies = [last(chain) for chain in chains(found) if "BlackHole" not in str(last(chain))]
     assert [("hashPolicy" in one) for one in proxies] == [hashed]

@@ -1,4 +1,5 @@
 """What gateways between networks are sent: of global services and their waypoints alone. The whole: golden case `east-west`."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,9 +13,13 @@ from tests.support.world import World, proxy, rows_of
 from tests.unit.test_waypoint_proxies import installed, of_world
 
 GATEWAY = proxy(
-    "waypoint", "passage-0", "istio-system", "10.1.0.5",
-    {"gateway.networking.k8s.io/gateway-name": "passage", "gateway.istio.io/managed": "istio.io-eastwest-controller"}, NETWORK="here",
-)  # fmt: skip
+    "waypoint",
+    "passage-0",
+    "istio-system",
+    "10.1.0.5",
+    {"gateway.networking.k8s.io/gateway-name": "passage", "gateway.istio.io/managed": "istio.io-eastwest-controller"},
+    NETWORK="here",
+)
 ENVIRON = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
 MESH = "serviceScopeConfigs: [{servicesSelector: {matchExpressions: [{key: istio.io/global, operator: In, values: ['true']}]}, scope: GLOBAL}]"
 GLOBAL = "istio.io/global: 'true'"
@@ -27,7 +32,13 @@ def cart(labels: str = GLOBAL) -> tuple[Plain, ...]:
     spec = "{clusterIP: 10.96.0.1, selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 8080}]}"
     return (
         make("Service", "cart", spec, "a", labels=f"{{{labels}}}"),
-        endpoint_slice("cart", at("10.1.0.1", "cart-0"), at("10.2.0.1", "cart-1"), namespace="a", ports="[{name: http, port: 8080}]"),
+        endpoint_slice(
+            "cart",
+            at("10.1.0.1", "cart-0"),
+            at("10.2.0.1", "cart-1"),
+            namespace="a",
+            ports="[{name: http, port: 8080}]",
+        ),
         pod("cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart}", annotations=redirected),
         pod("cart-1", "10.2.0.1", "a", "{serviceAccountName: cart}", far, annotations=redirected),
     )
@@ -37,8 +48,23 @@ def world(*objects: Plain, **environ: str) -> World:
     made = World(MESH, environ={**ENVIRON, **environ})
     listener = {"name": "mesh", "port": 15008, "protocol": "HBONE"}
     remote = {"gatewayClassName": "istio-remote", "addresses": [{"value": "9.9.9.9"}], "listeners": [listener]}
-    way = make("Gateway", "there", "{}", "istio-system", labels="{topology.istio.io/network: there}", apiVersion="gateway.networking.k8s.io/v1")
-    made.set(rows_of((make("Namespace", "istio-system", labels="{topology.istio.io/network: here}"), way | {"spec": remote}, *objects)))
+    way = make(
+        "Gateway",
+        "there",
+        "{}",
+        "istio-system",
+        labels="{topology.istio.io/network: there}",
+        apiVersion="gateway.networking.k8s.io/v1",
+    )
+    made.set(
+        rows_of(
+            (
+                make("Namespace", "istio-system", labels="{topology.istio.io/network: here}"),
+                way | {"spec": remote},
+                *objects,
+            )
+        )
+    )
     return made
 
 
@@ -52,7 +78,10 @@ def test_a_global_service_is_reached_at_the_workloads_of_the_network_by_the_tunn
     assert [name for name in found[CLUSTER] if name.startswith("inbound-vip")] == [CART]
     assert [c["name"] for c in found[LISTENER][MAIN_INTERNAL]["filterChains"]] == [CART]
     ((endpoint,),) = [group["lbEndpoints"] for group in found[ENDPOINT][CART]["endpoints"]]
-    assert endpoint["endpoint"]["address"]["envoyInternalAddress"] == {"serverListenerName": FORWARD_INNER_CONNECT, "endpointId": "10.1.0.1:8080"}
+    assert endpoint["endpoint"]["address"]["envoyInternalAddress"] == {
+        "serverListenerName": FORWARD_INNER_CONNECT,
+        "endpointId": "10.1.0.1:8080",
+    }
     assert endpoint["metadata"]["filterMetadata"]["envoy.filters.listener.original_dst"] == {"local": "10.1.0.1:8080"}
     assert chosen(found[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["action"]["name"] == CART
     assert "tunnelingConfig" not in str(found[LISTENER][FORWARD_INNER_CONNECT])
@@ -66,7 +95,10 @@ def test_who_has_not_come_by_a_waypoint_is_sent_to_that_of_the_service(labels: s
     assert {CART, WAYPOINT} <= found[CLUSTER].keys()
     matcher = chosen(found[LISTENER][MAIN_INTERNAL], "cart.a.svc.cluster.local:80")["matcher"]
     by_source = matcher["matcherTree"]["exactMatchMap"]["map"]
-    assert {source: case["action"]["name"] for source, case in by_source.items()} == {"waypoint": CART, "gateway": gateways}
+    assert {source: case["action"]["name"] for source, case in by_source.items()} == {
+        "waypoint": CART,
+        "gateway": gateways,
+    }
     assert matcher["onNoMatch"]["action"]["name"] == WAYPOINT
     (endpoint,) = found[ENDPOINT][WAYPOINT]["endpoints"][0]["lbEndpoints"]
     assert endpoint["endpoint"]["address"]["envoyInternalAddress"]["endpointId"] == "10.1.0.9:15008"

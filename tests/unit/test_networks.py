@@ -1,4 +1,5 @@
 """Networks: which one a workload is in, and the gateways into another one."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -38,10 +39,17 @@ def test_the_network_of_a_workload() -> None:
     assert [find_network(by_address, "Kubernetes", ip, {}) for ip in ips] == ["wide", "wide", "", "", ""]
     named = networks(world(), wide=WIDE, here={"endpoints": [{"fromRegistry": "Kubernetes"}]}).mesh
     assert find_network(named, "Kubernetes", "10.1.0.1", {}) == "here"
-    assert find_network(networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "Kubernetes", "10.1.0.1", {}) == ""
+    assert (
+        find_network(
+            networks(world(), there={"endpoints": [{"fromRegistry": "other"}]}).mesh, "Kubernetes", "10.1.0.1", {}
+        )
+        == ""
+    )
 
 
-def balanced(*ingress: str, ports: str = "[{name: tls, port: 15443}]", labels: str = f"{{{NETWORK}: net}}", **more: Any) -> Plain:
+def balanced(
+    *ingress: str, ports: str = "[{name: tls, port: 15443}]", labels: str = f"{{{NETWORK}: net}}", **more: Any
+) -> Plain:
     spec = f"{{type: LoadBalancer, clusterIP: 10.96.0.9, ports: {ports}}}"
     status = {"loadBalancer": {"ingress": [{"ip": i} if i[0].isdigit() else {"hostname": i} for i in ingress]}}
     return make("Service", "eastwest", spec, "istio-system", labels=labels, **more) | {"status": status}
@@ -78,11 +86,16 @@ def test_a_service_on_node_ports_is_reached_at_nodes() -> None:
         f"{{type: NodePort, clusterIP: 10.96.0.9, ports: {ports}}}",
         "istio-system",
         labels=f"{{{NETWORK}: net}}",
-        annotations="{traffic.istio.io/nodeSelector: '{\"edge\": \"yes\"}'}",
+        annotations='{traffic.istio.io/nodeSelector: \'{"edge": "yes"}\'}',
     )
     mesh = world(plain, node("n1", "5.5.5.1", "{edge: 'yes'}"), node("n2", "5.5.5.2")).mesh
     assert network_gateways(mesh).gateways == (NetworkGateway("5.5.5.1", 31443, "net", "Kubernetes"),)
-    assert network_gateways(world({**plain, "spec": {**plain["spec"], "externalIPs": ["6.6.6.6"]}}).mesh).gateways[0].address == "6.6.6.6"
+    assert (
+        network_gateways(world({**plain, "spec": {**plain["spec"], "externalIPs": ["6.6.6.6"]}}).mesh)
+        .gateways[0]
+        .address
+        == "6.6.6.6"
+    )
 
 
 def test_gateways_of_the_mesh_networks() -> None:
@@ -94,12 +107,17 @@ def test_gateways_of_the_mesh_networks() -> None:
             "gateways": [{"registryServiceName": "eastwest.istio-system.svc.cluster.local", "port": 443}],
         },
     )
-    assert network_gateways(made.mesh).gateways == (NetworkGateway("1.1.1.1", 443, "here", "Kubernetes"), NetworkGateway("9.9.9.9", 15443, "far"))
+    assert network_gateways(made.mesh).gateways == (
+        NetworkGateway("1.1.1.1", 443, "here", "Kubernetes"),
+        NetworkGateway("9.9.9.9", 15443, "far"),
+    )
 
 
 @pytest.mark.parametrize(("counts", "scale"), [((), 1), ((1,), 1), ((2, 3), 6), ((4, 6), 12)])
 def test_weights_divide_evenly_among_the_gateways_of_every_network(counts: tuple[int, ...], scale: int) -> None:
-    made = build_network_gateways(NetworkGateway(f"1.1.{n}.{i}", 1, f"net{n}") for n, count in enumerate(counts) for i in range(count))
+    made = build_network_gateways(
+        NetworkGateway(f"1.1.{n}.{i}", 1, f"net{n}") for n, count in enumerate(counts) for i in range(count)
+    )
     assert made.scale == scale
 
 

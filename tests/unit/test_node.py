@@ -1,4 +1,5 @@
 """The node that a proxy announces."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,10 +21,21 @@ def node(node_id: str = ID, **metadata: Any) -> base_pb2.Node:
 
 
 def test_a_whole_node() -> None:
-    asked = node(NAMESPACE="own", ISTIO_VERSION="1.30.1", INSTANCE_IPS="10.0.0.2, fd00::1", LABELS={"app": "a"}, PROXY_CONFIG={"concurrency": 2})
+    asked = node(
+        NAMESPACE="own",
+        ISTIO_VERSION="1.30.1",
+        INSTANCE_IPS="10.0.0.2, fd00::1",
+        LABELS={"app": "a"},
+        PROXY_CONFIG={"concurrency": 2},
+    )
     asked.locality.region, asked.locality.zone, asked.locality.sub_zone = "r", "z", "s"
     proxy = parse_node(asked)
-    assert (proxy.type, proxy.id, proxy.dns_domain, proxy.namespace) == (NodeType.SIDECAR, "pod.ns", "ns.svc.cluster.local", "own")
+    assert (proxy.type, proxy.id, proxy.dns_domain, proxy.namespace) == (
+        NodeType.SIDECAR,
+        "pod.ns",
+        "ns.svc.cluster.local",
+        "own",
+    )
     assert proxy.ips == ("10.0.0.2", "fd00::1")
     assert proxy.metadata["PROXY_CONFIG"] == {"concurrency": 2}
     assert isinstance(proxy.metadata["PROXY_CONFIG"]["concurrency"], int)

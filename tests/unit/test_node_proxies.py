@@ -1,4 +1,5 @@
 """Proxies of a node, and whose certificates they may have."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,7 +37,9 @@ def web(node: str = "n1", account: str = "web", **more: str) -> Plain:
 def proxies(*objects: Plain, cluster: str = "Kubernetes") -> NodeProxies:
     made = World()
     made.set(rows_of(objects, cluster))
-    tokens = ServiceAccountTokens({"": review, "Kubernetes": review, "remote": review}, ("istio-ca",), lambda: "cluster.local")
+    tokens = ServiceAccountTokens(
+        {"": review, "Kubernetes": review, "remote": review}, ("istio-ca",), lambda: "cluster.local"
+    )
     return NodeProxies(["istio-system/ztunnel"], tokens, made.mesh, {"": "Kubernetes"})
 
 
@@ -54,25 +57,28 @@ async def test_of_several_pods_that_a_token_names_the_first_counts() -> None:
     await proxies(proxy_pod(), web()).check(caller(ZTUNNEL[0], "zt-1+zt-2", "u1"), WEB)
 
 
-@pytest.mark.parametrize(("objects", "token", "asked"), [
-    ((proxy_pod(), web(node="n2")), ZTUNNEL, WEB),
-    ((proxy_pod(), web(account="other")), ZTUNNEL, WEB),
-    ((proxy_pod(), web(phase="Failed")), ZTUNNEL, WEB),
-    ((proxy_pod(),), ZTUNNEL, WEB),
-    ((proxy_pod(), web()), ZTUNNEL, "spiffe://cluster.local/ns/b/sa/web"),
-    ((proxy_pod(), web()), ZTUNNEL, "web"),
-    ((proxy_pod(), web()), ZTUNNEL, "spiffe://cluster.local/ns/a/sa/"),
-    ((web(),), ZTUNNEL, WEB),
-    ((proxy_pod(uid="u2"), web()), ZTUNNEL, WEB),
-    ((proxy_pod(account="default"), web()), ZTUNNEL, WEB),
-    ((proxy_pod(node="''"), web(node="''")), ZTUNNEL, WEB),
-    ((proxy_pod(), web()), (ZTUNNEL[0], "", ""), WEB),
-    ((proxy_pod(), web()), (ZTUNNEL[0], "zt-2", "u1"), WEB),
-    ((proxy_pod(uid=""), web()), (ZTUNNEL[0], "zt-1", ""), WEB),
-    ((proxy_pod(), web()), ("system:serviceaccount:a:web", "w", "u1"), WEB),
-    ((proxy_pod(), web()), ("system:serviceaccount:a:ztunnel", "zt-1", "u1"), WEB),
-    ((proxy_pod(), web()), ("refused",), WEB),
-])
+@pytest.mark.parametrize(
+    ("objects", "token", "asked"),
+    [
+        ((proxy_pod(), web(node="n2")), ZTUNNEL, WEB),
+        ((proxy_pod(), web(account="other")), ZTUNNEL, WEB),
+        ((proxy_pod(), web(phase="Failed")), ZTUNNEL, WEB),
+        ((proxy_pod(),), ZTUNNEL, WEB),
+        ((proxy_pod(), web()), ZTUNNEL, "spiffe://cluster.local/ns/b/sa/web"),
+        ((proxy_pod(), web()), ZTUNNEL, "web"),
+        ((proxy_pod(), web()), ZTUNNEL, "spiffe://cluster.local/ns/a/sa/"),
+        ((web(),), ZTUNNEL, WEB),
+        ((proxy_pod(uid="u2"), web()), ZTUNNEL, WEB),
+        ((proxy_pod(account="default"), web()), ZTUNNEL, WEB),
+        ((proxy_pod(node="''"), web(node="''")), ZTUNNEL, WEB),
+        ((proxy_pod(), web()), (ZTUNNEL[0], "", ""), WEB),
+        ((proxy_pod(), web()), (ZTUNNEL[0], "zt-2", "u1"), WEB),
+        ((proxy_pod(uid=""), web()), (ZTUNNEL[0], "zt-1", ""), WEB),
+        ((proxy_pod(), web()), ("system:serviceaccount:a:web", "w", "u1"), WEB),
+        ((proxy_pod(), web()), ("system:serviceaccount:a:ztunnel", "zt-1", "u1"), WEB),
+        ((proxy_pod(), web()), ("refused",), WEB),
+    ],
+)
 async def test_nobody_may_have_any_other(objects: tuple[Plain, ...], token: tuple[str, ...], asked: str) -> None:
     with pytest.raises(IdentityError):
         await proxies(*objects).check(caller(*token), asked)
@@ -87,4 +93,6 @@ async def test_the_cluster_of_the_caller_counts() -> None:
 
 async def test_who_brings_no_token_has_no_say() -> None:
     with pytest.raises(IdentityError):
-        await proxies(proxy_pod(), web()).check(Caller("10.0.0.1:1", {}, ("spiffe://cluster.local/ns/istio-system/sa/ztunnel",)), WEB)
+        await proxies(proxy_pod(), web()).check(
+            Caller("10.0.0.1:1", {}, ("spiffe://cluster.local/ns/istio-system/sa/ztunnel",)), WEB
+        )

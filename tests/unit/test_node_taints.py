@@ -1,4 +1,5 @@
 """Nodes lose a taint when the network plugin is ready on them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +46,13 @@ def taints(server: ApiServer, name: str) -> list[str]:
 
 
 async def test_the_taint_goes_when_the_plugin_is_ready_and_others_stay(server: ApiServer) -> None:
-    for plain in (node("a", OTHER, TAINT), node("b", TAINT), node("c", TAINT), plugin("p-a", "a", ready=True), plugin("p-b", "b", ready=False)):
+    for plain in (
+        node("a", OTHER, TAINT),
+        node("b", TAINT),
+        node("c", TAINT),
+        plugin("p-a", "a", ready=True),
+        plugin("p-b", "b", ready=False),
+    ):
         server.put(plain)
     server.put(plugin("p-c", "c", ready=True, namespace="other"))
     server.put(plugin("q-c", "c", ready=True, app="another"))
@@ -70,7 +77,11 @@ async def test_it_is_tried_again_when_the_server_does_not_answer(server: ApiServ
 
 
 async def test_a_plugin_that_is_not_ready_or_has_gone_takes_no_taint(server: ApiServer) -> None:
-    gone, unready, nowhere = plugin("gone", "a", ready=True), plugin("unready", "b", ready=False), plugin("nowhere", "", ready=True)
+    gone, unready, nowhere = (
+        plugin("gone", "a", ready=True),
+        plugin("unready", "b", ready=False),
+        plugin("nowhere", "", ready=True),
+    )
     other = plugin("other", "c", ready=True)
     other["status"]["conditions"] = [{"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]
     for plain in (node("a", TAINT), gone, unready, nowhere, other):

@@ -1,4 +1,5 @@
 """What is counted and logged when configuration changes, and when an object is wrong."""
+
 from __future__ import annotations
 
 import logging
@@ -33,12 +34,16 @@ class StillClock:
 def counted(problem: Problem) -> list[str]:
     metrics, mesh = Metrics(), Mesh()
     Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).noticed(problem)  # type: ignore[arg-type]
-    return [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_total_rejected_configs{")]
+    return [
+        line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_total_rejected_configs{")
+    ]
 
 
 def test_an_object_that_is_refused_is_counted_by_kind_and_name() -> None:
     assert counted(REFUSED) == ['pilot_total_rejected_configs{name="shop/front",type="gateway"} 1']
-    assert counted(replace(REFUSED, object=GATEWAY._replace(namespace=""))) == ['pilot_total_rejected_configs{name="front",type="gateway"} 1']
+    assert counted(replace(REFUSED, object=GATEWAY._replace(namespace=""))) == [
+        'pilot_total_rejected_configs{name="front",type="gateway"} 1'
+    ]
 
 
 def test_a_warning_refuses_nothing_and_is_not_counted() -> None:
@@ -51,13 +56,22 @@ def test_a_file_that_cannot_be_read_names_no_object_and_is_not_counted() -> None
 
 def test_a_provider_whose_service_is_not_there_is_counted_by_its_type() -> None:
     named = "{service: none.test, port: 1}"
-    providers = f"{{name: z, zipkin: {named}}}, {{name: f, envoyFileAccessLog: {{}}}}, {{name: l, envoyHttpAls: {named}}}"
+    providers = (
+        f"{{name: z, zipkin: {named}}}, {{name: f, envoyFileAccessLog: {{}}}}, {{name: l, envoyHttpAls: {named}}}"
+    )
     mesh = World(f"extensionProviders: [{providers}]").mesh
     metrics = Metrics()
     notices = Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock())  # type: ignore[arg-type]
-    for problem in (*mesh_problems(mesh, MESH), replace(REFUSED, code="service-not-found", path="extensionProviders[0]")):
+    for problem in (
+        *mesh_problems(mesh, MESH),
+        replace(REFUSED, code="service-not-found", path="extensionProviders[0]"),
+    ):
         notices.noticed(problem)
-    found = sorted(line for line in metrics.exposition().decode().splitlines() if line.startswith("provider_lookup_cluster_failures"))
+    found = sorted(
+        line
+        for line in metrics.exposition().decode().splitlines()
+        if line.startswith("provider_lookup_cluster_failures")
+    )
     assert found == [f'provider_lookup_cluster_failures{{type="{kind}"}} 1' for kind in ("envoyHTTPAls", "zipkin")]
 
 
@@ -122,16 +136,24 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
     assert traces.told == [(1, first, 3), (2, second, 3)]
     shown = metrics.exposition().decode().splitlines()
     assert {
-        "pilot_services 2", "pilot_virt_services 1", "pilot_debounce_time_count 2", "pilot_debounce_time_sum 2.5",
-        "pilot_pushcontext_init_seconds_count 2", "pilot_pushcontext_init_seconds_sum 0.004", 'pilot_inbound_updates{type="config"} 2',
-        'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2', 'pilot_k8s_cfg_events{event="update",type="ServiceEntry"} 1',
-    } <= set(shown)  # fmt: skip
+        "pilot_services 2",
+        "pilot_virt_services 1",
+        "pilot_debounce_time_count 2",
+        "pilot_debounce_time_sum 2.5",
+        "pilot_pushcontext_init_seconds_count 2",
+        "pilot_pushcontext_init_seconds_sum 0.004",
+        'pilot_inbound_updates{type="config"} 2',
+        'pilot_k8s_cfg_events{event="add",type="VirtualService"} 2',
+        'pilot_k8s_cfg_events{event="update",type="ServiceEntry"} 1',
+    } <= set(shown)
 
 
 def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mesh, metrics = Mesh(), Metrics()
-    Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).committed(Commit([], [], 0, 0.0, 0.0, Counter(), 0.0))  # type: ignore[arg-type]
+    Notices(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).committed(
+        Commit([], [], 0, 0.0, 0.0, Counter(), 0.0)
+    )  # type: ignore[arg-type]
     assert caplog.messages[0] == "Push debounce stable[1] 0 for config nothing: 0.000s since last change, forced=false"
     assert caplog.messages[1].startswith("XDS: Pushing Services:0 ConnectedEndpoints:0 Version:")
 

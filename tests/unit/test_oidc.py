@@ -1,4 +1,5 @@
 """Tokens of an OpenID Connect provider."""
+
 from __future__ import annotations
 
 import json
@@ -99,7 +100,16 @@ async def test_keys_survive_a_provider_that_does_not_answer(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"issuer": 7}', '{"issuer": ""}', '{"issuer": "a", "audiences": [7]}', '{"issuer": "a", "jwks_uri": 7}']
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"issuer": 7}',
+        '{"issuer": ""}',
+        '{"issuer": "a", "audiences": [7]}',
+        '{"issuer": "a", "jwks_uri": 7}',
+    ],
 )
 def test_a_rule_that_cannot_be_understood(text: str) -> None:
     with pytest.raises(FlagError, match="JWT_RULE"):
@@ -114,14 +124,22 @@ def test_a_rule_in_both_spellings() -> None:
 async def test_the_provider_is_asked_before_kubernetes() -> None:
     rule = json.dumps({"issuer": ISSUER, "audiences": ["istio-ca"], "jwks_uri": "http://127.0.0.1:9/keys"})
     authenticate = make_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
-    with pytest.raises(IdentityError, match=r"client certificate: .*; OpenID Connect token: no bearer token was brought"):
+    with pytest.raises(
+        IdentityError, match=r"client certificate: .*; OpenID Connect token: no bearer token was brought"
+    ):
         await authenticate(Caller("10.0.0.1:5"))
 
 
 async def test_keys_are_fetched_again_when_they_are_old_or_did_not_do() -> None:
     world = World()
     provider = Provider(RULE, world.fetch, lambda: world.now)
-    for seconds, newer, fetches in ((0, False, 1), (AT_MOST_EVERY, False, 1), (0, True, 2), (AT_MOST_EVERY - 1, True, 2), (REFRESH, False, 3)):
+    for seconds, newer, fetches in (
+        (0, False, 1),
+        (AT_MOST_EVERY, False, 1),
+        (0, True, 2),
+        (AT_MOST_EVERY - 1, True, 2),
+        (REFRESH, False, 3),
+    ):
         world.now += seconds
         found = await (provider.keys(True) if newer else provider.keys())
         assert (len(world.asked), len(found)) == (fetches, 1)

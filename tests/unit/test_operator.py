@@ -1,4 +1,5 @@
 """The operator: what IstioOperators say is installed, stays so, and goes with them, with no more rights than its chart gives it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,10 @@ async def test_what_it_says_is_installed_and_said_to_be_so() -> None:
         assert set(there) == set(wanted)
         assert there[f"Deployment/{SYSTEM}/istiod"] == wanted[f"Deployment/{SYSTEM}/istiod"]
         status = o.status(SYSTEM, "mesh")
-        assert {name: one["status"] for name, one in status["componentStatus"].items()} == {"Base": "HEALTHY", "Pilot": "HEALTHY"}
+        assert {name: one["status"] for name, one in status["componentStatus"].items()} == {
+            "Base": "HEALTHY",
+            "Pilot": "HEALTHY",
+        }
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == [FINALIZER]
 
 
@@ -47,9 +51,13 @@ async def test_what_others_change_or_delete_is_put_back() -> None:
         await o.write(SYSTEM, "mesh", MINIMAL)
         await o.is_healthy(SYSTEM, "mesh")
         before = o.installed()
-        await o.change(before[f"Deployment/{SYSTEM}/istiod"], {"spec": {"template": {"spec": {"serviceAccountName": "somebody"}}}})
+        await o.change(
+            before[f"Deployment/{SYSTEM}/istiod"], {"spec": {"template": {"spec": {"serviceAccountName": "somebody"}}}}
+        )
         await o.change(before[f"ConfigMap/{SYSTEM}/istio"], {"data": {"mesh": "changed"}})
-        await o.change(before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}})
+        await o.change(
+            before[f"Service/{SYSTEM}/istiod"], {"metadata": {"labels": {"operator.istio.io/managed": None}}}
+        )
         await o.take(before[f"ServiceAccount/{SYSTEM}/istiod"])
         await o.take(before["ClusterRole/istiod-clusterrole-istio-system"])
         await until(lambda: o.installed() == before)
@@ -89,7 +97,11 @@ async def test_a_revision_with_proxies_does_not_go() -> None:
     async with Operated("", SYSTEM, "shop") as o:
         await o.write(SYSTEM, "second", light({"profile": "minimal", "revision": "r2"}))
         await o.is_healthy(SYSTEM, "second")
-        metadata = {"name": "app", "namespace": "shop", "annotations": {"sidecar.istio.io/status": "{}", "istio.io/rev": "r2"}}
+        metadata = {
+            "name": "app",
+            "namespace": "shop",
+            "annotations": {"sidecar.istio.io/status": "{}", "istio.io/rev": "r2"},
+        }
         o.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
         await o.remove(SYSTEM, "second")
         await o.has_status(SYSTEM, "second", "ACTION_REQUIRED")
@@ -101,7 +113,9 @@ async def test_a_revision_with_proxies_does_not_go() -> None:
 async def test_what_is_of_another_revision_or_to_be_ignored_is_left_alone() -> None:
     async with Operated(SYSTEM, SYSTEM, revision="r1") as o:
         await o.write(SYSTEM, "other", light({"profile": "minimal", "revision": "r2"}))
-        await o.write(SYSTEM, "ignored", EDGE | {"revision": "r1"}, annotations={"install.istio.io/ignoreReconcile": "true"})
+        await o.write(
+            SYSTEM, "ignored", EDGE | {"revision": "r1"}, annotations={"install.istio.io/ignoreReconcile": "true"}
+        )
         await o.write(SYSTEM, "own", light({"profile": "minimal", "revision": "r1"}))
         await o.is_healthy(SYSTEM, "own")
         assert (o.status(SYSTEM, "other"), o.status(SYSTEM, "ignored")) == ({}, {})
@@ -120,7 +134,10 @@ async def test_a_component_that_does_not_come_up_is_said_with_the_cause() -> Non
         o.controllers.ready = lambda _: False
         o.controllers.look_again()
         await o.has_status(SYSTEM, "mesh", "RECONCILING")
-        assert o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"] == f"Deployment {SYSTEM}/istiod: 0 of 1 pods ready"
+        assert (
+            o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["error"]
+            == f"Deployment {SYSTEM}/istiod: 0 of 1 pods ready"
+        )
 
 
 async def test_what_has_no_effect_is_said_in_the_status() -> None:
@@ -155,7 +172,11 @@ async def test_the_pages_of_the_operator() -> None:
         await o.is_healthy(SYSTEM, "mesh")
         assert o.operator is not None
         async with aiohttp.ClientSession() as session:
-            for path, text in (("metrics", "istio_install_operator_reconcile_request_total"), ("healthz", "ok"), ("readyz", "ok")):
+            for path, text in (
+                ("metrics", "istio_install_operator_reconcile_request_total"),
+                ("healthz", "ok"),
+                ("readyz", "ok"),
+            ):
                 async with session.get(f"http://127.0.0.1:{o.operator.port}/{path}") as answer:
                     assert text in await answer.text()
 
@@ -166,7 +187,11 @@ async def test_the_pages_of_the_operator() -> None:
 async def test_25208_every_watched_namespace_is_watched_not_only_the_first() -> None:
     async with Operated("first,second,third", "first", "second", "third") as o:
         for name in ("first", "second", "third"):
-            await o.write(name, "edge", {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}})
+            await o.write(
+                name,
+                "edge",
+                {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
+            )
         for name in ("first", "second", "third"):
             await o.is_healthy(name, "edge")
             assert f"Deployment/{name}/edge" in o.installed()
@@ -175,7 +200,11 @@ async def test_25208_every_watched_namespace_is_watched_not_only_the_first() -> 
 async def test_26317_and_24682_it_may_write_in_every_watched_namespace_and_in_no_other() -> None:
     async with Operated("first,second", "first", "second", "third") as o:
         for name in ("second", "third"):
-            await o.write("first", name, {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}})
+            await o.write(
+                "first",
+                name,
+                {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": name}]}},
+            )
         await o.is_healthy("first", "second")
         await o.has_status("first", "third", "ERROR")
         error = o.status("first", "third")["componentStatus"]["IngressGateways"]["error"]
@@ -185,8 +214,16 @@ async def test_26317_and_24682_it_may_write_in_every_watched_namespace_and_in_no
 
 async def test_23773_objects_of_a_namespace_that_is_not_watched_are_not_read() -> None:
     async with Operated("first", "first", "second") as o:
-        await o.write("second", "edge", {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "second"}]}})
-        await o.write("first", "edge", {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "first"}]}})
+        await o.write(
+            "second",
+            "edge",
+            {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "second"}]}},
+        )
+        await o.write(
+            "first",
+            "edge",
+            {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "first"}]}},
+        )
         await o.is_healthy("first", "edge")
         assert o.status("second", "edge") == {}
         assert not [name for name in o.installed() if "/second/" in name]
@@ -217,17 +254,40 @@ async def test_40429_what_was_installed_before_a_mistake_is_looked_after_on() ->
         o.controllers.ready = lambda _: False
         o.controllers.look_again()
         await until(lambda: o.status(SYSTEM, "mesh")["componentStatus"]["Pilot"]["status"] == "RECONCILING")
-        assert (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == ("ERROR", "spec.nonsense: unknown field nonsense")
+        assert (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == (
+            "ERROR",
+            "spec.nonsense: unknown field nonsense",
+        )
 
 
 @pytest.mark.parametrize(
     ("number", "path", "value", "read"),
     [
-        ("25329", "spec.template.spec.containers.[name:discovery].args.[-1]", "--appended=yes", lambda d: "--appended=yes" in _container(d)["args"]),
-        ("21863", "spec.template.spec.containers.[name:discovery].ports.[containerPort:8080]", None, lambda d: 8080 not in _ports(d)),
+        (
+            "25329",
+            "spec.template.spec.containers.[name:discovery].args.[-1]",
+            "--appended=yes",
+            lambda d: "--appended=yes" in _container(d)["args"],
+        ),
+        (
+            "21863",
+            "spec.template.spec.containers.[name:discovery].ports.[containerPort:8080]",
+            None,
+            lambda d: 8080 not in _ports(d),
+        ),
         ("32787", "spec.template.spec.volumes[-1]", {"name": "mine", "emptyDir": {}}, lambda d: "mine" in _volumes(d)),
-        ("21201", "spec.template.spec.containers.[name:discovery].env.[name:REVISION].value", "x", lambda d: _variables(d)["REVISION"] == "x"),
-        ("18495", "spec.template.metadata.annotations.example\\.com/a", "b", lambda d: _annotations(d)["example.com/a"] == "b"),
+        (
+            "21201",
+            "spec.template.spec.containers.[name:discovery].env.[name:REVISION].value",
+            "x",
+            lambda d: _variables(d)["REVISION"] == "x",
+        ),
+        (
+            "18495",
+            "spec.template.metadata.annotations.example\\.com/a",
+            "b",
+            lambda d: _annotations(d)["example.com/a"] == "b",
+        ),
     ],
 )
 async def test_overlays_on_lists(number: str, path: str, value: Any, read: Any) -> None:
@@ -270,11 +330,19 @@ async def test_a_finalizer_does_not_outlive_the_operator(how: str) -> None:
         if how == "deleted":
             o.server.delete(deployment)
         elif how == "being deleted":
-            o.server.put({**deployment, "metadata": {**deployment["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+            o.server.put(
+                {**deployment, "metadata": {**deployment["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+            )
         elif how == "no replicas":
             o.server.put({**deployment, "spec": {**deployment["spec"], "replicas": 0}})
         else:
-            o.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+            o.server.put(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {"name": OWN, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+                }
+            )
         installed = o.installed()
         await o.stop()
         assert (o.custom(SYSTEM, "mesh") or {})["metadata"]["finalizers"] == []
@@ -357,6 +425,18 @@ async def test_somebody_who_changes_the_same_again_and_again_is_answered_in_the_
 
 
 def test_settings_are_those_of_the_reference() -> None:
-    names = {f.metadata["env"] for section in (OperatorSettings().watch, OperatorSettings().replica) for f in dataclasses.fields(section)}
-    wanted = {"WATCH_NAMESPACE", "LEADER_ELECTION_NAMESPACE", "RENEW_DEADLINE", "REVISION", "WAIT_FOR_RESOURCES_TIMEOUT", "POD_NAME", "OPERATOR_NAME"}
+    names = {
+        f.metadata["env"]
+        for section in (OperatorSettings().watch, OperatorSettings().replica)
+        for f in dataclasses.fields(section)
+    }
+    wanted = {
+        "WATCH_NAMESPACE",
+        "LEADER_ELECTION_NAMESPACE",
+        "RENEW_DEADLINE",
+        "REVISION",
+        "WAIT_FOR_RESOURCES_TIMEOUT",
+        "POD_NAME",
+        "OPERATOR_NAME",
+    }
     assert wanted <= names

@@ -1,4 +1,5 @@
 """What the operator remembers of the objects that it applies, and what it hears of them meanwhile."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,11 @@ Plain = dict[str, Any]
 
 
 def config(version: str = "1") -> Plain:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "istio-system", "resourceVersion": version}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "shared", "namespace": "istio-system", "resourceVersion": version},
+    }
 
 
 class Slow:
@@ -47,7 +52,9 @@ async def test_what_was_applied_is_known_as_it_came_back() -> None:
     server = Slow()
     server.answers.set()
     assert await server.objects.apply(config()) == config()
-    assert [server.objects.is_known(key, config(version)) for key, version in ((SHARED, "1"), (SHARED, "2"), (OTHER, "1"))] == [True, False, False]
+    assert [
+        server.objects.is_known(key, config(version)) for key, version in ((SHARED, "1"), (SHARED, "2"), (OTHER, "1"))
+    ] == [True, False, False]
 
 
 async def test_a_cancelled_apply_ends_with_the_answer_of_the_server() -> None:

@@ -1,4 +1,5 @@
 """Which IstioOperators are told of a change of an object that several of them want."""
+
 from __future__ import annotations
 
 import random
@@ -16,7 +17,10 @@ from pilot.operator.noted_objects import fingerprint
 
 CONFIG = VersionedKind("v1", "ConfigMap")
 SHARED, OWN = Key(CONFIG, "istio-system", "shared"), Key(CONFIG, "istio-system", "own")
-OWNER, OWNER_NAMESPACE = "install.operator.istio.io/owning-resource", "install.operator.istio.io/owning-resource-namespace"
+OWNER, OWNER_NAMESPACE = (
+    "install.operator.istio.io/owning-resource",
+    "install.operator.istio.io/owning-resource-namespace",
+)
 
 
 class Wanting:
@@ -38,12 +42,20 @@ class Three:
     def __init__(self) -> None:
         client: Any = None
         self.controller = Controller(client, None, "", Waits(), Pace(), random.Random(1), OperatorMetrics())
-        self.workers = {Name("a", "mesh"): Wanting(SHARED, OWN), Name("b", "mesh"): Wanting(SHARED), Name("a", "none"): Wanting()}
+        self.workers = {
+            Name("a", "mesh"): Wanting(SHARED, OWN),
+            Name("b", "mesh"): Wanting(SHARED),
+            Name("a", "none"): Wanting(),
+        }
         workers: Any = self.workers
         self.controller._workers = workers
 
     def told(self) -> dict[str, list[str]]:
-        return {f"{name.namespace}/{name.name}": [key.name for key in worker.told] for name, worker in self.workers.items() if worker.told}
+        return {
+            f"{name.namespace}/{name.name}": [key.name for key in worker.told]
+            for name, worker in self.workers.items()
+            if worker.told
+        }
 
 
 def config(**labels: str) -> dict[str, Any]:
@@ -57,14 +69,20 @@ BOTH = {"a/mesh": ["shared"], "b/mesh": ["shared"]}
 @pytest.mark.parametrize(
     ("plain", "told"),
     [
-        (None, BOTH), (config(), BOTH), ({**config(), "metadata": {"resourceVersion": "1"}}, BOTH),
+        (None, BOTH),
+        (config(), BOTH),
+        ({**config(), "metadata": {"resourceVersion": "1"}}, BOTH),
         (config(**{OWNER: "mesh", OWNER_NAMESPACE: "b"}), {"b/mesh": ["shared"]}),
         (config(**{OWNER: "mesh", OWNER_NAMESPACE: "a"}), {"a/mesh": ["shared"]}),
-        (config(**{OWNER: "none", OWNER_NAMESPACE: "a"}), BOTH), (config(**{OWNER: "gone", OWNER_NAMESPACE: "a"}), BOTH),
-        (config(**{OWNER: "mesh"}), BOTH), (config(**{OWNER_NAMESPACE: "a"}), BOTH),
+        (config(**{OWNER: "none", OWNER_NAMESPACE: "a"}), BOTH),
+        (config(**{OWNER: "gone", OWNER_NAMESPACE: "a"}), BOTH),
+        (config(**{OWNER: "mesh"}), BOTH),
+        (config(**{OWNER_NAMESPACE: "a"}), BOTH),
     ],
-)  # fmt: skip
-def test_the_owner_of_a_changed_object_is_told_or_all_that_want_it(plain: dict[str, Any] | None, told: dict[str, list[str]]) -> None:
+)
+def test_the_owner_of_a_changed_object_is_told_or_all_that_want_it(
+    plain: dict[str, Any] | None, told: dict[str, list[str]]
+) -> None:
     three = Three()
     three.controller._changed(SHARED, plain)
     assert three.told() == told
@@ -82,16 +100,24 @@ def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_
 def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_what_it_lacks() -> None:
     three = Three()
     key = Key(VersionedKind("apps/v1", "Deployment"), "istio-system", "istiod")
-    plain: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "istiod", "generation": 1, "labels": {}}}
+    plain: dict[str, Any] = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "istiod", "generation": 1, "labels": {}},
+    }
     for name in (Name("a", "mesh"), Name("b", "mesh")):
         three.workers[name].wanted |= {key}
     three.controller.objects.seen[key] = fingerprint(plain)
     definition: dict[str, Any] = {**plain, "kind": "CustomResourceDefinition"}
     three.controller._changed(key, definition)
     for ready in (0, 1):
-        three.controller._changed(key, {**plain, "status": {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}})
+        three.controller._changed(
+            key, {**plain, "status": {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": ready}}
+        )
     assert three.told() == {}
-    assert [worker.lacking for worker in three.workers.values()] == [[("istiod", "0 of 1 pods ready"), ("istiod", "")]] * 2 + [[]]
+    assert [worker.lacking for worker in three.workers.values()] == [
+        [("istiod", "0 of 1 pods ready"), ("istiod", "")]
+    ] * 2 + [[]]
 
 
 def test_what_others_want_is_kept_and_handed_over_to_them() -> None:

@@ -1,4 +1,5 @@
 """The parts of the operator by themselves: what an IstioOperator is, what its status says, and which changes of objects matter."""
+
 from __future__ import annotations
 
 import copy
@@ -33,7 +34,12 @@ OBJECT: Plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "
 
 def istio_operator(spec: Any = None, **metadata: Any) -> Plain:
     named = {"name": "mesh", "namespace": "istio-system", **metadata}
-    return {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": named, **({} if spec is None else {"spec": spec})}
+    return {
+        "apiVersion": "install.istio.io/v1alpha1",
+        "kind": "IstioOperator",
+        "metadata": named,
+        **({} if spec is None else {"spec": spec}),
+    }
 
 
 def test_an_istio_operator_is_read_as_the_api_server_has_it() -> None:
@@ -50,7 +56,13 @@ def test_what_an_istio_operator_does_not_say() -> None:
     plain = {"metadata": {"name": "mesh", "generation": None, "annotations": None}, "spec": {"revision": None}}
     read = custom_of(plain)
     assert read == Custom("", "mesh", "", 0, False, plain)
-    assert (read.specification, read.revision, read.finalizers, read.is_for(""), read.is_for("r1")) == (("", 0), "", [], True, False)
+    assert (read.specification, read.revision, read.finalizers, read.is_for(""), read.is_for("r1")) == (
+        ("", 0),
+        "",
+        [],
+        True,
+        False,
+    )
     assert custom_of({"metadata": {"name": "mesh"}}).settings()["spec"] == {}
     assert custom_of({"metadata": {"name": "mesh"}, "spec": "text"}).settings()["spec"] == "text"
     assert custom_of({"metadata": {"name": "mesh"}, "spec": False}).settings()["spec"] is False
@@ -59,12 +71,15 @@ def test_what_an_istio_operator_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("revision", "annotations", "by"),
     [
-        ("", {}, {"": True, "r1": False}), ("r1", {}, {"": True, "r1": True, "r2": False}),
+        ("", {}, {"": True, "r1": False}),
+        ("r1", {}, {"": True, "r1": True, "r2": False}),
         ("r1", {"install.istio.io/ignoreReconcile": "true"}, {"": False, "r1": False, "r2": False}),
         ("r1", {"install.istio.io/ignoreReconcile": "false"}, {"": True, "r1": True, "r2": False}),
     ],
-)  # fmt: skip
-def test_an_operator_looks_after_those_of_its_revision_that_are_not_to_be_ignored(revision: str, annotations: Plain, by: dict[str, bool]) -> None:
+)
+def test_an_operator_looks_after_those_of_its_revision_that_are_not_to_be_ignored(
+    revision: str, annotations: Plain, by: dict[str, bool]
+) -> None:
     read = custom_of(istio_operator({"revision": revision}, annotations=annotations))
     assert {own: read.is_for(own) for own in by} == by
 
@@ -72,7 +87,10 @@ def test_an_operator_looks_after_those_of_its_revision_that_are_not_to_be_ignore
 # -- status ------------------------------------------------------------------------------------------------------------
 
 PLAN = InstallPlan(
-    {}, OperatorOwner("mesh", "istio-system", ""), "istio-system", "",
+    {},
+    OperatorOwner("mesh", "istio-system", ""),
+    "istio-system",
+    "",
     (
         Step("Base", "base", "istio-system", (OBJECT,)),
         Step("Pilot", "istiod", "istio-system", (OBJECT,)),
@@ -80,7 +98,7 @@ PLAN = InstallPlan(
         Step("IngressGateways", "two", "shop", (OBJECT,)),
         Step("Cni", "cni", "istio-system", ()),
     ),
-)  # fmt: skip
+)
 HEALTHY = ComponentStatus("HEALTHY")
 
 
@@ -90,7 +108,9 @@ def test_components_without_objects_have_no_status() -> None:
 
 def test_after_an_installation_a_component_of_several_gateways_says_what_is_wrong_with_each() -> None:
     assert of_outcome(PLAN, InstallOutcome((), (), ("a remark",))) == of_all(PLAN, HEALTHY)
-    one = Failure("IngressGateways one", "it did not come up", ("  Deployment istio-system/one: 0 of 1 pods ready", "no image "))
+    one = Failure(
+        "IngressGateways one", "it did not come up", ("  Deployment istio-system/one: 0 of 1 pods ready", "no image ")
+    )
     two = Failure("IngressGateways two", "refused")
     said = "it did not come up; Deployment istio-system/one: 0 of 1 pods ready; no image"
     assert of_outcome(PLAN, InstallOutcome((one,), (), ()))["IngressGateways"] == ComponentStatus("ERROR", said)
@@ -103,8 +123,10 @@ def test_after_an_installation_a_component_of_several_gateways_says_what_is_wron
 def test_what_a_component_lacks_later_has_it_reconciling() -> None:
     late = of_late(PLAN, {"Pilot": "Deployment istio-system/istiod: 0 of 1 pods ready", "Cni": "nothing"})
     assert late == {
-        "Base": HEALTHY, "IngressGateways": HEALTHY, "Pilot": ComponentStatus("RECONCILING", "Deployment istio-system/istiod: 0 of 1 pods ready"),
-    }  # fmt: skip
+        "Base": HEALTHY,
+        "IngressGateways": HEALTHY,
+        "Pilot": ComponentStatus("RECONCILING", "Deployment istio-system/istiod: 0 of 1 pods ready"),
+    }
 
 
 def test_the_status_names_components_in_order_with_the_version_and_their_errors() -> None:
@@ -112,16 +134,25 @@ def test_the_status_names_components_in_order_with_the_version_and_their_errors(
     base, pilot = {"status": "HEALTHY", "version": VERSION}, {"status": "ERROR", "version": VERSION, "error": "refused"}
     assert status == {"status": "ERROR", "message": "a message", "componentStatus": {"Base": base, "Pilot": pilot}}
     assert list(status["componentStatus"]) == ["Base", "Pilot"]
-    assert status_of({"Base": HEALTHY}, whole="ACTION_REQUIRED") == {"status": "ACTION_REQUIRED", "message": "", "componentStatus": {"Base": base}}
+    assert status_of({"Base": HEALTHY}, whole="ACTION_REQUIRED") == {
+        "status": "ACTION_REQUIRED",
+        "message": "",
+        "componentStatus": {"Base": base},
+    }
 
 
 @pytest.mark.parametrize(
     ("found", "whole"),
     [
-        ([], "HEALTHY"), (["HEALTHY"], "HEALTHY"), (["HEALTHY", "RECONCILING"], "RECONCILING"), (["RECONCILING", "UPDATING"], "UPDATING"),
-        (["UPDATING", "ACTION_REQUIRED"], "ACTION_REQUIRED"), (["ACTION_REQUIRED", "ERROR", "HEALTHY"], "ERROR"), (["UNHEARD"], "HEALTHY"),
+        ([], "HEALTHY"),
+        (["HEALTHY"], "HEALTHY"),
+        (["HEALTHY", "RECONCILING"], "RECONCILING"),
+        (["RECONCILING", "UPDATING"], "UPDATING"),
+        (["UPDATING", "ACTION_REQUIRED"], "ACTION_REQUIRED"),
+        (["ACTION_REQUIRED", "ERROR", "HEALTHY"], "ERROR"),
+        (["UNHEARD"], "HEALTHY"),
     ],
-)  # fmt: skip
+)
 def test_the_worst_status_stands_for_all(found: list[str], whole: str) -> None:
     assert worst(found) == whole
 
@@ -129,10 +160,18 @@ def test_the_worst_status_stands_for_all(found: list[str], whole: str) -> None:
 @pytest.mark.parametrize(
     "before",
     [
-        {}, {"status": "ERROR", "message": "refused", "componentStatus": None},
-        {"status": "ERROR", "componentStatus": {"Cni": {"status": "ERROR"}, "Pilot": {"status": "ERROR", "error": "no", "odd": 1}, "Base": None}},
+        {},
+        {"status": "ERROR", "message": "refused", "componentStatus": None},
+        {
+            "status": "ERROR",
+            "componentStatus": {
+                "Cni": {"status": "ERROR"},
+                "Pilot": {"status": "ERROR", "error": "no", "odd": 1},
+                "Base": None,
+            },
+        },
     ],
-)  # fmt: skip
+)
 def test_the_patch_of_a_status_makes_the_new_one_of_the_old_one(before: Plain) -> None:
     after = status_of({"Pilot": HEALTHY, "Base": ComponentStatus("ERROR", "late")})
     untouched = copy.deepcopy(before)
@@ -145,10 +184,18 @@ def test_the_patch_of_a_status_makes_the_new_one_of_the_old_one(before: Plain) -
 
 ANNOTATIONS = {"deployment.kubernetes.io/revision": "1", "c": "d"}
 SPECIFIED: Plain = {
-    "apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2},
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "spec": {"replicas": 2},
     "status": {"observedGeneration": 4, "updatedReplicas": 2, "readyReplicas": 2},
-    "metadata": {"name": "istiod", "generation": 4, "resourceVersion": "7", "labels": {"a": "b"}, "annotations": ANNOTATIONS},
-}  # fmt: skip
+    "metadata": {
+        "name": "istiod",
+        "generation": 4,
+        "resourceVersion": "7",
+        "labels": {"a": "b"},
+        "annotations": ANNOTATIONS,
+    },
+}
 
 
 def changed(plain: Plain, path: str, value: Any) -> Plain:
@@ -164,13 +211,17 @@ def changed(plain: Plain, path: str, value: Any) -> Plain:
 @pytest.mark.parametrize(
     ("path", "value", "matters"),
     [
-        ("metadata.resourceVersion", "8", False), ("metadata.generation", 5, True),
-        ("metadata.labels", {"a": "c"}, True), ("metadata.labels", None, True),
-        ("metadata.annotations", {**ANNOTATIONS, "deployment.kubernetes.io/revision": "2"}, False), ("metadata.annotations", {"c": "e"}, True),
+        ("metadata.resourceVersion", "8", False),
+        ("metadata.generation", 5, True),
+        ("metadata.labels", {"a": "c"}, True),
+        ("metadata.labels", None, True),
+        ("metadata.annotations", {**ANNOTATIONS, "deployment.kubernetes.io/revision": "2"}, False),
+        ("metadata.annotations", {"c": "e"}, True),
         ("metadata.annotations", None, True),
-        ("status.readyReplicas", 1, False), ("status.conditions", [1], False),
+        ("status.readyReplicas", 1, False),
+        ("status.conditions", [1], False),
     ],
-)  # fmt: skip
+)
 def test_which_changes_of_a_deployment_matter(path: str, value: Any, matters: bool) -> None:
     assert (fingerprint(changed(SPECIFIED, path, value)) != fingerprint(SPECIFIED)) is matters
 
@@ -191,7 +242,11 @@ def test_the_metrics_of_the_operator() -> None:
     metrics.reconciled.labels("install", "done").inc()
     metrics.corrected.inc(2)
     metrics.customs.set(3)
-    lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("# TYPE") and "_created" not in line]
+    lines = [
+        line
+        for line in metrics.text().decode().splitlines()
+        if not line.startswith("# TYPE") and "_created" not in line
+    ]
     assert lines == [
         "# HELP istio_install_operator_reconcile_request_total Looks at IstioOperators, by why and what came of it",
         'istio_install_operator_reconcile_request_total{reason="install",result="done"} 1.0',
@@ -206,22 +261,45 @@ def test_the_metrics_of_the_operator() -> None:
 
 def test_the_settings_of_the_operator_without_any_flag() -> None:
     settings = OperatorSettings()
-    assert dataclasses.asdict(settings.watch) == {"namespaces": "", "revision": "", "kubeconfig": "", "timeout": parse_duration("300s")}
+    assert dataclasses.asdict(settings.watch) == {
+        "namespaces": "",
+        "revision": "",
+        "kubeconfig": "",
+        "timeout": parse_duration("300s"),
+    }
     assert dataclasses.asdict(settings.replica) == {
-        "lease_namespace": "", "renew_deadline": parse_duration("10s"), "pod_name": "", "pod_namespace": "", "deployment": "istio-operator",
+        "lease_namespace": "",
+        "renew_deadline": parse_duration("10s"),
+        "pod_name": "",
+        "pod_namespace": "",
+        "deployment": "istio-operator",
         "address": ":8383",
-    }  # fmt: skip
-    declared = {name: field.metadata for part in (settings.watch, settings.replica) for name, field in part.__dataclass_fields__.items()}
+    }
+    declared = {
+        name: field.metadata
+        for part in (settings.watch, settings.replica)
+        for name, field in part.__dataclass_fields__.items()
+    }
     assert {name: (told["flag"], told["env"]) for name, told in declared.items()} == {
-        "namespaces": ("", "WATCH_NAMESPACE"), "revision": ("", "REVISION"), "kubeconfig": ("kubeconfig", "KUBECONFIG"),
-        "timeout": ("", "WAIT_FOR_RESOURCES_TIMEOUT"), "lease_namespace": ("", "LEADER_ELECTION_NAMESPACE"),
-        "renew_deadline": ("", "RENEW_DEADLINE"), "pod_name": ("", "POD_NAME"), "pod_namespace": ("", "POD_NAMESPACE"),
-        "deployment": ("", "OPERATOR_NAME"), "address": ("monitoringAddr", ""),
-    }  # fmt: skip
+        "namespaces": ("", "WATCH_NAMESPACE"),
+        "revision": ("", "REVISION"),
+        "kubeconfig": ("kubeconfig", "KUBECONFIG"),
+        "timeout": ("", "WAIT_FOR_RESOURCES_TIMEOUT"),
+        "lease_namespace": ("", "LEADER_ELECTION_NAMESPACE"),
+        "renew_deadline": ("", "RENEW_DEADLINE"),
+        "pod_name": ("", "POD_NAME"),
+        "pod_namespace": ("", "POD_NAMESPACE"),
+        "deployment": ("", "OPERATOR_NAME"),
+        "address": ("monitoringAddr", ""),
+    }
 
 
 def test_the_names_of_the_operators_kind_and_finalizer() -> None:
-    assert (KIND.api_version, KIND.name, FINALIZER) == ("install.istio.io/v1alpha1", "IstioOperator", "istio-finalizer.install.istio.io")
+    assert (KIND.api_version, KIND.name, FINALIZER) == (
+        "install.istio.io/v1alpha1",
+        "IstioOperator",
+        "istio-finalizer.install.istio.io",
+    )
 
 
 # -- the finalizer ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """What the settings of an IstioOperator do to the objects of an installation."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,9 @@ from deploy.operator.tree import PathError, at, set_text, split_path
 MINIMAL = {"profile": "minimal"}
 
 
-def installed(spec: dict[str, Any], assignments: tuple[str, ...] = (), warnings: list[str] | None = None) -> Installation:
+def installed(
+    spec: dict[str, Any], assignments: tuple[str, ...] = (), warnings: list[str] | None = None
+) -> Installation:
     settings = user_settings((), assignments)
     settings["spec"] = {**spec, **settings["spec"]}
     return installation_of(settings, (warnings if warnings is not None else []).append)
@@ -27,7 +30,9 @@ def installed(spec: dict[str, Any], assignments: tuple[str, ...] = (), warnings:
 
 def objects(spec: dict[str, Any], *assignments: str, warnings: list[str] | None = None) -> dict[str, Any]:
     found = installed(spec, assignments, warnings).objects()
-    return {"/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found}
+    return {
+        "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found
+    }
 
 
 def pilot(k8s: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -76,7 +81,13 @@ def test_the_same_settings_give_the_same_text() -> None:
 def test_objects_stand_in_the_order_in_which_they_can_be_applied() -> None:
     kinds = [o["kind"] for o in installed({}).objects()]
     first = {kind: kinds.index(kind) for kind in kinds}
-    assert first["CustomResourceDefinition"] < first["ServiceAccount"] < first["ClusterRoleBinding"] < first["ConfigMap"] < first["Deployment"]
+    assert (
+        first["CustomResourceDefinition"]
+        < first["ServiceAccount"]
+        < first["ClusterRoleBinding"]
+        < first["ConfigMap"]
+        < first["Deployment"]
+    )
     assert first["Deployment"] < first["HorizontalPodAutoscaler"] < first["Service"]
 
 
@@ -124,22 +135,38 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a field that there is not": ({"addonComponents": {}}, "spec.addonComponents: unknown field"),
     "a misspelt field": (pilot({"replicaCounts": 1}), "is replicaCount meant?"),
     "a quoted switch": (
-        {"components": {"base": {"enabled": "true"}}}, 'spec.components.base.enabled: expected true or false (bool), got the text "true": ',
+        {"components": {"base": {"enabled": "true"}}},
+        'spec.components.base.enabled: expected true or false (bool), got the text "true": ',
     ),
     "a quoted value": ({"values": {"pilot": {"autoscaleEnabled": "false"}}}, "write false without quotes"),
-    "an amount": (pilot({"resources": {"limits": {"cpu": "much"}}}), "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match"),
+    "an amount": (
+        pilot({"resources": {"limits": {"cpu": "much"}}}),
+        "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",
+    ),
     "a revision with dots": ({"revision": "1.2"}, "spec.revision: invalid revision 1.2"),
     "a hub": ({"hub": "a b"}, "spec.hub: bad hub"),
     "a tag": ({"tag": "a b"}, "spec.tag: bad tag"),
     "a mesh config": ({"meshConfig": {"accessLogEncoding": "XML"}}, "spec.meshConfig.accessLogEncoding"),
-    "ranges": ({"values": {"global": {"proxy": {"includeIPRanges": "10.0.0.0"}}}}, "includeIPRanges: invalid range 10.0.0.0"),
-    "ports": ({"values": {"global": {"proxy": {"excludeInboundPorts": "80,x"}}}}, "spec.values.global.proxy.excludeInboundPorts: invalid port x"),
-    "a toleration": ({"values": {"pilot": {"tolerations": [{"kee": "a"}]}}}, "spec.values.pilot.tolerations[0].kee: unknown field"),
-    "a gateway's name": ({"components": {"ingressGateways": [{"name": "A_B"}]}}, "spec.components.ingressGateways[0].name: invalid name A_B"),
+    "ranges": (
+        {"values": {"global": {"proxy": {"includeIPRanges": "10.0.0.0"}}}},
+        "includeIPRanges: invalid range 10.0.0.0",
+    ),
+    "ports": (
+        {"values": {"global": {"proxy": {"excludeInboundPorts": "80,x"}}}},
+        "spec.values.global.proxy.excludeInboundPorts: invalid port x",
+    ),
+    "a toleration": (
+        {"values": {"pilot": {"tolerations": [{"kee": "a"}]}}},
+        "spec.values.pilot.tolerations[0].kee: unknown field",
+    ),
+    "a gateway's name": (
+        {"components": {"ingressGateways": [{"name": "A_B"}]}},
+        "spec.components.ingressGateways[0].name: invalid name A_B",
+    ),
     "a platform": ({"values": {"global": {"platform": "vax"}}}, "unknown platform vax"),
     "a version": ({"compatibilityVersion": "1.3"}, "unknown compatibility version 1.3"),
     "a status": ({"status": {}}, "spec.status: unknown field"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -153,7 +180,10 @@ def test_low_ports_need_root() -> None:
     spec = {"components": {"ingressGateways": [{"name": "istio-ingressgateway", "k8s": {"service": {"ports": ports}}}]}}
     assert "port http/80: targetPort 80 needs root (runAsRoot)" in wrong(spec)
     found = objects({**spec, "values": {"gateways": {"istio-ingressgateway": {"runAsRoot": True}}}})
-    assert pod_of(found, "Deployment/istio-system/istio-ingressgateway")["containers"][0]["ports"][0]["containerPort"] == 80
+    assert (
+        pod_of(found, "Deployment/istio-system/istio-ingressgateway")["containers"][0]["ports"][0]["containerPort"]
+        == 80
+    )
 
 
 def test_force_goes_on_in_spite_of_wrong_settings_but_not_of_a_quoted_switch() -> None:
@@ -169,7 +199,11 @@ def test_two_objects_in_one_file_are_refused() -> None:
 
 
 def test_settings_of_the_spec_and_values_have_their_order() -> None:
-    spec = {"hub": "a", "meshConfig": {"accessLogFile": "/spec"}, "values": {"global": {"hub": "b"}, "meshConfig": {"accessLogFile": "/values"}}}
+    spec = {
+        "hub": "a",
+        "meshConfig": {"accessLogFile": "/spec"},
+        "values": {"global": {"hub": "b"}, "meshConfig": {"accessLogFile": "/values"}},
+    }
     found = merge_inputs({"spec": spec})
     assert at(found, "spec.values.global.hub") == "b"
     assert at(found, "spec.values.meshConfig.accessLogFile") == "/spec"
@@ -177,7 +211,9 @@ def test_settings_of_the_spec_and_values_have_their_order() -> None:
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_whether_pods_need_no_init_container_is_what_the_component_says(enabled: bool) -> None:
-    found = merge_inputs({"spec": {"components": {"cni": {"enabled": enabled}}, "values": {"pilot": {"cni": {"enabled": not enabled}}}}})
+    found = merge_inputs(
+        {"spec": {"components": {"cni": {"enabled": enabled}}, "values": {"pilot": {"cni": {"enabled": not enabled}}}}}
+    )
     assert at(found, "spec.values.pilot.cni.enabled") is enabled
 
 
@@ -259,7 +295,12 @@ def test_overlays_set_add_and_delete() -> None:
 )
 def test_an_overlay_that_matches_nothing_is_said_and_changes_nothing(path: str, value: Any, message: str) -> None:
     warnings: list[str] = []
-    spec = pilot({"replicaCount": 1, "overlays": [{"kind": "Deployment", "name": "istiod", "patches": [{"path": path, "value": value}]}]})
+    spec = pilot(
+        {
+            "replicaCount": 1,
+            "overlays": [{"kind": "Deployment", "name": "istiod", "patches": [{"path": path, "value": value}]}],
+        }
+    )
     found = objects(spec, warnings=warnings)
     assert found == objects(pilot({"replicaCount": 1}))
     assert any(message in text and "Deployment istiod" in text for text in warnings), warnings
@@ -272,18 +313,31 @@ def test_an_overlay_of_an_object_that_there_is_not_is_said() -> None:
 
 
 def test_a_gateway_without_a_name_has_the_standard_one() -> None:
-    found = objects(MINIMAL, "components.ingressGateways[0].enabled=true", "components.ingressGateways[0].namespace=edge")
+    found = objects(
+        MINIMAL, "components.ingressGateways[0].enabled=true", "components.ingressGateways[0].namespace=edge"
+    )
     assert "Deployment/edge/istio-ingressgateway" in found
 
 
-def test_components_are_in_the_system_namespace_unless_they_say_another_and_the_namespace_of_the_spec_has_no_effect() -> None:
+def test_components_are_in_the_system_namespace_unless_they_say_another_and_the_namespace_of_the_spec_has_no_effect() -> (
+    None
+):
     gateways = [{"name": "a"}, {"name": "b", "namespace": "other", "label": {"istio": "b"}}]
     said: list[str] = []
-    spec = {"profile": "empty", "namespace": "edge", "components": {"ingressGateways": gateways}, "values": {"global": {"istioNamespace": "mesh"}}}
+    spec = {
+        "profile": "empty",
+        "namespace": "edge",
+        "components": {"ingressGateways": gateways},
+        "values": {"global": {"istioNamespace": "mesh"}},
+    }
     found = installation_of({"spec": spec}, said.append).objects()
-    places = {(plain["metadata"]["namespace"], plain["metadata"]["name"]) for plain in found if plain["kind"] == "Deployment"}
+    places = {
+        (plain["metadata"]["namespace"], plain["metadata"]["name"]) for plain in found if plain["kind"] == "Deployment"
+    }
     assert places == {("mesh", "a"), ("other", "b")}
-    assert said == ["spec.namespace: it has no effect: components are in values.global.istioNamespace, or where they say themselves"]
+    assert said == [
+        "spec.namespace: it has no effect: components are in values.global.istioNamespace, or where they say themselves"
+    ]
 
 
 def test_a_gateway_is_switched_on_by_its_values_too() -> None:
@@ -298,9 +352,14 @@ def test_values_that_no_schema_knows_reach_the_charts() -> None:
 
 def test_helm_gets_the_values_and_is_told_what_it_cannot_say() -> None:
     warnings: list[str] = []
-    settings = user_settings((), ["profile=minimal", "components.pilot.k8s.nodeSelector.a=b", "components.pilot.k8s.replicaCount=2"])
+    settings = user_settings(
+        (), ["profile=minimal", "components.pilot.k8s.nodeSelector.a=b", "components.pilot.k8s.replicaCount=2"]
+    )
     releases = translated(settings, warnings.append)
-    assert [(r.name, r.chart, r.namespace) for r in releases] == [("istio-base", "base", "istio-system"), ("istiod", "istiod", "istio-system")]
+    assert [(r.name, r.chart, r.namespace) for r in releases] == [
+        ("istio-base", "base", "istio-system"),
+        ("istiod", "istiod", "istio-system"),
+    ]
     assert releases[1].values["pilot"]["replicaCount"] == 2
     assert [w.partition(" ")[0] for w in warnings] == ["spec.components.pilot.k8s.nodeSelector"]
 

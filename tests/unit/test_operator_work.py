@@ -1,4 +1,5 @@
 """How the operator looks after an IstioOperator, step by step: what it counts, what it says when something fails, and when it looks again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,10 @@ async def counted(o: Operated) -> dict[str, float]:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         samples = [s for family in text_string_to_metric_families(await answer.text()) for s in family.samples]
     short = ((s.name.removeprefix("istio_install_operator_"), s) for s in samples if not s.name.endswith("_created"))
-    return {" ".join((name, *(s.labels[label] for label in ("reason", "result") if label in s.labels))): s.value for name, s in short}
+    return {
+        " ".join((name, *(s.labels[label] for label in ("reason", "result") if label in s.labels))): s.value
+        for name, s in short
+    }
 
 
 async def until_counted(o: Operated, name: str, value: float) -> None:
@@ -108,11 +112,15 @@ async def test_one_that_cannot_be_held_says_so_and_is_tried_again(caplog: pytest
     async with Operated("", SYSTEM, "shop") as o:
         o.server.faults.refuse(403, times=3, concerns=changes_an_istio_operator)
         told: list[Any] = []
-        o.server.store.on_change.append(lambda _, event: told.append((event.after and event.after.plain.get("status")) or {}))
+        o.server.store.on_change.append(
+            lambda _, event: told.append((event.after and event.after.plain.get("status")) or {})
+        )
         await o.write(SYSTEM, "mesh", edges("edge"))
         await o.is_healthy(SYSTEM, "mesh")
         errors = [status for status in told if status.get("status") == "ERROR"]
-        assert {(status["message"], *status["componentStatus"]) for status in errors} == {("403 Forbidden: refused by a fault (403)",)}
+        assert {(status["message"], *status["componentStatus"]) for status in errors} == {
+            ("403 Forbidden: refused by a fault (403)",)
+        }
         await until_counted(o, "reconcile_request_total install", 4.0)
     assert "IstioOperator istio-system/mesh: 403 Forbidden: refused by a fault (403)" in caplog.text
 
@@ -127,7 +135,9 @@ async def test_what_was_left_over_before_it_started_and_cannot_be_pruned_at_firs
         await o.start()
         left = "what is left over is not pruned: 403 Forbidden: refused by a fault (403)"
         await until(lambda: o.status(SYSTEM, "mesh").get("message") == left, 60)
-        await until(lambda: (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == ("HEALTHY", ""), 60)
+        await until(
+            lambda: (o.status(SYSTEM, "mesh")["status"], o.status(SYSTEM, "mesh")["message"]) == ("HEALTHY", ""), 60
+        )
         assert not [name for name in o.installed() if "two" in name]
         assert "Deployment/shop/one" in o.installed()
 
@@ -141,7 +151,9 @@ async def test_who_applies_what_two_istio_operators_want_when_one_of_them_goes()
         await o.remove(SYSTEM, "second")
         await until(lambda: o.custom(SYSTEM, "second") is None, 60)
         owner = "install.operator.istio.io/owning-resource"
-        await until(lambda: {plain["metadata"]["labels"].get(owner) for plain in o.installed().values()} == {"first"}, 60)
+        await until(
+            lambda: {plain["metadata"]["labels"].get(owner) for plain in o.installed().values()} == {"first"}, 60
+        )
         assert "Deployment/shop/edge" in o.installed()
         assert "Deployment/shop/more" not in o.installed()
 
@@ -151,7 +163,9 @@ async def test_the_finalizer_is_added_and_taken_away_once_whoever_changes_the_ob
         assert o.operator is not None
         objects = o.operator.controller.objects
         ignored = {"install.istio.io/ignoreReconcile": "true"}
-        await o.write(SYSTEM, "mesh", {"profile": "empty", "revision": "r1"}, finalizers=["somebody's/own"], annotations=ignored)
+        await o.write(
+            SYSTEM, "mesh", {"profile": "empty", "revision": "r1"}, finalizers=["somebody's/own"], annotations=ignored
+        )
         custom = custom_of(o.custom(SYSTEM, "mesh") or {})
         o.server.faults.refuse(409, times=2, concerns=changes_an_istio_operator)
         await hold(objects, custom)

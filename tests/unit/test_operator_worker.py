@@ -1,4 +1,5 @@
 """What the operator does for one IstioOperator at a time, what it counts, and what the status says, at a cluster in memory."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,27 +37,45 @@ class Objects(Cluster):
     async def patch(self, key: Key, patch: Plain, subresource: str = "") -> Plain:
         assert (str(key), subresource) == ("IstioOperator istio-system/mesh", "status")
         components = patch["status"]["componentStatus"]
-        there = {name: {k: v for k, v in one.items() if v is not None} for name, one in components.items() if one is not None}
+        there = {
+            name: {k: v for k, v in one.items() if v is not None} for name, one in components.items() if one is not None
+        }
         status = {**patch["status"], "componentStatus": there}
         self.told.append(status)
         return {"status": status}
 
 
 def custom(generation: int = 1, **more: Any) -> Custom:
-    metadata = {"name": "mesh", "namespace": "istio-system", "uid": "u", "generation": generation, "finalizers": [FINALIZER]}
+    metadata = {
+        "name": "mesh",
+        "namespace": "istio-system",
+        "uid": "u",
+        "generation": generation,
+        "finalizers": [FINALIZER],
+    }
     return custom_of({"metadata": metadata, "spec": {}} | more)
 
 
 class Life:
     """A worker, its cluster and its metrics; `says` is what its settings come to."""
 
-    def __init__(self, cluster: Objects, monkeypatch: pytest.MonkeyPatch, kept: frozenset[Key] = frozenset(), **more: Any) -> None:
+    def __init__(
+        self, cluster: Objects, monkeypatch: pytest.MonkeyPatch, kept: frozenset[Key] = frozenset(), **more: Any
+    ) -> None:
         self.cluster, self.metrics = cluster, OperatorMetrics()
         self.says: InstallPlan | Exception = plan(step(CONFIG, WORKLOAD))
         backoff = Backoff(0.5, 0.5)
         objects: Any = cluster
         parts = OperatorParts(
-            objects, None, "", Waits(-1.0, 0.0), backoff, random.Random(1), self.metrics, lambda key: kept, lambda keys, key: None
+            objects,
+            None,
+            "",
+            Waits(-1.0, 0.0),
+            backoff,
+            random.Random(1),
+            self.metrics,
+            lambda key: kept,
+            lambda keys, key: None,
         )
         self.worker = Worker(parts, custom(**more))
         monkeypatch.setattr(module, "_read", self.read)
@@ -73,13 +92,19 @@ class Life:
         return self.says, ["w has no effect"]
 
     def counted(self, reason: str, result: str) -> float:
-        return self.metrics.registry.get_sample_value(
-            "istio_install_operator_reconcile_request_total", {"reason": reason, "result": result}
-        ) or 0.0  # fmt: skip
+        return (
+            self.metrics.registry.get_sample_value(
+                "istio_install_operator_reconcile_request_total", {"reason": reason, "result": result}
+            )
+            or 0.0
+        )
 
     def said(self) -> list[tuple[str, str, Plain]]:
         """The statuses that were told: of all, the message, and of the components."""
-        found = [(s["status"], s["message"], {name: one["status"] for name, one in s["componentStatus"].items()}) for s in self.cluster.told]
+        found = [
+            (s["status"], s["message"], {name: one["status"] for name, one in s["componentStatus"].items()})
+            for s in self.cluster.told
+        ]
         self.cluster.told.clear()
         return found
 
@@ -87,7 +112,10 @@ class Life:
 async def test_what_is_installed_is_told_and_counted_and_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(Objects(), monkeypatch)
     assert await life.worker._look() is None
-    assert life.said() == [("RECONCILING", "", {"Pilot": "RECONCILING"}), ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
+    assert life.said() == [
+        ("RECONCILING", "", {"Pilot": "RECONCILING"}),
+        ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"}),
+    ]
     assert life.worker.wanted == {key_of(CONFIG), key_of(WORKLOAD)}
     assert life.counted("install", "done") == 1
     life.cluster.applied.clear()
@@ -108,7 +136,11 @@ async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pyt
     assert wait is not None
     assert 0.25 <= wait <= 0.5
     assert life.said()[1] == ("ERROR", "w has no effect", {"Pilot": "ERROR"})
-    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failed) == (1, 0, 1)
+    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failed) == (
+        1,
+        0,
+        1,
+    )
     life.cluster.refused.clear()
     assert await life.worker._look() is None
     assert life.worker._attempts.failed == 0
@@ -156,7 +188,9 @@ async def test_what_workloads_lack_later_is_told_without_a_correction(monkeypatc
     assert life.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 0
 
 
-async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     life = Life(Objects(late={"istiod": 5}), monkeypatch)
     life.worker.lacks(key_of(WORKLOAD), "0 of 1 pods ready")
     assert await life.worker._look() is not None
@@ -191,7 +225,9 @@ async def test_what_is_not_wanted_any_more_goes_unless_others_want_it(monkeypatc
     assert life.counted("install", "done") == 2
 
 
-async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     life = Life(Objects(), monkeypatch)
     await life.worker._look()
     life.said()
@@ -212,7 +248,11 @@ async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_o
 async def test_what_is_left_unfinished_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(Objects(refused={"list ConfigMap": KubeError("no answer")}), monkeypatch)
     assert await life.worker._look() is not None
-    assert life.said()[-1] == ("HEALTHY", "what is left over is not pruned: no answer; w has no effect", {"Pilot": "HEALTHY"})
+    assert life.said()[-1] == (
+        "HEALTHY",
+        "what is left over is not pruned: no answer; w has no effect",
+        {"Pilot": "HEALTHY"},
+    )
     life.worker.drifted(next(iter(life.worker.wanted)))
     assert await life.worker._look() is not None, "a correction meanwhile does not end the waiting"
     life.cluster.refused.clear()
@@ -225,7 +265,9 @@ async def test_a_bug_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, ca
     life.says = ZeroDivisionError("bug")
     assert await life.worker._look() is not None
     assert life.said() == [("ERROR", "the operator has failed: ZeroDivisionError: bug", {})]
-    assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh cannot be reconciled"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "IstioOperator istio-system/mesh cannot be reconciled"
+    ]
 
 
 @pytest.mark.parametrize(("seen", "news"), [(custom(), False), (custom(2), True), (custom(metadata_only=1), False)])
@@ -240,14 +282,18 @@ async def test_only_other_settings_are_news(seen: Custom, news: bool, monkeypatc
     turn.cancel()
 
 
-async def test_a_cluster_that_does_not_answer_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cluster_that_does_not_answer_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     life = Life(Objects(refused={"list MutatingWebhookConfiguration": KubeError("no answer")}), monkeypatch)
     assert await life.worker._look() is not None
     assert life.said()[-1] == ("ERROR", "no answer", {"Pilot": "ERROR"})
     assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh: no answer"]
 
 
-async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     life = Life(Objects(), monkeypatch)
     assert life.worker._news.is_set()
     life.worker._news.clear()
@@ -260,7 +306,9 @@ async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_f
         assert life.worker._corrections.failed == failed
 
 
-async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     worker = Life(Objects(), monkeypatch).worker
     good, bad = asyncio.ensure_future(asyncio.sleep(0, 3.0)), asyncio.ensure_future(asyncio.sleep(0, None))
     await asyncio.wait((good, bad))
@@ -268,7 +316,9 @@ async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(monke
     broken: Any = asyncio.get_running_loop().create_future()
     broken.set_exception(ZeroDivisionError("bug"))
     assert 0.25 <= (worker._after(broken) or 0.0) <= 0.5
-    assert [record.getMessage() for record in caplog.records] == ["IstioOperator istio-system/mesh cannot be looked after"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "IstioOperator istio-system/mesh cannot be looked after"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +332,13 @@ async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(monke
     ],
 )
 async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
-    revision: str, finalizers: list[str], ignored: bool, attached: str, asked: bool, released: bool, monkeypatch: pytest.MonkeyPatch
+    revision: str,
+    finalizers: list[str],
+    ignored: bool,
+    attached: str,
+    asked: bool,
+    released: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     life = Life(Objects(), monkeypatch)
     await life.worker._look()
@@ -300,7 +356,12 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
     monkeypatch.setattr(module, "leave", leave)
     monkeypatch.setattr(module, "release", release)
     annotations = {"install.istio.io/ignoreReconcile": "true"} if ignored else {}
-    metadata = {**custom().plain["metadata"], "finalizers": finalizers, "deletionTimestamp": "now", "annotations": annotations}
+    metadata = {
+        **custom().plain["metadata"],
+        "finalizers": finalizers,
+        "deletionTimestamp": "now",
+        "annotations": annotations,
+    }
     life.worker.saw(custom_of({"metadata": metadata, "spec": {}}))
     life.worker.drifted(key_of(CONFIG))
     wait = await life.worker._look()
@@ -308,7 +369,9 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
     assert done == [("leave", True, name, {key_of(CONFIG)})] * asked + [("release", True, name)] * released
     waits = asked and not released
     assert (wait is not None, life.worker.wanted == frozenset()) == (waits, released)
-    assert life.said() == ([("ACTION_REQUIRED", "proxies are attached; it goes once they are gone", {})] if waits else [])
+    assert life.said() == (
+        [("ACTION_REQUIRED", "proxies are attached; it goes once they are gone", {})] if waits else []
+    )
 
 
 def test_a_specification_that_is_no_mapping_is_refused() -> None:

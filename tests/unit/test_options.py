@@ -1,4 +1,5 @@
 """Flags that say several things at once, and how processes are told of the stacks of their threads and tasks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,12 +25,21 @@ def addresses(**flags: object) -> ListenAddresses:
 
 def test_every_port_has_an_address_of_its_own() -> None:
     assert addresses() == ListenAddresses(
-        http=Address("", 8080), grpc=Address("", 15010), monitoring=Address("", 15014), secure=Address("", 15012), webhooks=Address("", 15017),
+        http=Address("", 8080),
+        grpc=Address("", 15010),
+        monitoring=Address("", 15014),
+        secure=Address("", 15012),
+        webhooks=Address("", 15017),
         controlz=Address("127.0.0.1", 9876),
-    )  # fmt: skip
+    )
     given = {flag: f"host-{number}:{number}" for number, flag in enumerate(FLAGS)}
     assert addresses(**given, ctrlz_address="*", ctrlz_port=65535) == ListenAddresses(
-        Address("host-0", 0), Address("host-1", 1), Address("host-2", 2), Address("host-3", 3), Address("host-4", 4), Address("", 65535)
+        Address("host-0", 0),
+        Address("host-1", 1),
+        Address("host-2", 2),
+        Address("host-3", 3),
+        Address("host-4", 4),
+        Address("", 65535),
     )
     assert addresses(**dict.fromkeys(FLAGS, ""), ctrlz_port=0) == ListenAddresses(None, None, None, None, None, None)
 
@@ -49,7 +59,9 @@ def test_controlz_listens_on_a_port_that_there_is(port: int) -> None:
 def test_clusters_have_one_alias_each() -> None:
     assert parse_aliases([]) == {}
     assert parse_aliases(["a=one", "b=two=2"]) == {"a": "one", "b": "two=2"}
-    with pytest.raises(FlagError, match=r"^invalid argument for --clusterAliases: cluster 'one' has more than one alias$"):
+    with pytest.raises(
+        FlagError, match=r"^invalid argument for --clusterAliases: cluster 'one' has more than one alias$"
+    ):
         parse_aliases(["a=one", "b=one"])
     for wrong in ("one", "=one", "one=", "="):
         with pytest.raises(FlagError, match=f"^invalid argument for --clusterAliases: '{wrong}' is not alias=cluster$"):
@@ -59,11 +71,14 @@ def test_clusters_have_one_alias_each() -> None:
 def test_kubernetes_is_the_only_registry() -> None:
     check_sources(IngestSettings())
     for registries in ((), ("Consul",), ("Kubernetes", "Mock")):
-        with pytest.raises(StartError, match=f"^--registries: '{','.join(registries)}' is not known, only Kubernetes is$"):
+        with pytest.raises(
+            StartError, match=f"^--registries: '{','.join(registries)}' is not known, only Kubernetes is$"
+        ):
             check_sources(IngestSettings(registries=registries))
 
 
 # -- stacks ------------------------------------------------------------------------------------------------------------
+
 
 async def wait_deep(depth: int, until: asyncio.Event) -> None:
     if depth:
@@ -107,9 +122,15 @@ async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCap
 
 @pytest.mark.parametrize(
     ("there", "told", "left"),
-    [(200, 200, None), (201, 200, "stacks of 1 more tasks are left out"), (203, 200, "stacks of 3 more tasks are left out")],
+    [
+        (200, 200, None),
+        (201, 200, "stacks of 1 more tasks are left out"),
+        (203, 200, "stacks of 3 more tasks are left out"),
+    ],
 )
-async def test_only_so_many_tasks_are_told(there: int, told: int, left: str | None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_so_many_tasks_are_told(
+    there: int, told: int, left: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     others = len(asyncio.all_tasks())
     until = asyncio.Event()

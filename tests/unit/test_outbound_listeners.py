@@ -1,4 +1,5 @@
 """Outbound listeners of sidecars: which there are, what happens to ports that several services share, and where chains lead."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -38,6 +39,7 @@ def sidecar(spec: str) -> dict[str, Any]:
 
 # -- which listeners ---------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("port", "name", "inspects", "to"),
     [
@@ -58,7 +60,10 @@ def test_one_service(port: str, name: str, inspects: list[str], to: list[str]) -
 
 
 def test_udp_has_none() -> None:
-    assert set(listeners(service("x", "[{name: dns, port: 53, protocol: UDP}]"))) == {"virtualInbound", "virtualOutbound"}
+    assert set(listeners(service("x", "[{name: dns, port: 53, protocol: UDP}]"))) == {
+        "virtualInbound",
+        "virtualOutbound",
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,21 +88,27 @@ def test_udp_has_none() -> None:
 def test_services_that_share_an_address(first: str, second: str, to: list[str]) -> None:
     def at_all(host: str, protocol: str, day: int) -> dict[str, Any]:
         said = f", protocol: {protocol}" if protocol else ""
-        return entry(f"hosts: [{host}], resolution: DNS, ports: [{{number: 90, name: p{said}}}]", host.partition(".")[0], day=day)
+        return entry(
+            f"hosts: [{host}], resolution: DNS, ports: [{{number: 90, name: p{said}}}]", host.partition(".")[0], day=day
+        )
 
     found = listeners(at_all("x.com", first, 1), at_all("y.com", second, 2))
     assert sorted(leads(found["0.0.0.0_90"])) == sorted(to)
 
 
 def test_the_name_in_the_handshake_tells_hosts_without_addresses_apart() -> None:
-    found = listeners(entry("hosts: [x.com, '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"))["0.0.0.0_443"]
+    found = listeners(
+        entry("hosts: [x.com, '*.y.com'], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]")
+    )["0.0.0.0_443"]
     assert [c.get("serverNames") for c in conditions(found)] == [["*.y.com"], ["x.com"], None]
     assert inspectors(found) == ["tls_inspector"]
 
 
 def test_aliases_are_names_in_the_handshake_too() -> None:
     alias = make("Service", "short", "{type: ExternalName, externalName: x.com, ports: [{port: 443, name: tls}]}")
-    found = listeners(entry("hosts: [x.com], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"), alias)["0.0.0.0_443"]
+    found = listeners(
+        entry("hosts: [x.com], resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"), alias
+    )["0.0.0.0_443"]
     names = conditions(found)[0]["serverNames"]
     assert {"x.com", "short.a.svc.cluster.local", "short", "short.a", "short.a.svc"} <= set(names)
 
@@ -111,13 +122,16 @@ def test_networks_are_conditions() -> None:
 
 # -- what Envoy refuses a listener for ---------------------------------------------------------------------------------------
 
+
 def test_a_name_in_two_chains_is_the_first_ones() -> None:
     rules = [
         "{match: [{sniHosts: [q.com, r.com]}], route: [{destination: {host: x}}]}",
         "{match: [{sniHosts: [r.com, s.com]}], route: [{destination: {host: y}}]}",
     ]
     tls = service("x", "[{name: tls, port: 443}]"), service("y", "[{name: tls, port: 443}]", "10.96.0.2")
-    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, r.com, s.com], tls: [{', '.join(rules)}]"))["10.96.0.1_443"]
+    found = listeners(*tls, virtual_service(f"hosts: [x, q.com, r.com, s.com], tls: [{', '.join(rules)}]"))[
+        "10.96.0.1_443"
+    ]
     assert [c.get("serverNames") for c in conditions(found)] == [["q.com", "r.com"], ["s.com"], None]
     assert leads(found) == [f"outbound|443||{X}", f"outbound|443||{Y}", PASS]
 
@@ -139,14 +153,21 @@ def test_part_of_a_label_is_no_name_of_a_handshake() -> None:
 
 def test_an_address_that_stands_for_all_does_so_beside_that_of_the_other_family() -> None:
     both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
-    found = listeners(entry("hosts: [x.com], resolution: NONE, ports: [{number: 90, name: a}, {number: 443, name: tls, protocol: TLS}]"), by=both)
+    found = listeners(
+        entry(
+            "hosts: [x.com], resolution: NONE, ports: [{number: 90, name: a}, {number: 443, name: tls, protocol: TLS}]"
+        ),
+        by=both,
+    )
     assert leads(found["0.0.0.0_90"])[0] == "routes 90"
     assert [c.get("serverNames") for c in conditions(found["0.0.0.0_443"])] == [["x.com"], None]
 
 
 def test_names_and_networks_in_another_spelling_are_the_same() -> None:
     tls = "resolution: NONE, ports: [{number: 443, name: tls, protocol: TLS}]"
-    found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))["0.0.0.0_443"]
+    found = listeners(entry(f"hosts: [X.com], {tls}", "a", day=1), entry(f"hosts: [x.com, y.com], {tls}", "b", day=2))[
+        "0.0.0.0_443"
+    ]
     assert [c.get("serverNames") for c in conditions(found)] == [["x.com"], ["y.com"], None]
     rule = "{match: [{destinationSubnets: [10.0.0.0/8, 10.1.1.1/8]}], route: [{destination: {host: y}}]}"
     (first, _) = conditions(listeners(TCP_X, TCP_Y, virtual_service(f"hosts: [x], tcp: [{rule}]"))["10.96.0.1_90"])
@@ -156,7 +177,11 @@ def test_names_and_networks_in_another_spelling_are_the_same() -> None:
 def test_an_address_in_two_spellings_is_one_listener() -> None:
     tcp = "resolution: NONE, ports: [{number: 90, name: tcp, protocol: TCP}]"
     first = entry(f"hosts: [x.com], addresses: ['2001:db8:0::1'], {tcp}", "a", day=1)
-    found = listeners(first, entry(f"hosts: [y.com], addresses: ['2001:DB8::1'], {tcp}", "b", day=2), by=replace(WEB, ips=("fd00::1",)))
+    found = listeners(
+        first,
+        entry(f"hosts: [y.com], addresses: ['2001:DB8::1'], {tcp}", "b", day=2),
+        by=replace(WEB, ips=("fd00::1",)),
+    )
     assert [name for name in found if name.endswith("_90")] == ["2001:db8:0::1_90"]
 
 
@@ -169,13 +194,16 @@ def test_tcp_without_an_address_leaves_the_ports_of_the_proxy_alone(port: int, p
 
 def test_a_further_address_that_is_the_first_of_another_is_left_to_it() -> None:
     both = replace(WEB, ips=("10.1.0.1", "fd00::1"))
-    twice = make("Service", "x", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::2'], ports: [{name: tcp, port: 90}]}")
+    twice = make(
+        "Service", "x", "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00::2'], ports: [{name: tcp, port: 90}]}"
+    )
     found = listeners(twice, service("y", "[{name: tcp, port: 90}]", "'fd00::2'"), by=both, ISTIO_DUAL_STACK="true")
     assert "additionalAddresses" not in found["10.96.0.1_90"]
     assert leads(found["fd00::2_90"]) == [f"outbound|90||{Y}"]
 
 
 # -- headless services -------------------------------------------------------------------------------------------------------
+
 
 def headless(*ips: str) -> tuple[dict[str, Any], ...]:
     made = service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]", "None")
@@ -190,12 +218,16 @@ def test_a_listener_for_each_pod_but_ones_own() -> None:
 
 
 def test_an_address_of_its_own_that_somebody_asks_for_is_kept() -> None:
-    here = entry("hosts: [x.com], addresses: [10.1.0.1], resolution: STATIC, ports: [{number: 90, name: tcp, protocol: TCP}]")
+    here = entry(
+        "hosts: [x.com], addresses: [10.1.0.1], resolution: STATIC, ports: [{number: 90, name: tcp, protocol: TCP}]"
+    )
     assert "10.1.0.1_90" in listeners(here, *headless("10.1.0.1", "10.1.0.2"))
 
 
 def test_pods_as_chains_of_one_listener() -> None:
-    found = listeners(*headless("10.1.0.1", "10.1.0.2", "10.1.0.3"), PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER="true")["0.0.0.0_90"]
+    found = listeners(
+        *headless("10.1.0.1", "10.1.0.2", "10.1.0.3"), PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER="true"
+    )["0.0.0.0_90"]
     assert [c.get("prefixRanges") for c in conditions(found)] == [
         [{"addressPrefix": "10.1.0.2", "prefixLen": 32}],
         [{"addressPrefix": "10.1.0.3", "prefixLen": 32}],
@@ -226,7 +258,10 @@ TCP_X, TCP_Y = service("x", "[{name: tcp-a, port: 90}]"), service("y", "[{name: 
             "tcp: [{route: [{destination: {host: x}, weight: 30}, {destination: {host: y}, weight: 70}, {destination: {host: z}, weight: 0}]}]",
             [f"outbound|90||{X}=30 outbound|90||{Y}=70"],
         ),
-        ("tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: y}}]}]", [f"outbound|90||{Y}", f"outbound|90||{X}"]),
+        (
+            "tcp: [{match: [{destinationSubnets: [10.0.0.0/8]}], route: [{destination: {host: y}}]}]",
+            [f"outbound|90||{Y}", f"outbound|90||{X}"],
+        ),
         ("tcp: [{route: [{destination: {host: unknown.com, port: {number: 7}}}]}]", ["outbound|7||unknown.com"]),
         ("http: [{route: [{destination: {host: y}}]}]", [f"outbound|90||{X}"]),
     ],
@@ -257,7 +292,11 @@ def test_tls_rules() -> None:
         ("{connectionPool: {tcp: {idleTimeout: 3s}}}", "idleTimeout", "3s"),
         ("{connectionPool: {tcp: {maxConnectionDuration: 7s}}}", "maxDownstreamConnectionDuration", "7s"),
         ("{loadBalancer: {consistentHash: {useSourceIp: true}}}", "hashPolicy", [{"sourceIp": {}}]),
-        ("{tunnel: {protocol: POST, targetHost: t.com, targetPort: 1}}", "tunnelingConfig", {"hostname": "t.com:1", "usePost": True}),
+        (
+            "{tunnel: {protocol: POST, targetHost: t.com, targetPort: 1}}",
+            "tunnelingConfig",
+            {"hostname": "t.com:1", "usePost": True},
+        ),
         ("{tunnel: {targetHost: '2001:db8::1', targetPort: 1}}", "tunnelingConfig", {"hostname": "[2001:db8::1]:1"}),
     ],
 )
@@ -268,14 +307,21 @@ def test_destination_rules_of_tcp(policy: str, field: str, value: Any) -> None:
 
 def test_a_subset_may_hash_otherwise() -> None:
     hashed = "trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}"
-    rule = make("DestinationRule", "d", f"{{host: x, {hashed}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}")
+    rule = make(
+        "DestinationRule",
+        "d",
+        f"{{host: x, {hashed}, subsets: [{{name: v1, trafficPolicy: {{loadBalancer: {{simple: RANDOM}}}}}}]}}",
+    )
     to_subset = virtual_service("hosts: [x], tcp: [{route: [{destination: {host: x, subset: v1}}]}]")
     assert "hashPolicy" not in last(chains(listeners(TCP_X, rule, to_subset)["10.96.0.1_90"])[0])
 
 
 # -- egress listeners of a Sidecar -------------------------------------------------------------------------------------------
 
-BOTH = (service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]"), service("y", "[{name: http, port: 80}]", "10.96.0.2", "b"))
+BOTH = (
+    service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]"),
+    service("y", "[{name: http, port: 80}]", "10.96.0.2", "b"),
+)
 
 
 @pytest.mark.parametrize(
@@ -287,10 +333,16 @@ BOTH = (service("x", "[{name: tcp-a, port: 90}, {name: http, port: 80}]"), servi
         ("[{hosts: ['*/*', '~./*']}]", {"0.0.0.0_80"}),
         ("[{hosts: ['~/*']}]", set()),
         ("[{port: {number: 90, protocol: TCP, name: t}, hosts: ['*/*']}]", {"10.96.0.1_90"}),
-        ("[{port: {number: 90, protocol: TCP, name: t}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}]", {"127.0.0.1_90"}),
+        (
+            "[{port: {number: 90, protocol: TCP, name: t}, bind: 127.0.0.1, captureMode: NONE, hosts: ['*/*']}]",
+            {"127.0.0.1_90"},
+        ),
         ("[{port: {number: 80, protocol: HTTP, name: t}, bind: 10.5.5.5, hosts: ['*/*']}]", {"10.5.5.5_80"}),
         ("[{hosts: ['*/*'], captureMode: NONE}]", {"127.0.0.1_90", "127.0.0.1_80"}),
-        ("[{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]", {"127.0.0.1_3128"}),
+        (
+            "[{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]",
+            {"127.0.0.1_3128"},
+        ),
         ("[{port: {number: 0, protocol: HTTP, name: u}, bind: 'unix:///tmp/s', hosts: ['*/*']}]", {"unix:///tmp/s_0"}),
     ],
 )
@@ -330,10 +382,13 @@ def test_ports_that_are_taken(metadata: dict[str, Any], port: int, listens: bool
 
 def test_an_unprivileged_pod_cannot_take_low_ports() -> None:
     by = proxy("sidecar", "web-0", "a", "10.1.0.1", INTERCEPTION_MODE="NONE", UNPRIVILEGED_POD="true")
-    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=by)) == {"127.0.0.1_8080"}
+    assert set(listeners(service("x", "[{name: http, port: 80}, {name: http-b, port: 8080}]"), by=by)) == {
+        "127.0.0.1_8080"
+    }
 
 
 # -- unknown destinations ----------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("mesh", "policy", "cluster"),
@@ -342,7 +397,11 @@ def test_an_unprivileged_pod_cannot_take_low_ports() -> None:
         ("outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "", "BlackHoleCluster"),
         ("outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "outboundTrafficPolicy: {mode: ALLOW_ANY}", PASS),
         ("", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "BlackHoleCluster"),
-        ("", "outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: out.com, port: {number: 7}, subset: s}}", "outbound|7|s|out.com"),
+        (
+            "",
+            "outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: out.com, port: {number: 7}, subset: s}}",
+            "outbound|7|s|out.com",
+        ),
     ],
 )
 def test_outbound_traffic_policy(mesh: str, policy: str, cluster: str) -> None:
@@ -352,17 +411,30 @@ def test_outbound_traffic_policy(mesh: str, policy: str, cluster: str) -> None:
 
 
 def test_any_host_by_dns() -> None:
-    found = listeners(service("x", "[{name: http, port: 80}]"), mesh="outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}")
+    found = listeners(
+        service("x", "[{name: http, port: 80}]"), mesh="outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}"
+    )
     assert leads(found["virtualOutbound"]) == ["BlackHoleCluster", "routes allow_any_dynamic_dns", PASS]
-    assert http_filters(found["0.0.0.0_80"])[-2:] == ["envoy.filters.http.dynamic_forward_proxy", "envoy.filters.http.router"]
+    assert http_filters(found["0.0.0.0_80"])[-2:] == [
+        "envoy.filters.http.dynamic_forward_proxy",
+        "envoy.filters.http.router",
+    ]
 
 
 # -- what a proxy can do -----------------------------------------------------------------------------------------------------
 
+
 def test_a_stock_envoy_gets_only_what_it_knows() -> None:
-    found = listeners(service("web", "[{name: http, port: 80}]"), by=replace(WEB, extensions=frozenset({"envoy.filters.http.router"})))
-    assert http_filters(found["0.0.0.0_80"]) == [f"envoy.filters.http.{n}" for n in ("grpc_stats", "fault", "cors", "router")]
-    assert {f for c in chains(found["virtualInbound"]) for f in network_filters(c)} == {HCM, "envoy.filters.network.tcp_proxy"}
+    found = listeners(
+        service("web", "[{name: http, port: 80}]"), by=replace(WEB, extensions=frozenset({"envoy.filters.http.router"}))
+    )
+    assert http_filters(found["0.0.0.0_80"]) == [
+        f"envoy.filters.http.{n}" for n in ("grpc_stats", "fault", "cors", "router")
+    ]
+    assert {f for c in chains(found["virtualInbound"]) for f in network_filters(c)} == {
+        HCM,
+        "envoy.filters.network.tcp_proxy",
+    }
 
 
 def test_filters_by_protocol() -> None:
@@ -381,7 +453,9 @@ def test_an_http_proxy_on_the_pods_own_address() -> None:
 
 def test_a_sidecars_http_proxy_is_as_the_last_of_its_services_has_it() -> None:
     egress = sidecar("egress: [{port: {number: 3128, protocol: HTTP_PROXY, name: p}, bind: 127.0.0.1, hosts: ['*/*']}]")
-    wild = entry("hosts: ['*.wild.com'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DYNAMIC_DNS", day=2)
+    wild = entry(
+        "hosts: ['*.wild.com'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DYNAMIC_DNS", day=2
+    )
     resolver = "envoy.filters.http.dynamic_forward_proxy"
     for day, resolves in ((1, True), (3, False)):
         found = listeners(service("x", "[{name: http, port: 80}]", day=day), wild, egress)["127.0.0.1_3128"]
@@ -391,7 +465,9 @@ def test_a_sidecars_http_proxy_is_as_the_last_of_its_services_has_it() -> None:
 
 def test_both_families() -> None:
     by = proxy("sidecar", "web-0", "a", "10.1.0.1")
-    found = listeners(service("x", "[{name: http, port: 80}]"), by=replace(by, ips=("10.1.0.1", "fd00::1")), ISTIO_DUAL_STACK="true")
+    found = listeners(
+        service("x", "[{name: http, port: 80}]"), by=replace(by, ips=("10.1.0.1", "fd00::1")), ISTIO_DUAL_STACK="true"
+    )
     for name in ("0.0.0.0_80", "virtualOutbound", "virtualInbound"):
         assert [a["address"]["socketAddress"]["address"] for a in found[name]["additionalAddresses"]] == ["::"]
 
@@ -409,5 +485,8 @@ def test_statistics_by_pattern() -> None:
 
 
 def test_a_route_without_a_port_leads_to_the_only_port_of_its_destination() -> None:
-    only = (service("y", "[{name: tcp, port: 7000}]", "10.96.0.2"), virtual_service("hosts: [x], tcp: [{route: [{destination: {host: y}}]}]"))
+    only = (
+        service("y", "[{name: tcp, port: 7000}]", "10.96.0.2"),
+        virtual_service("hosts: [x], tcp: [{route: [{destination: {host: y}}]}]"),
+    )
     assert leads(listeners(TCP_X, *only)["10.96.0.1_90"])[0] == f"outbound|7000||{Y}"

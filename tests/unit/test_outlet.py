@@ -1,4 +1,5 @@
 """A log that nobody reads stops nobody who writes it, and no line of it can be forged."""
+
 from __future__ import annotations
 
 import json
@@ -46,7 +47,9 @@ def test_a_reader_who_stops_stops_nobody_and_what_is_lost_is_counted(pipe: tuple
     count = 1000
     for _ in range(count):
         outlet.handle(record(LINE))  # would wait for ever where it waited for the reader
-    exposed = next(line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_log_lines_dropped "))
+    exposed = next(
+        line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_log_lines_dropped ")
+    )
     dropped = int(exposed.split()[1])
     most = (100_000 + 100_000 + PIPE) // 1000  # what waits, what is being written, and what the pipe holds
     assert count - most <= dropped < count
@@ -154,4 +157,7 @@ def test_arguments_by_name_are_shown(tmp_path: pathlib.Path) -> None:
     log.scope("default").info("%(a)s and %(b)s", {"a": 1, "b": 2})
     log.scope("default").info("100 % without arguments")
     log.scope("default").handlers[0].flush()
-    assert [line.split("\t")[2] for line in (tmp_path / "log").read_text().splitlines()] == ["1 and 2", "100 % without arguments"]
+    assert [line.split("\t")[2] for line in (tmp_path / "log").read_text().splitlines()] == [
+        "1 and 2",
+        "100 % without arguments",
+    ]

@@ -1,4 +1,5 @@
 """Parts start in order, stop in reverse, and the process is ready when all of them are."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,11 @@ class Journal:
         self.lines: list[str] = []
 
     def part(
-        self, name: str, start: BaseException | None = None, stop: BaseException | None = None, ready: Callable[[], bool] = lambda: True
+        self,
+        name: str,
+        start: BaseException | None = None,
+        stop: BaseException | None = None,
+        ready: Callable[[], bool] = lambda: True,
     ) -> Part:
         return Part(name, self._write(f"start {name}", start), self._write(f"stop {name}", stop), ready)
 
@@ -51,7 +56,14 @@ async def test_parts_start_in_order_and_stop_in_reverse() -> None:
 
 async def test_a_failed_start_stops_what_was_started_and_says_one_sentence() -> None:
     journal = Journal()
-    parts = Parts([journal.part("a"), journal.part("b"), journal.part("the c", start=OSError(24, "Too many open files")), journal.part("d")])
+    parts = Parts(
+        [
+            journal.part("a"),
+            journal.part("b"),
+            journal.part("the c", start=OSError(24, "Too many open files")),
+            journal.part("d"),
+        ]
+    )
     with pytest.raises(StartError, match=r"^cannot start the c: Too many open files$"):
         await parts.start()
     assert journal.lines == ["start a", "start b", "stop b", "stop a"]

@@ -1,4 +1,5 @@
 """Gateways of mode AUTO_PASSTHROUGH: what of the mesh can be reached through them by the name in a handshake."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,8 +31,13 @@ def reached(made: World) -> dict[str, set[str]]:
     listeners = [listener_pb2.Listener.FromString(any_pb2.Any.FromString(r.any).value) for r in have[LISTENER].values()]
     chains = [chain for found in listeners for chain in (*found.filter_chains, found.default_filter_chain)]
     found = {"handshakes": {name for chain in chains for name in chain.filter_chain_match.server_names}}
-    assert not any(chain.filters and not chain.filter_chain_match.server_names for chain in chains), "a chain takes any name"
-    return found | {kind: {n for n in have[url] if n.startswith("outbound_.")} for kind, url in (("clusters", CLUSTER), ("endpoints", ENDPOINT))}
+    assert not any(chain.filters and not chain.filter_chain_match.server_names for chain in chains), (
+        "a chain takes any name"
+    )
+    return found | {
+        kind: {n for n in have[url] if n.startswith("outbound_.")}
+        for kind, url in (("clusters", CLUSTER), ("endpoints", ENDPOINT))
+    }
 
 
 def names(*hosts: str) -> set[str]:
@@ -39,7 +45,12 @@ def names(*hosts: str) -> set[str]:
 
 
 def test_cve_2021_31921_auto_passthrough_shows_only_what_is_exported() -> None:
-    exported = service("open"), service("private", export="."), service("elsewhere", export="far"), service("named", export="edge,far")
+    exported = (
+        service("open"),
+        service("private", export="."),
+        service("elsewhere", export="far"),
+        service("named", export="edge,far"),
+    )
     made = world(*exported, gateway('"*.local"'))
     found = reached(made)
     assert found["handshakes"] == names("open.shop", "named.shop")
@@ -65,11 +76,16 @@ def test_cve_2021_31921_every_chain_wants_a_protocol_of_the_mesh() -> None:
 
 def test_names_of_the_mesh_that_are_looked_up_are_passed_on_with_their_endpoints_and_those_outside_are_not() -> None:
     entries = [
-        make("ServiceEntry", f"{location.lower()}-{resolution.lower()}".replace("_", "-"),
-             f"{{hosts: [{resolution.lower()}.{location.lower()[5:]}.local], location: {location}, resolution: {resolution}, "
-             f"ports: [{{number: 80, name: tcp, protocol: TCP}}], endpoints: [{{address: 10.9.0.1}}]}}", "shop")
-        for location in ("MESH_INTERNAL", "MESH_EXTERNAL") for resolution in ("STATIC", "DNS")
-    ]  # fmt: skip
+        make(
+            "ServiceEntry",
+            f"{location.lower()}-{resolution.lower()}".replace("_", "-"),
+            f"{{hosts: [{resolution.lower()}.{location.lower()[5:]}.local], location: {location}, resolution: {resolution}, "
+            f"ports: [{{number: 80, name: tcp, protocol: TCP}}], endpoints: [{{address: 10.9.0.1}}]}}",
+            "shop",
+        )
+        for location in ("MESH_INTERNAL", "MESH_EXTERNAL")
+        for resolution in ("STATIC", "DNS")
+    ]
     made = world(gateway("'*.local'"), *entries)
     have = made.resources(made.connect(proxy("router", "cross-0", "edge", "10.1.0.9", {"istio": "eastwest"})))[CLUSTER]
     found = {}
@@ -77,4 +93,7 @@ def test_names_of_the_mesh_that_are_looked_up_are_passed_on_with_their_endpoints
         if name.startswith("outbound_."):
             cluster = cluster_pb2.Cluster.FromString(any_pb2.Any.FromString(resource.any).value)
             found[name.rpartition("_.")[2]] = cluster.type, len(cluster.load_assignment.endpoints)
-    assert found == {"static.internal.local": (cluster_pb2.Cluster.EDS, 0), "dns.internal.local": (cluster_pb2.Cluster.STRICT_DNS, 1)}
+    assert found == {
+        "static.internal.local": (cluster_pb2.Cluster.EDS, 0),
+        "dns.internal.local": (cluster_pb2.Cluster.STRICT_DNS, 1),
+    }

@@ -1,4 +1,5 @@
 """Route configurations are patched piece by piece, and come out as if each had been patched as a whole."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -46,7 +47,8 @@ class Patching:
         self.world = World()
         self.world.apply_objects(*MESH, self.filter(*given))
         self.nodes = [
-            self.world.connect(proxy("sidecar", f"one-{at}", namespace, f"10.1.7.{at}", {"app": "one"})) for at, namespace in enumerate(namespaces)
+            self.world.connect(proxy("sidecar", f"one-{at}", namespace, f"10.1.7.{at}", {"app": "one"}))
+            for at, namespace in enumerate(namespaces)
         ]
 
     @staticmethod
@@ -95,24 +97,44 @@ def parsed(resource: Resource) -> route_pb2.RouteConfiguration:
         (of_host("REMOVE", f"name: '{WEB}:80'"),),
         (of_host("REMOVE", "name: allow_any"),),
         (of_host("REMOVE", ""),),
-        (of_host("REPLACE", f"name: '{WEB}:80'", "name: x, domains: [x]"), of_host("MERGE", "name: x", "request_headers_to_remove: [x]")),
-        (of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"), of_host("MERGE", "domainName: new.test", "request_headers_to_remove: [x]")),
-        (of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"), of_host("REMOVE", "name: allow_any, domainName: new.test")),
+        (
+            of_host("REPLACE", f"name: '{WEB}:80'", "name: x, domains: [x]"),
+            of_host("MERGE", "name: x", "request_headers_to_remove: [x]"),
+        ),
+        (
+            of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
+            of_host("MERGE", "domainName: new.test", "request_headers_to_remove: [x]"),
+        ),
+        (
+            of_host("MERGE", f"name: '{WEB}:80'", "domains: [new.test]"),
+            of_host("REMOVE", "name: allow_any, domainName: new.test"),
+        ),
         (of_host("ADD", "", "name: x, domains: [x]"), of_host("MERGE", "name: x", "request_headers_to_remove: [x]")),
         (of_host("MERGE", "name: nobody", "request_headers_to_remove: [x]"),),
         (of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]", "name: '81'"),),
         (of_host("MERGE", f"name: '{API}:80'", "require_tls: 99"),),
-        (of_all("request_headers_to_remove: [x], name: other"), of_routes("MERGE", f"'{API}:80'", "route: {timeout: 7s}")),
-        (of_all("virtual_hosts: [{name: x, domains: [x]}]"), of_host("MERGE", "name: x", "request_headers_to_remove: [x]")),
+        (
+            of_all("request_headers_to_remove: [x], name: other"),
+            of_routes("MERGE", f"'{API}:80'", "route: {timeout: 7s}"),
+        ),
+        (
+            of_all("virtual_hosts: [{name: x, domains: [x]}]"),
+            of_host("MERGE", "name: x", "request_headers_to_remove: [x]"),
+        ),
         (of_all("virtual_hosts: [{name: x, domains: [x]}]", "MERGE_AND_REPLACE_LIST"),),
-        (of_routes("INSERT_FIRST", f"'{WEB}:80'", "name: x, match: {prefix: /x}, direct_response: {status: 204}"), TO_ALL),
+        (
+            of_routes("INSERT_FIRST", f"'{WEB}:80'", "name: x, match: {prefix: /x}, direct_response: {status: 204}"),
+            TO_ALL,
+        ),
         (of_routes("REMOVE", f"'{API}:80'"),),
     ],
-)  # fmt: skip
+)
 def test_pieces_come_out_as_the_whole_does(given: tuple[str, ...]) -> None:
     found = Patching(*given)
     whole, effects = found.as_a_whole()
-    routes = next(resource for name, resource in found.world.resources(found.nodes[0])[ROUTE].items() if name == whole.name)
+    routes = next(
+        resource for name, resource in found.world.resources(found.nodes[0])[ROUTE].items() if name == whole.name
+    )
     assert parsed(routes) == whole
     assert found.effects() == (set(effects.applied), set(effects.misfits))
 
@@ -126,7 +148,9 @@ def test_what_a_patch_does_not_change_is_shared_byte_by_byte() -> None:
 
 
 def test_a_piece_that_several_configurations_have_is_patched_once() -> None:
-    found = Patching(of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("c", "d", "e"))
+    found = Patching(
+        of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("c", "d", "e")
+    )
     ran = found.count()
     assert len({found.routes(at).frame for at in range(3)}) == 1
     assert ran["_patched_piece"] == 1
@@ -136,7 +160,9 @@ def test_an_edit_has_the_other_pieces_as_they_were() -> None:
     found = Patching(TO_ALL)
     before = found.routes()
     ran = found.count()
-    found.world.apply_objects(make("VirtualService", "api", f"{{hosts: [{API}], http: [{{{TO_API}, retries: {{attempts: 1}}}}]}}", "b"))
+    found.world.apply_objects(
+        make("VirtualService", "api", f"{{hosts: [{API}], http: [{{{TO_API}, retries: {{attempts: 1}}}}]}}", "b")
+    )
     after = found.routes()
     assert ran["_patched_piece"] == 1
     same = [one is other for one, other in zip(before.message[1:], after.message[1:], strict=True)]

@@ -1,4 +1,5 @@
 """The process: how it starts, what it says when it cannot, and how it ends."""
+
 from __future__ import annotations
 
 import asyncio
@@ -67,7 +68,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ({"log_output_level": "loud"}, "logging: 'loud' is not a log level"),
     ],
 )
-def test_what_keeps_it_from_starting(changed: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_keeps_it_from_starting(
+    changed: dict[str, str], text: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["discovery", *flags(tmp_path, **changed)]) == 1
     assert text in capsys.readouterr().err
 
@@ -100,7 +103,11 @@ def test_it_logs_its_flags_serves_and_ends_on_a_signal(tmp_path: pathlib.Path) -
 
 def test_a_reader_of_the_log_who_stops_stops_no_process_and_what_is_lost_is_counted(tmp_path: pathlib.Path) -> None:
     http, monitoring = free_port(), free_port()
-    entry = {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "wrong", "namespace": "shop"}}
+    entry = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "ServiceEntry",
+        "metadata": {"name": "wrong", "namespace": "shop"},
+    }
     for file in range(180):  # lines of 1 KB: more than the pipe, what waits and what is being written can hold
         fields = {f"field-{number}-{'x' * 1000}": 1 for number in range(100)}
         (tmp_path / f"{file}.json").write_text(json.dumps({**entry, "spec": fields}))
@@ -173,7 +180,11 @@ async def test_one_port_for_all_of_http(tmp_path: pathlib.Path) -> None:
     async with asyncio.timeout(30):
         while not plane.ready:
             await asyncio.sleep(0.01)
-    assert [await status(where(plane, "HTTP"), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [200, 200, 200]
+    assert [await status(where(plane, "HTTP"), path) for path in ("/ready", "/metrics", "/debug/adsz")] == [
+        200,
+        200,
+        200,
+    ]
     plane.end()
     async with asyncio.timeout(30):
         await running
@@ -215,7 +226,9 @@ def test_too_little_at_start_is_one_sentence(lower: str, sentence: str, tmp_path
 
 def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (100, 5000) if which == resource.RLIMIT_NOFILE else (-1, -1))
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda which: (100, 5000) if which == resource.RLIMIT_NOFILE else (-1, -1)
+    )
     monkeypatch.setattr(resource, "setrlimit", lambda which, pair: asked.append((which, pair)))
     claim_resources()
     assert asked == [(resource.RLIMIT_NOFILE, (5000, 5000))]
@@ -230,7 +243,11 @@ def test_open_files_are_allowed_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_the_system_does_not_grant_is_one_sentence(
-    error: Exception, sentence: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception,
+    sentence: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(settings: Settings) -> None:
         raise error
@@ -256,11 +273,20 @@ def test_without_a_command_it_says_what_to_do(capsys: pytest.CaptureFixture[str]
 
 def test_a_wrong_command_or_argument_says_in_a_sentence_where_help_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve\n"]) == 1
-    assert capsys.readouterr().err == "Error: unknown command 'serve\\n' for pilot-discovery; pilot-discovery --help lists the commands\n"
+    assert (
+        capsys.readouterr().err
+        == "Error: unknown command 'serve\\n' for pilot-discovery; pilot-discovery --help lists the commands\n"
+    )
     assert main(["discovery", "extra"]) == 1
-    assert capsys.readouterr().err == "Error: unexpected argument 'extra'; pilot-discovery discovery --help says how it is used\n"
+    assert (
+        capsys.readouterr().err
+        == "Error: unexpected argument 'extra'; pilot-discovery discovery --help says how it is used\n"
+    )
     assert main(["discovery", "--httpAddr"]) == 1
-    assert capsys.readouterr().err == "Error: flag needs an argument: --httpAddr; pilot-discovery discovery --help says how it is used\n"
+    assert (
+        capsys.readouterr().err
+        == "Error: flag needs an argument: --httpAddr; pilot-discovery discovery --help says how it is used\n"
+    )
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])
@@ -268,8 +294,15 @@ def test_help_lists_the_flags_by_section(word: str, capsys: pytest.CaptureFixtur
     assert main(["discovery", "--domain=x", word]) == 0
     sections = {part.partition("\n")[0]: part for part in capsys.readouterr().out.split("\n\n")}
     for s in declared(Settings()):
-        shown = [title for title, text in sections.items() if f"--{s.flag} " in text or f"--{s.flag}," in text or f"--{s.flag}\n" in text]
+        shown = [
+            title
+            for title, text in sections.items()
+            if f"--{s.flag} " in text or f"--{s.flag}," in text or f"--{s.flag}\n" in text
+        ]
         assert shown == ([s.title] if s.flag else []) or s.flag == "configDir", s.flag
-    assert "--namespace, -n TEXT\n        Namespace of the control plane. (default istio-system;" in sections["Services and workloads"]
+    assert (
+        "--namespace, -n TEXT\n        Namespace of the control plane. (default istio-system;"
+        in sections["Services and workloads"]
+    )
     assert "--log_as_json\n" in sections["Logs"]
     assert "--keepaliveTimeout DURATION" in sections["Serving xDS"]

@@ -1,4 +1,5 @@
 """What pilotctl prints, word for word, from answers of a small server."""
+
 from __future__ import annotations
 
 import base64
@@ -27,10 +28,18 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 from tests.support import certificates
 
 ROOT = certificates.root()
-LEAF = ROOT.issue(decode_csr(certificates.csr()), [certificates.IDENTITY, "tea.example"], certificates.DAY, certificates.NOW)
+LEAF = ROOT.issue(
+    decode_csr(certificates.csr()), [certificates.IDENTITY, "tea.example"], certificates.DAY, certificates.NOW
+)
 SECRETS = [
-    {"name": "kubernetes://tea-cacert", "validationContext": {"trustedCa": {"inlineBytes": base64.b64encode(ROOT.roots_pem).decode()}}},
-    {"name": "kubernetes://tea", "tlsCertificate": {"certificateChain": {"inlineString": certificate_pem(LEAF).decode()}}},
+    {
+        "name": "kubernetes://tea-cacert",
+        "validationContext": {"trustedCa": {"inlineBytes": base64.b64encode(ROOT.roots_pem).decode()}},
+    },
+    {
+        "name": "kubernetes://tea",
+        "tlsCertificate": {"certificateChain": {"inlineString": certificate_pem(LEAF).decode()}},
+    },
     {"name": "kubernetes://broken", "tlsCertificate": {"certificateChain": {"inlineString": "no"}}},
 ]
 NOT_CONNECTED = "Proxy not connected to this Pilot instance. It may be connected to another instance.\n"
@@ -47,13 +56,20 @@ def socket(address: str, port: int) -> dict[str, Any]:
 
 
 def network_filter(kind: str, **fields: Any) -> dict[str, Any]:
-    return {"name": f"envoy.filters.network.{kind.lower()}", "typedConfig": {"@type": f"type.googleapis.com/x.{kind}", **fields}}
+    return {
+        "name": f"envoy.filters.network.{kind.lower()}",
+        "typedConfig": {"@type": f"type.googleapis.com/x.{kind}", **fields},
+    }
 
 
 INLINE = {"virtualHosts": [{"routes": [{"route": {"cluster": "inbound|8080||"}}]}]}
 CLUSTERS = [
     {"name": TEA, "type": "EDS", "metadata": by_config("destination-rule", "tea")},
-    {"name": "outbound|80|v1|tea.shop.svc.cluster.local", "type": "EDS", "metadata": by_config("destination-rule", "tea")},
+    {
+        "name": "outbound|80|v1|tea.shop.svc.cluster.local",
+        "type": "EDS",
+        "metadata": by_config("destination-rule", "tea"),
+    },
     {"name": "outbound|443||api.example.com", "type": "STRICT_DNS"},
     {"name": "inbound|8080||", "type": "ORIGINAL_DST"},
     {"name": "BlackHoleCluster"},
@@ -61,24 +77,39 @@ CLUSTERS = [
 ]
 LISTENERS = [
     {
-        "name": "virtualOutbound", "address": socket("0.0.0.0", 15001),
-        "filterChains": [{"filterChainMatch": {"destinationPort": 15001}, "filters": [network_filter("TcpProxy", cluster="BlackHoleCluster")]}],
+        "name": "virtualOutbound",
+        "address": socket("0.0.0.0", 15001),
+        "filterChains": [
+            {
+                "filterChainMatch": {"destinationPort": 15001},
+                "filters": [network_filter("TcpProxy", cluster="BlackHoleCluster")],
+            }
+        ],
         "defaultFilterChain": {"filters": [network_filter("TcpProxy", cluster="PassthroughCluster")]},
     },
     {
-        "name": "0.0.0.0_443", "address": socket("0.0.0.0", 443), "additionalAddresses": [{"address": socket("::", 443)}],
+        "name": "0.0.0.0_443",
+        "address": socket("0.0.0.0", 443),
+        "additionalAddresses": [{"address": socket("::", 443)}],
         "filterChains": [
             {
-                "filterChainMatch": {"serverNames": ["a.example.com"], "prefixRanges": [{"addressPrefix": "10.0.0.0", "prefixLen": 8}]},
+                "filterChainMatch": {
+                    "serverNames": ["a.example.com"],
+                    "prefixRanges": [{"addressPrefix": "10.0.0.0", "prefixLen": 8}],
+                },
                 "filters": [
                     network_filter("Other"),
-                    network_filter("TcpProxy", weightedClusters={"clusters": [{"name": TEA, "weight": 90}, {"name": "x", "weight": 10}]}),
+                    network_filter(
+                        "TcpProxy",
+                        weightedClusters={"clusters": [{"name": TEA, "weight": 90}, {"name": "x", "weight": 10}]},
+                    ),
                 ],
             }
         ],
     },
     {
-        "name": "0.0.0.0_80", "address": socket("0.0.0.0", 80),
+        "name": "0.0.0.0_80",
+        "address": socket("0.0.0.0", 80),
         "filterChains": [
             {
                 "filterChainMatch": {"transportProtocol": "raw_buffer", "applicationProtocols": ["http/1.1", "h2c"]},
@@ -87,7 +118,8 @@ LISTENERS = [
         ],
     },
     {
-        "name": "inbound", "address": {"pipe": {"path": "/run/in"}},
+        "name": "inbound",
+        "address": {"pipe": {"path": "/run/in"}},
         "filterChains": [
             {"filters": [network_filter("HttpConnectionManager", routeConfig=INLINE)]},
             {
@@ -96,7 +128,7 @@ LISTENERS = [
             },
         ],
     },
-]  # fmt: skip
+]
 MATCH = {
     "prefix": "/",
     "headers": [
@@ -116,7 +148,10 @@ ROUTES = [
                 "domains": ["tea", "tea.shop", "tea.shop.svc"],
                 "routes": [
                     {"match": MATCH, "route": {"cluster": TEA}, "metadata": by_config("virtual-service", "tea")},
-                    {"match": {"path": "/old"}, "redirect": {"httpsRedirect": True, "hostRedirect": "new.example.com", "pathRedirect": "/new"}},
+                    {
+                        "match": {"path": "/old"},
+                        "redirect": {"httpsRedirect": True, "hostRedirect": "new.example.com", "pathRedirect": "/new"},
+                    },
                     {"match": {"safeRegex": {"regex": "/[a-z]+"}}, "directResponse": {"status": 503}},
                     {
                         "match": {"pathSeparatedPrefix": "/v1"},
@@ -142,13 +177,20 @@ ENDPOINTS = [
             {"priority": 1, "lbEndpoints": [{"endpoint": {"address": {"pipe": {"path": "/run/tea"}}}}]},
         ],
     },
-    {"clusterName": "a", "endpoints": [{"lbEndpoints": [{"endpoint": {"address": {"envoyInternalAddress": {"serverListenerName": "x"}}}}]}]},
+    {
+        "clusterName": "a",
+        "endpoints": [
+            {"lbEndpoints": [{"endpoint": {"address": {"envoyInternalAddress": {"serverListenerName": "x"}}}}]}
+        ],
+    },
 ]
-DUMPS = {
-    "sds": SECRETS,"cds": CLUSTERS, "lds": LISTENERS, "rds": ROUTES, "eds": ENDPOINTS}
+DUMPS = {"sds": SECRETS, "cds": CLUSTERS, "lds": LISTENERS, "rds": ROUTES, "eds": ENDPOINTS}
 SYNCZ = [
     {
-        "cluster_id": "Kubernetes", "proxy": "tea-1.shop", "proxy_type": "sidecar", "istio_version": "1.32.0",
+        "cluster_id": "Kubernetes",
+        "proxy": "tea-1.shop",
+        "proxy_type": "sidecar",
+        "istio_version": "1.32.0",
         "resources": {
             BY_SHORT_NAME["cds"]: {"sent": "a", "acked": "a"},
             BY_SHORT_NAME["lds"]: {"sent": "b", "acked": "a", "lastError": "no such filter"},
@@ -157,7 +199,7 @@ SYNCZ = [
         },
     },
     {"cluster_id": "Kubernetes", "proxy": "gate.edge", "proxy_type": "router"},
-]  # fmt: skip
+]
 EXPLAINED = {
     "proxy": "tea-1.shop",
     "resource": TEA,
@@ -169,19 +211,29 @@ EXPLAINED = {
                 {"kind": "MeshConfig", "name": "mesh", "through": ["outbound_cluster"]},
             ],
             "lists": ["rules"],
-            "proxy": [{"kind": "Pod", "namespace": "shop", "name": "tea-1", "through": []}, {"kind": "Node", "name": "node-1", "through": []}],
+            "proxy": [
+                {"kind": "Pod", "namespace": "shop", "name": "tea-1", "through": []},
+                {"kind": "Node", "name": "node-1", "through": []},
+            ],
         },
         {"type": "eds", "objects": [], "lists": []},
     ],
 }
 PROBLEMS = [
     {
-        "severity": "error", "code": "bad-regex", "group": "networking.istio.io", "kind": "VirtualService", "namespace": "shop", "name": "tea",
+        "severity": "error",
+        "code": "bad-regex",
+        "group": "networking.istio.io",
+        "kind": "VirtualService",
+        "namespace": "shop",
+        "name": "tea",
         "path": "spec.http[0]",
-        "file": "a.yaml", "line": 7, "message": "missing )",
+        "file": "a.yaml",
+        "line": 7,
+        "message": "missing )",
     },
     {"severity": "warning", "code": "unknown-kind", "message": "what is this?", "file": "b.yaml"},
-]  # fmt: skip
+]
 
 
 class Pages(http.server.BaseHTTPRequestHandler):
@@ -194,7 +246,10 @@ class Pages(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         page = url.path.removeprefix("/debug/")
         if url.path == "/config_dump":  # of an Envoy, which spells names its own way
-            entry = {"name": "default", "secret": {"tls_certificate": {"certificate_chain": SECRETS[1]["tlsCertificate"]["certificateChain"]}}}
+            entry = {
+                "name": "default",
+                "secret": {"tls_certificate": {"certificate_chain": SECRETS[1]["tlsCertificate"]["certificateChain"]}},
+            }
             dump = {"@type": "type.googleapis.com/envoy.admin.v3.SecretsConfigDump", "dynamic_active_secrets": [entry]}
             return self.answer(200, json.dumps({"configs": [] if self.empty else [dump]}).encode())
         if "proxyID" in query and query["proxyID"] not in "tea-1.shop-3":
@@ -202,7 +257,9 @@ class Pages(http.server.BaseHTTPRequestHandler):
         if query.get("resource", TEA) != TEA:
             return self.answer(404, b"tea-1.shop has no resource 'x'\n")
         found: dict[str, Any] = {
-            "connections": {"totalClients": 1, "clients": [{"connectionId": "tea-1.shop-3"}]} if not self.empty else {"totalClients": 0},
+            "connections": {"totalClients": 1, "clients": [{"connectionId": "tea-1.shop-3"}]}
+            if not self.empty
+            else {"totalClients": 0},
             "syncz": [] if self.empty else SYNCZ,
             "config_dump": {"configs": DUMPS[query["types"]]} if "types" in query and not self.empty else {},
             "explain": EXPLAINED,
@@ -342,9 +399,12 @@ def test_a_proxy_without_anything(run: Any, empty: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("proxy-status",), SYNCZ), (("proxy-config", "clusters", "tea"), CLUSTERS), (("explain", "tea", TEA), EXPLAINED), (("problems",), PROBLEMS),
+        (("proxy-status",), SYNCZ),
+        (("proxy-config", "clusters", "tea"), CLUSTERS),
+        (("explain", "tea", TEA), EXPLAINED),
+        (("problems",), PROBLEMS),
     ],
-)  # fmt: skip
+)
 def test_json_and_yaml(run: Any, address: str, words: tuple[str, ...], expected: Any) -> None:
     assert json.loads(run(address, *words, "-o", "json")) == expected
     assert yaml.safe_load(run(address, *words, "-o", "yaml")) == expected
@@ -358,7 +418,15 @@ def test_secrets(run: Any, address: str) -> None:
     begins = (certificates.NOW - datetime.timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert cells == [
         ["kubernetes://broken", "Cert Chain", "no", "-", "-", "-", "it holds no certificate"],
-        ["kubernetes://tea", "Cert Chain", cells[1][2], serials[0], "2026-01-03T03:04:05Z", begins, f"{certificates.IDENTITY},tea.example"],
+        [
+            "kubernetes://tea",
+            "Cert Chain",
+            cells[1][2],
+            serials[0],
+            "2026-01-03T03:04:05Z",
+            begins,
+            f"{certificates.IDENTITY},tea.example",
+        ],
         ["kubernetes://tea-cacert", "CA", cells[2][2], serials[1], "2026-04-12T03:04:05Z", begins, "O=domain-0"],
     ]
 
@@ -375,7 +443,9 @@ def test_secrets_of_an_envoy(run: Any, address: str) -> None:
 
 
 def test_secrets_of_nobody(run: Any, fail: Any, empty: str) -> None:
-    assert run(empty, "proxy-config", "secrets", "tea").startswith("None. The certificate of a workload is known to its agent")
+    assert run(empty, "proxy-config", "secrets", "tea").startswith(
+        "None. The certificate of a workload is known to its agent"
+    )
     assert run(empty, "proxy-config", "secrets", "--envoy", empty) == "None.\n"
     assert "cannot ask the Envoy at 127.0.0.1:1: " in fail(empty, "proxy-config", "secrets", "--envoy", "127.0.0.1:1")
 
@@ -462,7 +532,9 @@ def test_completion(capsys: pytest.CaptureFixture[str], shell: str) -> None:
 
 
 def test_names_that_are_no_text_are_asked_for_and_shown(fail: Any, address: str) -> None:
-    assert "no proxy whose name contains 'mil\\udcff'" in fail(address, "proxy-config", "routes", os.fsdecode(b"mil\xff"))
+    assert "no proxy whose name contains 'mil\\udcff'" in fail(
+        address, "proxy-config", "routes", os.fsdecode(b"mil\xff")
+    )
 
 
 def test_a_cell_cannot_begin_a_line_or_command_a_terminal() -> None:

@@ -1,4 +1,5 @@
 """pilotctl admin log: levels of a running control plane's log, by ControlZ."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """What pilotctl prints of an Envoy: its own config_dump, compared with what the control plane has for it."""
+
 from __future__ import annotations
 
 import io
@@ -21,7 +22,10 @@ CLUSTER = {"name": "outbound|80||tea.shop.svc.cluster.local", "type": "EDS", "co
 OURS = {"name": CLUSTER["name"], "type": "EDS", "connectTimeout": "10s"}
 DUMP = {
     "configs": [
-        {"@type": f"{ADMIN}.BootstrapConfigDump", "bootstrap": {"node": {"id": "n", "metadata": {"MESH_ID": "m"}}, "static_resources": {}}},
+        {
+            "@type": f"{ADMIN}.BootstrapConfigDump",
+            "bootstrap": {"node": {"id": "n", "metadata": {"MESH_ID": "m"}}, "static_resources": {}},
+        },
         {
             "@type": f"{ADMIN}.ClustersConfigDump",
             "dynamic_active_clusters": [{"cluster": {"@type": "x", **CLUSTER}}],
@@ -52,12 +56,27 @@ def file(tmp_path: pathlib.Path) -> str:
 def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The pages of a control plane, by path; a test may put others in. A page that is an exception is refused with it."""
     found: dict[str, Any] = {
-        "version": "1", "metrics": "m", "debug/list": ["syncz", "adsz?push=true", "config_dump", "broken"], "debug/syncz": SYNCZ,
-        "debug/broken": CommandError("it is broken"), "debug/authz": {}, "debug/describe": {}, "cds": [OURS], "lds": [], "rds": [], "nds": [],
-    }  # fmt: skip
+        "version": "1",
+        "metrics": "m",
+        "debug/list": ["syncz", "adsz?push=true", "config_dump", "broken"],
+        "debug/syncz": SYNCZ,
+        "debug/broken": CommandError("it is broken"),
+        "debug/authz": {},
+        "debug/describe": {},
+        "cds": [OURS],
+        "lds": [],
+        "rds": [],
+        "nds": [],
+    }
 
     def text(_: PageClient, path: str, **query: str) -> str:
-        answer = found[path] if path != "debug/config_dump" else {"configs": found[query["types"]]} if "types" in query else {"key": KEY}
+        answer = (
+            found[path]
+            if path != "debug/config_dump"
+            else {"configs": found[query["types"]]}
+            if "types" in query
+            else {"key": KEY}
+        )
         if isinstance(answer, Exception):
             raise answer
         return answer if isinstance(answer, str) else json.dumps(answer)
@@ -93,7 +112,9 @@ def test_static_resources_and_secrets_that_are_awaited_are_there(run: Callable[.
 
 def test_all_has_a_table_of_each_kind(run: Callable[..., str], file: str) -> None:
     text = run("proxy-config", "all", "--file", file)
-    assert [line for line in text.splitlines() if line in {name.upper() for name in proxy_config.KINDS}] == [n.upper() for n in proxy_config.KINDS]
+    assert [line for line in text.splitlines() if line in {name.upper() for name in proxy_config.KINDS}] == [
+        n.upper() for n in proxy_config.KINDS
+    ]
     assert set(json.loads(run("proxy-config", "all", "--file", file, "-o", "json"))) == set(proxy_config.KINDS)
 
 
@@ -103,7 +124,12 @@ def test_bootstrap(run: Callable[..., str], file: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "holds no JSON"), ("[]", "is no config_dump"), ('{"configs": {}}', "is no config_dump: it has no list named configs")]
+    ("text", "said"),
+    [
+        ("{", "holds no JSON"),
+        ("[]", "is no config_dump"),
+        ('{"configs": {}}', "is no config_dump: it has no list named configs"),
+    ],
 )
 def test_a_file_that_is_no_dump(run: Callable[..., str], tmp_path: pathlib.Path, text: str, said: str) -> None:
     path = tmp_path / "x"
@@ -121,11 +147,16 @@ def test_equal_configuration_matches(run: Callable[..., str], pages: dict[str, A
     assert run("proxy-status", "tea-1", "--file", file) == "Clusters Match\nListeners Match\nRoutes Match\n"
 
 
-def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(run: Callable[..., str], pages: dict[str, Any], file: str) -> None:
+def test_a_difference_is_shown_from_ours_to_that_of_the_envoy(
+    run: Callable[..., str], pages: dict[str, Any], file: str
+) -> None:
     pages["cds"] = [OURS | {"connectTimeout": "1s"}]
     lines = run("proxy-status", "tea-1", "--file", file).splitlines()
     assert lines[:3] == ["Clusters Don't Match", "--- Istiod Clusters", "+++ Envoy Clusters"]
-    assert [line.split() for line in lines if "connectTimeout" in line] == [["-", '"connectTimeout":', '"1s",'], ["+", '"connectTimeout":', '"10s",']]
+    assert [line.split() for line in lines if "connectTimeout" in line] == [
+        ["-", '"connectTimeout":', '"1s",'],
+        ["+", '"connectTimeout":', '"10s",'],
+    ]
 
 
 def test_one_place_of_an_envoy_at_a_time(run: Callable[..., str], file: str) -> None:
@@ -135,7 +166,9 @@ def test_one_place_of_an_envoy_at_a_time(run: Callable[..., str], file: str) -> 
 
 
 def test_a_level_that_does_not_exist(run: Callable[..., str]) -> None:
-    assert "'loud' is no level" in run("proxy-config", "log", "--envoy", "127.0.0.1:1", "--level", "http:loud", status=1)
+    assert "'loud' is no level" in run(
+        "proxy-config", "log", "--envoy", "127.0.0.1:1", "--level", "http:loud", status=1
+    )
 
 
 def test_version(run: Callable[..., str], pages: dict[str, Any]) -> None:
@@ -156,8 +189,17 @@ def test_a_bug_report_has_what_can_be_had_without_secrets(
     assert main(["bug-report", "-o", str(path), "--envoy", "http://10.0.0.1:15000"]) == 0
     assert "not there: debug/broken.json: it is broken" in capsys.readouterr().err
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as archive:
-        found = {entry.name.removeprefix("bug-report/"): (archive.extractfile(entry) or io.BytesIO()).read().decode() for entry in archive}
-    assert {"version.txt", "metrics.txt", "debug/syncz.json", "proxies/tea-1.shop/config_dump.json", "envoys/10-0-0-1-15000/stats.txt"} <= set(found)
+        found = {
+            entry.name.removeprefix("bug-report/"): (archive.extractfile(entry) or io.BytesIO()).read().decode()
+            for entry in archive
+        }
+    assert {
+        "version.txt",
+        "metrics.txt",
+        "debug/syncz.json",
+        "proxies/tea-1.shop/config_dump.json",
+        "envoys/10-0-0-1-15000/stats.txt",
+    } <= set(found)
     assert not any("adsz" in name for name in found)  # it would push
     assert "MIIB" not in "".join(found.values())
     assert "abcdefgh" not in "".join(found.values())

@@ -1,4 +1,5 @@
 """pilotctl install, upgrade, uninstall, verify-install and tag, at an API server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,11 @@ from tests.support.controllers import Controllers
 from tests.support.installations import SYSTEM, few_definitions, state_of
 from tests.support.kube import write_kubeconfig
 
-LIGHT = [word for i, name in enumerate(few_definitions().split(",")) for word in ("--set", f"values.base.excludedCRDs[{i}]={name}")]
+LIGHT = [
+    word
+    for i, name in enumerate(few_definitions().split(","))
+    for word in ("--set", f"values.base.excludedCRDs[{i}]={name}")
+]
 MINIMAL = ["--set", "profile=minimal", *LIGHT]
 
 
@@ -30,7 +35,9 @@ class Shell:
 
     async def __call__(self, *words: str, answer: str | None = None) -> Result:
         """The result of a command; `answer` is typed where it asks."""
-        return await asyncio.to_thread(CliRunner().invoke, pilotctl, [*words, "--kubeconfig", self._config], input=answer)
+        return await asyncio.to_thread(
+            CliRunner().invoke, pilotctl, [*words, "--kubeconfig", self._config], input=answer
+        )
 
 
 @pytest.fixture
@@ -51,7 +58,11 @@ async def test_install_asks_shows_each_component_and_verifies(shell: Shell) -> N
     done = await shell("install", *MINIMAL, "--verify", answer="y\n")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert [line.partition(",")[0] for line in lines if line.startswith("✔")][:3] == ["✔ Base", "✔ Pilot", "✔ Installed."]
+    assert [line.partition(",")[0] for line in lines if line.startswith("✔")][:3] == [
+        "✔ Base",
+        "✔ Pilot",
+        "✔ Installed.",
+    ]
     assert lines[-1].endswith("objects are as they should be.")
     assert f"Deployment/{SYSTEM}/istiod" in state_of(shell.server)
 
@@ -86,16 +97,23 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
     for revision in ("r1", "r2"):
         assert (await shell("install", *MINIMAL, "-y", "--revision", revision)).exit_code == 0
     made = await shell("tag", "set", "prod", "--revision", "r1")
-    assert (made.exit_code, made.stdout.splitlines()) == (0, [
-        "✔ The tag prod stands for revision r1.",
-        "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-",
-    ])  # fmt: skip
-    shell.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"istio.io/rev": "prod"}}})
+    assert (made.exit_code, made.stdout.splitlines()) == (
+        0,
+        [
+            "✔ The tag prod stands for revision r1.",
+            "Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev=prod istio-injection-",
+        ],
+    )
+    shell.server.put(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"istio.io/rev": "prod"}}}
+    )
     again = await shell("tag", "set", "prod", "--revision", "r2")
     assert (again.exit_code, "--overwrite moves it" in again.stderr) == (1, True)
     printed = await shell("tag", "generate", "prod", "--revision", "r2", "--overwrite", "--webhook-name", "mine")
     assert yaml.safe_load(printed.stdout)["metadata"]["name"] == "mine"
-    everywhere = await shell("tag", "generate", "default", "--revision", "r2", "--overwrite", "--auto-inject-namespaces")
+    everywhere = await shell(
+        "tag", "generate", "default", "--revision", "r2", "--overwrite", "--auto-inject-namespaces"
+    )
     labelled = await shell("tag", "generate", "default", "--revision", "r2", "--overwrite")
     injectors = [next(yaml.safe_load_all(printed.stdout))["webhooks"] for printed in (everywhere, labelled)]
     assert len(injectors[0]) > len(injectors[1])
@@ -103,7 +121,10 @@ async def test_a_revision_is_taken_over_by_tag_and_the_old_one_goes(shell: Shell
     moved = await shell("tag", "set", "default", "--revision", "r2", "--overwrite")
     assert (moved.exit_code, moved.stdout) == (0, "✔ The tag default stands for revision r2.\n")
     listed = json.loads((await shell("tag", "list", "-o", "json")).stdout)
-    assert listed == [{"tag": "default", "revision": "r2", "namespaces": []}, {"tag": "prod", "revision": "r2", "namespaces": ["shop"]}]
+    assert listed == [
+        {"tag": "default", "revision": "r2", "namespaces": []},
+        {"tag": "prod", "revision": "r2", "namespaces": ["shop"]},
+    ]
     table = [line.split() for line in (await shell("tag", "list")).stdout.splitlines()]
     assert table == [["TAG", "REVISION", "NAMESPACES"], ["default", "r2"], ["prod", "r2", "shop"]]
     gone = await shell("uninstall", "--revision", "r1", "-y")
@@ -121,7 +142,13 @@ async def test_uninstall_says_what_it_needs_and_what_depends_on_it(shell: Shell)
     assert (missing.exit_code, "there is no revision r7; there are: none" in missing.stderr) == (1, True)
     assert (await shell("install", *MINIMAL, "-y")).exit_code == 0
     annotations = {"sidecar.istio.io/status": "{}", "istio.io/rev": "default"}
-    shell.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app", "namespace": "shop", "annotations": annotations}})
+    shell.server.put(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "app", "namespace": "shop", "annotations": annotations},
+        }
+    )
     asked = await shell("uninstall", "--revision", "default", answer="n\n")
     assert (asked.exit_code, "1 proxies are configured by revision default: shop/app" in asked.stderr) == (1, True)
     trial = await shell("uninstall", "--purge", "--dry-run")
@@ -159,10 +186,15 @@ async def test_a_platform_is_seen_where_that_is_asked_for(shell: Shell, monkeypa
     monkeypatch.setitem(VERSION, "gitVersion", "v1.34.0-gke.100")
     words = ["manifest", "generate", "--set", "profile=ambient", "--component", "Cni"]
     plain, specific = (await shell(*words)).stdout, (await shell(*words, "--cluster-specific")).stdout
-    places = [{o["metadata"]["namespace"] for o in yaml.safe_load_all(text) if o["kind"] == "DaemonSet"} for text in (plain, specific)]
+    places = [
+        {o["metadata"]["namespace"] for o in yaml.safe_load_all(text) if o["kind"] == "DaemonSet"}
+        for text in (plain, specific)
+    ]
     assert places == [{SYSTEM}, {"kube-system"}]
 
 
 async def test_a_cluster_that_cannot_be_asked_is_said_so(tmp_path: pathlib.Path) -> None:
-    done = await asyncio.to_thread(CliRunner().invoke, pilotctl, ["tag", "list", "--kubeconfig", str(tmp_path / "none")])
+    done = await asyncio.to_thread(
+        CliRunner().invoke, pilotctl, ["tag", "list", "--kubeconfig", str(tmp_path / "none")]
+    )
     assert (done.exit_code, "there is no such file" in done.stderr) == (1, True), done.stderr

@@ -1,4 +1,5 @@
 """What pilotctl profile, manifest, translate and the end of install print, word for word."""
+
 from __future__ import annotations
 
 import os
@@ -20,7 +21,18 @@ from pilot.kube.objects import Key, Objects, VersionedKind
 
 install = import_module("pilot.cli.ctl.install")  # the module has a command of that name
 cluster = import_module("pilot.cli.ctl.cluster")
-PROFILES = ("ambient", "default", "demo", "empty", "minimal", "openshift", "openshift-ambient", "preview", "remote", "stable")
+PROFILES = (
+    "ambient",
+    "default",
+    "demo",
+    "empty",
+    "minimal",
+    "openshift",
+    "openshift-ambient",
+    "preview",
+    "remote",
+    "stable",
+)
 
 
 def said(*words: str, typed: str | None = None) -> tuple[int, str, str]:
@@ -31,13 +43,18 @@ def said(*words: str, typed: str | None = None) -> tuple[int, str, str]:
 
 # -- profiles --------------------------------------------------------------------------------------------------------------
 
+
 def test_profiles_are_listed_and_compared() -> None:
     assert said("profile", "list") == (0, "".join(f"{name}\n" for name in PROFILES), "")
     assert said("profile", "diff", "minimal", "minimal") == (0, "The profiles are the same.\n", "")
-    assert said("profile", "diff", "minimal", "default") == (1, (
-        "--- minimal default\n+++ minimal default\n@@ -10,7 +10,7 @@\n     - enabled: false\n       name: istio-egressgateway\n"
-        "     ingressGateways:\n-    - enabled: false\n+    - enabled: true\n       name: istio-ingressgateway\n     pilot:\n       enabled: true\n"
-    ), "")  # fmt: skip
+    assert said("profile", "diff", "minimal", "default") == (
+        1,
+        (
+            "--- minimal default\n+++ minimal default\n@@ -10,7 +10,7 @@\n     - enabled: false\n       name: istio-egressgateway\n"
+            "     ingressGateways:\n-    - enabled: false\n+    - enabled: true\n       name: istio-ingressgateway\n     pilot:\n       enabled: true\n"
+        ),
+        "",
+    )
     unknown = f"Error: spec.profile: there is no profile tea; there are: {', '.join(PROFILES)}\n"
     for words in (("diff", "tea", "default"), ("diff", "default", "tea"), ("dump", "tea")):
         assert said("profile", *words) == (1, "", unknown)
@@ -46,13 +63,16 @@ def test_profiles_are_listed_and_compared() -> None:
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        (("ambient", "-p", "components.cni"), "enabled: true\n"), (("minimal", "-p", "components.pilot"), "enabled: true\n"),
-        (("-p", "components.base"), "enabled: true\n"), (("-p", "profile", "-s", "profile=demo"), "demo\n"),
+        (("ambient", "-p", "components.cni"), "enabled: true\n"),
+        (("minimal", "-p", "components.pilot"), "enabled: true\n"),
+        (("-p", "components.base"), "enabled: true\n"),
+        (("-p", "profile", "-s", "profile=demo"), "demo\n"),
         (("remote", "-p", "profile"), "remote\n"),
-        (("-p", "revision", "-r", "r1"), "r1\n"), (("-p", "profile", "-s", "profile=demo", "-s", "profile=minimal"), "minimal\n"),
+        (("-p", "revision", "-r", "r1"), "r1\n"),
+        (("-p", "profile", "-s", "profile=demo", "-s", "profile=minimal"), "minimal\n"),
         (("-p", "revision", "-f", "-"), "typed\n"),
     ],
-)  # fmt: skip
+)
 def test_what_a_profile_says_at_a_path(words: tuple[str, ...], printed: str) -> None:
     assert said("profile", "dump", *words, typed="spec: {revision: typed}\n") == (0, printed, "")
 
@@ -84,8 +104,18 @@ def test_what_is_wrong_with_the_question_for_a_profile(words: tuple[str, ...], w
 
 # -- manifests -------------------------------------------------------------------------------------------------------------
 
+
 def test_only_the_chosen_components_are_generated() -> None:
-    switched = ("manifest", "generate", "-s", "profile=empty", "-s", "components.cni.enabled=true", "-s", "components.pilot.enabled=true")
+    switched = (
+        "manifest",
+        "generate",
+        "-s",
+        "profile=empty",
+        "-s",
+        "components.cni.enabled=true",
+        "-s",
+        "components.pilot.enabled=true",
+    )
     status, printed, wrong = said(*switched, "--component", "Cni", "-r", "r1")
     assert (status, wrong, printed.endswith("\n\n")) == (0, "", False)
     found = list(yaml.safe_load_all(printed))
@@ -102,26 +132,52 @@ def test_a_wrong_setting_stops_and_force_says_it() -> None:
 
 def test_files_of_objects_are_compared(tmp_path: pathlib.Path) -> None:
     one, broken = tmp_path / "one.yaml", tmp_path / "broken.yaml"
-    one.write_text("kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 1}\n---\n- no object\n---\nname: of no kind\n")
+    one.write_text(
+        "kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 1}\n---\n- no object\n---\nname: of no kind\n"
+    )
     broken.write_text("kind: Pod\n---\na: [1\n")
     assert said("manifest", "diff", str(one), str(one)) == (0, "The files have the same objects.\n", "")
-    assert said("manifest", "diff", "-", str(one), typed="kind: Job\n") == (1, "only in the first: Job \nonly in the second: Pod n/p\n", "")
-    assert said("manifest", "diff", str(one), "-", typed="kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 2, b: 1}\n") == (1, (
-        "--- Pod n/p\n+++ Pod n/p\n@@ -3,4 +3,5 @@\n   name: p\n   namespace: \"n\"\n spec:\n-  a: 1\n+  a: 2\n+  b: 1\n"
-    ), "")  # fmt: skip
+    assert said("manifest", "diff", "-", str(one), typed="kind: Job\n") == (
+        1,
+        "only in the first: Job \nonly in the second: Pod n/p\n",
+        "",
+    )
+    assert said(
+        "manifest", "diff", str(one), "-", typed="kind: Pod\nmetadata: {name: p, namespace: n}\nspec: {a: 2, b: 1}\n"
+    ) == (
+        1,
+        (
+            '--- Pod n/p\n+++ Pod n/p\n@@ -3,4 +3,5 @@\n   name: p\n   namespace: "n"\n spec:\n-  a: 1\n+  a: 2\n+  b: 1\n'
+        ),
+        "",
+    )
     status, printed, wrong = said("manifest", "diff", str(one), str(broken))
     assert (status, printed, wrong.startswith(f"Error: {broken}:4: ")) == (1, "", True), wrong
 
 
 def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
-    patched = ("translate", "-s", "profile=minimal", "-s", "components.base.enabled=false", "-s", "components.pilot.k8s.overlays[0].name=istiod")
+    patched = (
+        "translate",
+        "-s",
+        "profile=minimal",
+        "-s",
+        "components.base.enabled=false",
+        "-s",
+        "components.pilot.k8s.overlays[0].name=istiod",
+    )
     folder = tmp_path / "values"
     command = "# helm upgrade --install istiod charts/istiod --namespace istio-system --create-namespace -f "
-    warning = "! spec.components.pilot.k8s.overlays of istiod patches objects, which values cannot say: use a post-renderer\n"
+    warning = (
+        "! spec.components.pilot.k8s.overlays of istiod patches objects, which values cannot say: use a post-renderer\n"
+    )
     assert said(*patched, "-o", str(folder)) == (0, f"{command}{folder}/istiod-values.yaml\n", warning)
     values = (folder / "istiod-values.yaml").read_text()
     assert said(*patched) == (0, f"{command}istiod-values.yaml\n---\n{values}\n", warning)
-    assert said("translate", "-s", "values.pilot.cpu=1") == (1, "", "Error: spec.values.pilot.cpu: expected a mapping, got 1\n")
+    assert said("translate", "-s", "values.pilot.cpu=1") == (
+        1,
+        "",
+        "Error: spec.values.pilot.cpu: expected a mapping, got 1\n",
+    )
 
 
 # -- the end of an installation ----------------------------------------------------------------------------------------------
@@ -133,21 +189,34 @@ SERVICE = Key(VersionedKind("v1", "Service"), "istio-system", "old")
     ("dry_run", "printed"),
     [
         (False, "- deleted Service istio-system/old, which is not meant any more\n✔ Installed.\n"),
-        (True, "- would delete Service istio-system/old, which is not meant any more\nNothing was changed: the API server takes all of it.\n"),
+        (
+            True,
+            "- would delete Service istio-system/old, which is not meant any more\nNothing was changed: the API server takes all of it.\n",
+        ),
     ],
 )
-def test_what_was_pruned_and_could_not_be_done_is_told(capsys: pytest.CaptureFixture[str], dry_run: bool, printed: str) -> None:
+def test_what_was_pruned_and_could_not_be_done_is_told(
+    capsys: pytest.CaptureFixture[str], dry_run: bool, printed: str
+) -> None:
     install._say(InstallOutcome((), (SERVICE,), ("the tag default is not set: why",)), dry_run)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (printed, "! the tag default is not set: why\n")
 
 
 def test_every_component_that_failed_is_told_with_its_causes(capsys: pytest.CaptureFixture[str]) -> None:
-    failures = (Failure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")), Failure("Cni", "refused", ()))
-    with pytest.raises(CommandError, match="not everything is installed; once the cause is gone, the same command goes on"):
+    failures = (
+        Failure("Pilot", "not ready after 5 s", ("Pod a: no image", "Pod b: no node")),
+        Failure("Cni", "refused", ()),
+    )
+    with pytest.raises(
+        CommandError, match="not everything is installed; once the cause is gone, the same command goes on"
+    ):
         install._say(InstallOutcome(failures, (SERVICE,), ("never shown",)), False)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "✘ Pilot: not ready after 5 s\n    Pod a: no image\n    Pod b: no node\n✘ Cni: refused\n")
+    assert (shown.out, shown.err) == (
+        "",
+        "✘ Pilot: not ready after 5 s\n    Pod a: no image\n    Pod b: no node\n✘ Cni: refused\n",
+    )
 
 
 def test_a_time_that_is_none_is_refused_before_anything_is_asked() -> None:
@@ -158,17 +227,27 @@ def test_a_time_that_is_none_is_refused_before_anything_is_asked() -> None:
 
 # -- which cluster is asked ------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("flag", "environ", "is_there", "expected"),
     [
-        ("f", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "f"), ("", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "g"),
-        ("", {"KUBERNETES_SERVICE_HOST": "h"}, True, "~/.kube/config"), ("", {"KUBERNETES_SERVICE_HOST": "h"}, False, None),
-        ("", {}, False, "~/.kube/config"), ("", {}, True, "~/.kube/config"), ("", {"KUBECONFIG": ""}, True, "~/.kube/config"),
+        ("f", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "f"),
+        ("", {"KUBECONFIG": "g", "KUBERNETES_SERVICE_HOST": "h"}, False, "g"),
+        ("", {"KUBERNETES_SERVICE_HOST": "h"}, True, "~/.kube/config"),
+        ("", {"KUBERNETES_SERVICE_HOST": "h"}, False, None),
+        ("", {}, False, "~/.kube/config"),
+        ("", {}, True, "~/.kube/config"),
+        ("", {"KUBECONFIG": ""}, True, "~/.kube/config"),
         ("~/.kube/config", {"KUBERNETES_SERVICE_HOST": "h"}, False, "~/.kube/config"),
     ],
-)  # fmt: skip
+)
 def test_the_flag_comes_before_the_variable_and_a_pod_uses_its_own_account(
-    flag: str, environ: dict[str, str], is_there: bool, expected: str | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    flag: str,
+    environ: dict[str, str],
+    is_there: bool,
+    expected: str | None,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "environ", {"HOME": str(tmp_path), **environ})
     if is_there:
@@ -191,10 +270,12 @@ def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
 @pytest.mark.parametrize(
     ("typed", "skip", "wrong"),
     [
-        ("y\n", False, None), ("n\n", False, "nothing was changed"), ("", True, None),
+        ("y\n", False, None),
+        ("n\n", False, "nothing was changed"),
+        ("", True, None),
         ("", False, "nobody says yes: --skip-confirmation (-y) goes on without asking"),
     ],
-)  # fmt: skip
+)
 def test_a_question_is_asked_unless_that_is_skipped(typed: str, skip: bool, wrong: str | None) -> None:
     @click.command()
     def asking() -> None:

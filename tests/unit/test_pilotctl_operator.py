@@ -1,4 +1,5 @@
 """pilotctl operator init, dump and remove, and the operator's chart."""
+
 from __future__ import annotations
 
 import pathlib
@@ -36,16 +37,32 @@ async def shell(tmp_path: pathlib.Path) -> AsyncIterator[Shell]:
     await server.stop()
 
 
-async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_installed(shell: Shell, tmp_path: pathlib.Path) -> None:
+async def test_init_makes_every_watched_namespace_and_remove_leaves_what_is_installed(
+    shell: Shell, tmp_path: pathlib.Path
+) -> None:
     file = tmp_path / "mesh.yaml"
     file.write_text(yaml.safe_dump({"metadata": {"name": "mesh", "namespace": "two"}, "spec": {"profile": "empty"}}))
-    done = await shell("operator", "init", "--watchedNamespaces", "one,two", "-f", str(file), "--hub", "example.com", "--tag", "1")
+    done = await shell(
+        "operator", "init", "--watchedNamespaces", "one,two", "-f", str(file), "--hub", "example.com", "--tag", "1"
+    )
     assert done.exit_code == 0, done.output
     state = state_of(shell.server)
-    assert {"Namespace/one", "Namespace/two", f"Namespace/{OWN}", "Role/one/istio-operator", "Role/two/istio-operator"} <= set(state)
-    assert state[f"Deployment/{OWN}/istio-operator"]["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/operator:1"
+    assert {
+        "Namespace/one",
+        "Namespace/two",
+        f"Namespace/{OWN}",
+        "Role/one/istio-operator",
+        "Role/two/istio-operator",
+    } <= set(state)
+    assert (
+        state[f"Deployment/{OWN}/istio-operator"]["spec"]["template"]["spec"]["containers"][0]["image"]
+        == "example.com/operator:1"
+    )
     assert state["IstioOperator/two/mesh"]["spec"] == {"profile": "empty"}
-    held = {**state["IstioOperator/two/mesh"], "metadata": {**state["IstioOperator/two/mesh"]["metadata"], "finalizers": [FINALIZER]}}
+    held = {
+        **state["IstioOperator/two/mesh"],
+        "metadata": {**state["IstioOperator/two/mesh"]["metadata"], "finalizers": [FINALIZER]},
+    }
     shell.server.put(held)
     asked = await shell("operator", "remove", answer="n\n")
     assert (asked.exit_code, "nobody will look after these any more: two/mesh" in asked.stderr) == (1, True)
@@ -61,7 +78,11 @@ def gone(revision: str, *watched: str) -> list[str]:
     """The objects of an operator, in the order in which they go."""
     name = f"istio-operator-{revision}" if revision else "istio-operator"
     own, roles = f"{OWN}/{name}", [f"{OWN}/{name}-own", *(f"{namespace}/{name}" for namespace in watched)]
-    named = [f"Deployment {own}", f"Service {own}", *(f"{kind} {role}" for kind in ("RoleBinding", "Role") for role in roles)]
+    named = [
+        f"Deployment {own}",
+        f"Service {own}",
+        *(f"{kind} {role}" for kind in ("RoleBinding", "Role") for role in roles),
+    ]
     return [*named, f"ClusterRoleBinding {name}", f"ClusterRole {name}", f"ServiceAccount {own}"]
 
 
@@ -73,12 +94,17 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
 
     file = tmp_path / "mesh.yaml"
     file.write_text("spec: {profile: empty}\n")
-    assert (await lines("init", "--dry-run", "-f", str(file)))[1:] == ["✔ Operator", "Nothing was changed: the API server takes all of it."]
+    assert (await lines("init", "--dry-run", "-f", str(file)))[1:] == [
+        "✔ Operator",
+        "Nothing was changed: the API server takes all of it.",
+    ]
     assert state_of(shell.server) == {}
     shell.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two", "labels": {"keep": "me"}}})
     assert await lines("init", "--watchedNamespaces", "one,two", "-f", str(file)) == [
-        "- Operator: 12 objects", "✔ Operator", "✔ The operator watches one, two.",
-    ]  # fmt: skip
+        "- Operator: 12 objects",
+        "✔ Operator",
+        "✔ The operator watches one, two.",
+    ]
     state = state_of(shell.server)
     assert state["IstioOperator/one/istiocontrolplane"]["spec"] == {"profile": "empty"}
     assert state["Namespace/two"]["metadata"]["labels"] == {"keep": "me"}
@@ -101,7 +127,10 @@ async def test_operators_of_revisions_come_and_go_on_their_own(shell: Shell, tmp
     shell.server.put(held)
     done = await shell("operator", "remove", "--purge", "--force")
     released = "released IstioOperator one/istiocontrolplane"
-    assert (done.stdout.splitlines(), done.stderr) == ([*(f"deleted {key}" for key in gone("r1")), released, "✔ Removed."], "")
+    assert (done.stdout.splitlines(), done.stderr) == (
+        [*(f"deleted {key}" for key in gone("r1")), released, "✔ Removed."],
+        "",
+    )
     asked = await shell("operator", "remove", "-r", "r1", "--operatorNamespace", "mine")
     assert (asked.exit_code, asked.stderr) == (1, "Error: there is no operator of revision r1 in the namespace mine\n")
 
@@ -126,7 +155,10 @@ async def test_what_is_wrong_with_the_operator_s_inputs_is_said(shell: Shell, tm
     wrong = await shell("operator", "init", "-f", str(file))
     assert (wrong.exit_code, str(file) in wrong.stderr, wrong.stderr.count("\n")) == (1, True, 1)
     wrong = await shell("operator", "init", "-d", str(tmp_path))
-    assert (wrong.exit_code, wrong.stderr.startswith(f"Error: cannot read the chart {tmp_path}/charts/istio-operator: ")) == (1, True)
+    assert (
+        wrong.exit_code,
+        wrong.stderr.startswith(f"Error: cannot read the chart {tmp_path}/charts/istio-operator: "),
+    ) == (1, True)
     assert state_of(shell.server) == {}
 
 
@@ -136,7 +168,10 @@ async def test_an_operator_that_does_not_come_up_is_told(shell: Shell, monkeypat
     monkeypatch.setattr(operator, "Waits", lambda: Waits(ready=0.05, look=0.01))
     done = await shell("operator", "init")
     said = done.stderr.partition("; ")[0]
-    assert (done.exit_code, said) == (1, f"Error: not ready after 0.05 s: Deployment {OWN}/istio-operator: 0 of 1 pods ready")
+    assert (done.exit_code, said) == (
+        1,
+        f"Error: not ready after 0.05 s: Deployment {OWN}/istio-operator: 0 of 1 pods ready",
+    )
     assert "✔" not in done.stdout
 
 
@@ -153,7 +188,10 @@ def test_dump_prints_roles_for_the_watched_namespaces_alone() -> None:
         printed = CliRunner().invoke(pilotctl, ["operator", "dump", "--watchedNamespaces", watched]).stdout
         found = list(yaml.safe_load_all(printed))
         rules = sum(len(o["rules"]) for o in found if o["kind"] == "ClusterRole")
-        return [*((o["kind"], o["metadata"].get("namespace", "")) for o in found if o["kind"] == "Role"), ("rules", str(rules))]
+        return [
+            *((o["kind"], o["metadata"].get("namespace", "")) for o in found if o["kind"] == "Role"),
+            ("rules", str(rules)),
+        ]
 
     some, everywhere = kinds("a, b,"), kinds("")
     assert some[:-1] == [("Role", "a"), ("Role", "b"), ("Role", OWN)]
@@ -171,10 +209,17 @@ async def test_the_operator_uses_no_other_rights_than_its_roles_and_each_of_them
         await o.remove(SYSTEM, "mesh")
         await until(lambda: o.custom(SYSTEM, "mesh") is None)
         await o.stop()
-        asked = {(a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else "")) for a in o.server.requests}
+        asked = {
+            (a.resource.group, a.resource.plural + (f"/{a.subresource}" if a.subresource else ""))
+            for a in o.server.requests
+        }
     granted = {(r.group, r.resource) for r in (*IN_CLUSTER, *IN_NAMESPACE, *IN_OWN_NAMESPACE)}
     assert asked <= granted
-    assert granted - asked <= {("", "events"), ("k8s.cni.cncf.io", "network-attachment-definitions"), ("networking.istio.io", "envoyfilters")}
+    assert granted - asked <= {
+        ("", "events"),
+        ("k8s.cni.cncf.io", "network-attachment-definitions"),
+        ("networking.istio.io", "envoyfilters"),
+    }
 
 
 def test_generated_files_are_current() -> None:

@@ -1,4 +1,5 @@
 """How pilotctl prints: tables on a terminal and off it, whole tables of an Envoy's configuration, differences, and pages as they are."""
+
 from __future__ import annotations
 
 import io
@@ -61,10 +62,21 @@ def test_on_a_terminal_heads_are_bold_states_coloured_and_long_lines_not_cut(mon
 @pytest.mark.parametrize(
     ("cell", "style"),
     [
-        ("SYNCED", "32"), ("HEALTHY", "32"), ("ALLOWED", "32"), ("ok", "32"), ("STALE", "33"), ("NOT SENT", "33"), ("DEGRADED", "33"),
-        ("warning", "33"), ("ERROR", "1;31"), ("UNHEALTHY", "31"), ("DENIED", "1;31"), ("error", "1;31"), ("synced", ""),
+        ("SYNCED", "32"),
+        ("HEALTHY", "32"),
+        ("ALLOWED", "32"),
+        ("ok", "32"),
+        ("STALE", "33"),
+        ("NOT SENT", "33"),
+        ("DEGRADED", "33"),
+        ("warning", "33"),
+        ("ERROR", "1;31"),
+        ("UNHEALTHY", "31"),
+        ("DENIED", "1;31"),
+        ("error", "1;31"),
+        ("synced", ""),
     ],
-)  # fmt: skip
+)
 def test_the_colour_of_a_state(cell: str, style: str) -> None:
     console = Console(force_terminal=True, color_system="standard", width=40, file=io.StringIO())
     console.print(render(TextTable(("S",), [(cell,)])))
@@ -93,7 +105,9 @@ def test_programs_get_members_in_their_order_and_texts_as_they_are(capsys: pytes
     assert capsys.readouterr().out == PLAIN
 
 
-def test_what_is_watched_is_printed_again_below_dashes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_watched_is_printed_again_below_dashes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rounds = itertools.count(1)
 
     def sleep(seconds: float) -> None:
@@ -125,22 +139,43 @@ def test_what_is_watched_is_drawn_on_a_terminal_until_it_is_interrupted(monkeypa
 
 # -- tables of an Envoy's configuration ------------------------------------------------------------------------------------
 
+
 def test_routes_are_in_the_order_of_their_ports_and_then_of_their_names() -> None:
     names = ["tea", "9080", "80", "65536", "a"]
-    named = [{"name": name, "virtualHosts": [{"name": "h", "domains": list("abcd"[:n])}]} for n, name in enumerate(names)]
+    named = [
+        {"name": name, "virtualHosts": [{"name": "h", "domains": list("abcd"[:n])}]} for n, name in enumerate(names)
+    ]
     assert [(row[0], row[2]) for row in routes.rows(named)] == [
-        ("80", "a, b"), ("9080", "a"), ("65536", "a, b + 1 more"), ("a", "a, b + 2 more"), ("tea", ""),
-    ]  # fmt: skip
+        ("80", "a, b"),
+        ("9080", "a"),
+        ("65536", "a, b + 1 more"),
+        ("a", "a, b + 2 more"),
+        ("tea", ""),
+    ]
 
 
 def test_clusters_and_listeners_without_a_port_come_first() -> None:
-    names = ["outbound|9080||b", "outbound|80||b", "outbound|80|v1|b", "PassthroughCluster", "inbound|80||", "outbound|80||a"]
+    names = [
+        "outbound|9080||b",
+        "outbound|80||b",
+        "outbound|80|v1|b",
+        "PassthroughCluster",
+        "inbound|80||",
+        "outbound|80||a",
+    ]
     assert [row[:4] for row in clusters.rows([{"name": name} for name in names])] == [
-        ("-", "80", "-", "inbound"), ("PassthroughCluster", "-", "-", "-"), ("a", "80", "-", "outbound"), ("b", "80", "-", "outbound"),
-        ("b", "80", "v1", "outbound"), ("b", "9080", "-", "outbound"),
-    ]  # fmt: skip
+        ("-", "80", "-", "inbound"),
+        ("PassthroughCluster", "-", "-", "-"),
+        ("a", "80", "-", "outbound"),
+        ("b", "80", "-", "outbound"),
+        ("b", "80", "v1", "outbound"),
+        ("b", "9080", "-", "outbound"),
+    ]
     bound = [("b", 80), ("a", 80), ("c", 15001), ("d", 0)]
-    made = [{"name": name, "address": {"socketAddress": {"address": "0.0.0.0", **({"portValue": n} if n else {})}}} for name, n in bound]
+    made = [
+        {"name": name, "address": {"socketAddress": {"address": "0.0.0.0", **({"portValue": n} if n else {})}}}
+        for name, n in bound
+    ]
     found = listeners.rows([{**one, "filterChains": [{}]} for one in [*made, {"name": "internal"}]])
     assert [row[0] for row in found] == ["d", "internal", "a", "b", "c"]
 
@@ -148,25 +183,69 @@ def test_clusters_and_listeners_without_a_port_come_first() -> None:
 @pytest.mark.parametrize(
     ("short_type", "envelope", "entries", "given", "all_of_them"),
     [
-        ("cds", "Clusters", {"dynamicActiveClusters": [{"cluster": {"name": "a"}}], "staticClusters": [{"cluster": {"name": "s"}}]}, "a", "as"),
-        ("lds", "Listeners", {
-            "dynamicListeners": [{"name": "a", "activeState": {"listener": {"x": 1}}}, {"name": "warming"}],
-            "staticListeners": [{"listener": {"name": "s"}}],
-        }, "a", "as"),
-        ("rds", "Routes", {
-            "dynamicRouteConfigs": [{"routeConfig": {"name": "a"}}], "staticRouteConfigs": [{"routeConfig": {"name": "s"}}],
-        }, "a", "as"),
-        ("eds", "Endpoints", {
-            "dynamicEndpointConfigs": [{"endpointConfig": {"name": "a"}}], "staticEndpointConfigs": [{"endpointConfig": {"name": "s"}}],
-        }, "a", "as"),
+        (
+            "cds",
+            "Clusters",
+            {"dynamicActiveClusters": [{"cluster": {"name": "a"}}], "staticClusters": [{"cluster": {"name": "s"}}]},
+            "a",
+            "as",
+        ),
+        (
+            "lds",
+            "Listeners",
+            {
+                "dynamicListeners": [{"name": "a", "activeState": {"listener": {"x": 1}}}, {"name": "warming"}],
+                "staticListeners": [{"listener": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
+        (
+            "rds",
+            "Routes",
+            {
+                "dynamicRouteConfigs": [{"routeConfig": {"name": "a"}}],
+                "staticRouteConfigs": [{"routeConfig": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
+        (
+            "eds",
+            "Endpoints",
+            {
+                "dynamicEndpointConfigs": [{"endpointConfig": {"name": "a"}}],
+                "staticEndpointConfigs": [{"endpointConfig": {"name": "s"}}],
+            },
+            "a",
+            "as",
+        ),
         ("ecds", "Ecds", {"ecdsFilters": [{"ecdsFilter": {"name": "a"}}]}, "a", "a"),
-        ("sds", "Secrets", {
-            "dynamicActiveSecrets": [{"name": "a", "secret": {"x": 1}}], "dynamicWarmingSecrets": [{"name": "w"}], "staticSecrets": [{"name": "s"}],
-        }, "aw", "aws"),
+        (
+            "sds",
+            "Secrets",
+            {
+                "dynamicActiveSecrets": [{"name": "a", "secret": {"x": 1}}],
+                "dynamicWarmingSecrets": [{"name": "w"}],
+                "staticSecrets": [{"name": "s"}],
+            },
+            "aw",
+            "aws",
+        ),
     ],
-)  # fmt: skip
-def test_the_resources_of_a_dump(short_type: str, envelope: str, entries: dict[str, Any], given: str, all_of_them: str) -> None:
-    dump = EnvoyDump({"configs": [{"@type": f"type.googleapis.com/envoy.admin.v3.{envelope}ConfigDump", **entries}, {"@type": "other"}, "broken"]})
+)
+def test_the_resources_of_a_dump(
+    short_type: str, envelope: str, entries: dict[str, Any], given: str, all_of_them: str
+) -> None:
+    dump = EnvoyDump(
+        {
+            "configs": [
+                {"@type": f"type.googleapis.com/envoy.admin.v3.{envelope}ConfigDump", **entries},
+                {"@type": "other"},
+                "broken",
+            ]
+        }
+    )
     assert "".join(resource["name"] for resource in dump.resources(short_type, dynamic=True)) == given
     assert "".join(resource["name"] for resource in dump.resources(short_type)) == all_of_them
 
@@ -193,11 +272,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 @pytest.mark.parametrize(
     ("page", "path", "query"),
     [
-        ("syncz", "debug/syncz", {}), ("/debug/syncz", "debug/syncz", {}), ("debug/config_dump?proxyID=web", "debug/config_dump", {"proxyID": "web"}),
+        ("syncz", "debug/syncz", {}),
+        ("/debug/syncz", "debug/syncz", {}),
+        ("debug/config_dump?proxyID=web", "debug/config_dump", {"proxyID": "web"}),
         ("x?empty=&a=b%20c", "debug/x", {"empty": "", "a": "b c"}),
     ],
-)  # fmt: skip
-def test_a_page_is_asked_for_with_its_query(asked: Asked, capsys: pytest.CaptureFixture[str], page: str, path: str, query: dict[str, str]) -> None:
+)
+def test_a_page_is_asked_for_with_its_query(
+    asked: Asked, capsys: pytest.CaptureFixture[str], page: str, path: str, query: dict[str, str]
+) -> None:
     assert main(["internal-debug", page]) == 0
     assert (capsys.readouterr().out, asked) == ("text\n", [(path, query)])
 
@@ -206,7 +289,9 @@ def test_without_a_page_there_is_the_list_which_a_shell_completes_from(
     asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def completed(incomplete: str) -> list[str]:
-        found: list[CompletionItem] = ShellComplete(pilotctl, {}, "pilotctl", "X").get_completions(["internal-debug"], incomplete)
+        found: list[CompletionItem] = ShellComplete(pilotctl, {}, "pilotctl", "X").get_completions(
+            ["internal-debug"], incomplete
+        )
         return [item.value for item in found]
 
     assert main(["internal-debug"]) == 0
@@ -225,8 +310,14 @@ def test_a_difference_has_seven_lines_around_it_and_members_in_order() -> None:
     theirs = [{"n": 1, "name": "a"}, {"name": "b", "list": [*range(10), 99, *range(11, 20)], "text": "é", "@type": "y"}]
     lines = proxy_status._difference("Routes", ours, theirs)
     around = [[f"       {n}," for n in numbers] for numbers in (range(3, 10), range(11, 18))]
-    assert lines == ["--- Istiod Routes", "+++ Envoy Routes", "@@ -11,15 +11,15 @@", *around[0], "-      10,", "+      99,", *around[1]]
+    assert lines == [
+        "--- Istiod Routes",
+        "+++ Envoy Routes",
+        "@@ -11,15 +11,15 @@",
+        *around[0],
+        "-      10,",
+        "+      99,",
+        *around[1],
+    ]
     assert proxy_status._lines(ours)[:5] == ["[", "  {", '    "n": 1,', '    "name": "a"', "  },"]
     assert '    "text": "é"' in proxy_status._lines(ours)
-
-

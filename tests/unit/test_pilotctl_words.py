@@ -1,4 +1,5 @@
 """What pilotctl says of statuses, versions, differences between manifests, and the progress of an installation, word for word."""
+
 from __future__ import annotations
 
 import os
@@ -47,6 +48,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 # -- statuses --------------------------------------------------------------------------------------------------------------
 
+
 def condition(kind: str, status: str, reason: str = "R", message: str = "") -> dict[str, str]:
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
@@ -54,23 +56,35 @@ def condition(kind: str, status: str, reason: str = "R", message: str = "") -> d
 def test_a_gateway_has_a_row_for_itself_and_for_each_listener(run: Run, pages: dict[str, Any]) -> None:
     pages["statusz"] = [
         {
-            "kind": "Gateway", "namespace": "shop", "name": "front",
+            "kind": "Gateway",
+            "namespace": "shop",
+            "name": "front",
             "status": {
                 "addresses": [{"value": "192.0.2.1"}, {"value": "a.example"}],
-                "conditions": [condition("Accepted", "True"), condition("Programmed", "False", "Pending", "no address"), condition("Other", "False")],
+                "conditions": [
+                    condition("Accepted", "True"),
+                    condition("Programmed", "False", "Pending", "no address"),
+                    condition("Other", "False"),
+                ],
                 "listeners": [
                     {
-                        "name": "http", "attachedRoutes": 2,
+                        "name": "http",
+                        "attachedRoutes": 2,
                         "conditions": [
-                            condition("Accepted", "False", "Taken", "in use"), condition("Conflicted", "True", "Taken", "in use"),
+                            condition("Accepted", "False", "Taken", "in use"),
+                            condition("Conflicted", "True", "Taken", "in use"),
                             condition("ResolvedRefs", "True"),
                         ],
                     },
-                    {"name": "quiet", "attachedRoutes": 0, "conditions": [condition("Conflicted", "False", "No", "never shown")]},
+                    {
+                        "name": "quiet",
+                        "attachedRoutes": 0,
+                        "conditions": [condition("Conflicted", "False", "No", "never shown")],
+                    },
                 ],
             },
         }
-    ]  # fmt: skip
+    ]
     assert [line.split() for line in run("status").splitlines()[1:]] == [
         ["Gateway", "shop/front", "192.0.2.1,", "a.example", "True", "False", "Pending:", "no", "address"],
         ["listener", "http,", "2", "routes", "False", "True", "Taken:", "in", "use"],
@@ -81,9 +95,29 @@ def test_a_gateway_has_a_row_for_itself_and_for_each_listener(run: Run, pages: d
 @pytest.mark.parametrize(
     ("status", "shown"),
     [
-        ({"parents": [{"parentRef": {"kind": "Gateway", "name": "g"}, "conditions": [condition("Accepted", "True")]}]}, "Gateway g True"),
-        ({"parents": [{"parentRef": {"kind": "Gateway", "namespace": "n", "name": "g", "sectionName": "s"}, "conditions": []}]}, "Gateway n/g:s"),
-        ({"ancestors": [{"ancestorRef": {"kind": "Service", "name": "g", "port": 80}, "conditions": []}]}, "Service g:80"),
+        (
+            {
+                "parents": [
+                    {"parentRef": {"kind": "Gateway", "name": "g"}, "conditions": [condition("Accepted", "True")]}
+                ]
+            },
+            "Gateway g True",
+        ),
+        (
+            {
+                "parents": [
+                    {
+                        "parentRef": {"kind": "Gateway", "namespace": "n", "name": "g", "sectionName": "s"},
+                        "conditions": [],
+                    }
+                ]
+            },
+            "Gateway n/g:s",
+        ),
+        (
+            {"ancestors": [{"ancestorRef": {"kind": "Service", "name": "g", "port": 80}, "conditions": []}]},
+            "Service g:80",
+        ),
         ({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "a.example"}]}}, "192.0.2.1, a.example"),
         ({"loadBalancer": {"ingress": []}}, "no address"),
     ],
@@ -101,12 +135,20 @@ def test_without_objects_it_says_so(run: Run, pages: dict[str, Any]) -> None:
 
 # -- proxies and versions --------------------------------------------------------------------------------------------------
 
+
 def test_of_one_proxy_what_it_was_sent_and_refuses(run: Run, pages: dict[str, Any]) -> None:
     resources = {
-        BY_SHORT_NAME["cds"]: {"sent": "b", "acked": "a", "sentTime": "T"}, BY_SHORT_NAME["eds"]: {},
+        BY_SHORT_NAME["cds"]: {"sent": "b", "acked": "a", "sentTime": "T"},
+        BY_SHORT_NAME["eds"]: {},
         BY_SHORT_NAME["lds"]: {"sent": "b", "lastError": "bad"},
-    }  # fmt: skip
-    proxy = {"proxy": "tea-1.shop", "proxy_type": "sidecar", "istio_version": "1.28.0", "cluster_id": "west", "resources": resources}
+    }
+    proxy = {
+        "proxy": "tea-1.shop",
+        "proxy_type": "sidecar",
+        "istio_version": "1.28.0",
+        "cluster_id": "west",
+        "resources": resources,
+    }
     pages["syncz"], pages["config_dump"] = [proxy], {}
     assert [line.split() for line in run("proxy-status", "tea-1").splitlines()] == [
         ["tea-1.shop", "(sidecar,", "1.28.0)", "in", "west"],
@@ -129,27 +171,47 @@ def test_of_one_proxy_what_it_was_sent_and_refuses(run: Run, pages: dict[str, An
 def test_versions_of_proxies_are_counted(run: Run, pages: dict[str, Any], proxies: list[str], line: str) -> None:
     pages["version"] = "2\n"
     pages["syncz"] = [{"proxy": f"p{n}", "istio_version": version} for n, version in enumerate(proxies)]
-    assert run("version").splitlines() == [f"client version: {build_info().version}", "control plane version: 2", f"data plane version: {line}"]
+    assert run("version").splitlines() == [
+        f"client version: {build_info().version}",
+        "control plane version: 2",
+        f"data plane version: {line}",
+    ]
 
 
 def test_the_version_of_a_control_plane_that_does_not_answer(run: Run, pages: dict[str, Any]) -> None:
     pages["version"] = CommandError("nobody answers")
-    assert run("version").splitlines() == [f"client version: {build_info().version}", "control plane version: nobody answers"]
+    assert run("version").splitlines() == [
+        f"client version: {build_info().version}",
+        "control plane version: nobody answers",
+    ]
 
 
 def test_a_prefix_of_everything_has_a_length() -> None:
-    chains = [{"filterChainMatch": {"prefixRanges": [{"addressPrefix": "0.0.0.0"}, {"addressPrefix": "::1", "prefixLen": 128}]}}]
-    (row,) = listeners.rows([{"name": "l", "address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}}, "filterChains": chains}])
+    chains = [
+        {
+            "filterChainMatch": {
+                "prefixRanges": [{"addressPrefix": "0.0.0.0"}, {"addressPrefix": "::1", "prefixLen": 128}]
+            }
+        }
+    ]
+    (row,) = listeners.rows(
+        [{"name": "l", "address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}}, "filterChains": chains}]
+    )
     assert "address 0.0.0.0/0, ::1" in row
 
 
 # -- manifests and progress ------------------------------------------------------------------------------------------------
 
+
 def test_two_manifests_are_compared_object_by_object(run: Run, tmp_path: pathlib.Path) -> None:
     one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
     common = "---\nkind: Namespace\nmetadata: {name: c}\n"
-    one.write_text(f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{x: 1, y: 2}}\n---\nkind: Pod\nmetadata: {{name: p}}\n{common}")
-    other.write_text(f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{y: 2, x: 3}}\n---\nkind: Job\n{common}")
+    one.write_text(
+        f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{x: 1, y: 2}}\n---\nkind: Pod\nmetadata: {{name: p}}\n{common}"
+    )
+    other.write_text(
+        f"kind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{y: 2, x: 3}}\n---\nkind: Job\n{common}"
+    )
     lines = run("manifest", "diff", str(one), str(other), status=1).splitlines()
     assert lines[:4] == ["only in the first: Pod p", "only in the second: Job ", "--- Service n/a", "+++ Service n/a"]
     assert [line for line in lines[5:] if line[0] in "+-"] == ["-  x: 1", "+  x: 3"]
@@ -159,16 +221,24 @@ def test_two_manifests_are_compared_object_by_object(run: Run, tmp_path: pathlib
 def test_progress_without_a_terminal_is_a_line_for_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
     with shown_progress() as told:
         for progress in (
-            StepProgress("Base", 0, 3, "", 0.1), StepProgress("Base", 1, 3, "applying", 0.2), StepProgress("Base", 3, 3, "", 0.31, finished=True),
-            StepProgress("Pilot", 0, 2, "", 0.0), StepProgress("Pilot", 1, 2, "istiod: 0 of 1 ready", 1.0),
-            StepProgress("Pilot", 1, 2, "istiod: 0 of 1 ready", 2.0), StepProgress("Pilot", 1, 2, "istiod not found", 3.0),
+            StepProgress("Base", 0, 3, "", 0.1),
+            StepProgress("Base", 1, 3, "applying", 0.2),
+            StepProgress("Base", 3, 3, "", 0.31, finished=True),
+            StepProgress("Pilot", 0, 2, "", 0.0),
+            StepProgress("Pilot", 1, 2, "istiod: 0 of 1 ready", 1.0),
+            StepProgress("Pilot", 1, 2, "istiod: 0 of 1 ready", 2.0),
+            StepProgress("Pilot", 1, 2, "istiod not found", 3.0),
             StepProgress("Pilot", 1, 2, "it takes too long", 125.0, failed=True),
-        ):  # fmt: skip
+        ):
             told(progress)
     assert capsys.readouterr().out.splitlines() == [
-        "- Base: 3 objects", "✔ Base, 0.3 s", "- Pilot: 2 objects", "- Pilot: istiod: 0 of 1 ready", "- Pilot: istiod not found",
+        "- Base: 3 objects",
+        "✔ Base, 0.3 s",
+        "- Pilot: 2 objects",
+        "- Pilot: istiod: 0 of 1 ready",
+        "- Pilot: istiod not found",
         "✘ Pilot, 2 min 5 s: it takes too long",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_part_of_a_profile_and_one_that_it_has_not(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

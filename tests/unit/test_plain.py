@@ -1,4 +1,5 @@
 """Structs as JSON, as protobuf writes it."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,9 +29,10 @@ def test_the_name_of_number_zero_is_left_out_and_any_other_is_not() -> None:
     assert "accessLogEncoding" not in whole
     assert whole["inboundTrafficPolicy"] == {}
     other = MeshConfig(
-        access_log_encoding="JSON", inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST"),
+        access_log_encoding="JSON",
+        inbound_traffic_policy=InboundTrafficPolicy(mode="LOCALHOST"),
         outbound_traffic_policy=OutboundTrafficPolicy(mode="REGISTRY_ONLY"),
-    )  # fmt: skip
+    )
     whole = plain(other, whole=True)
     assert whole["accessLogEncoding"] == "JSON"
     assert whole["inboundTrafficPolicy"] == {"mode": "LOCALHOST"}

@@ -1,4 +1,5 @@
 """Large answers as JSON, a piece at a time."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +10,17 @@ import pytest
 from pilot.debug import plain_json
 from pilot.debug.plain_json import LazyFields, parts
 
-VALUES: list[Any] = [None, "a", [], {}, [[]], [{}], {"a": []}, {"a": {"b": [1, {"c": [2, {"d": {"e": [3]}}]}]}}, [[[[[[1]]]]]]]
+VALUES: list[Any] = [
+    None,
+    "a",
+    [],
+    {},
+    [[]],
+    [{}],
+    {"a": []},
+    {"a": {"b": [1, {"c": [2, {"d": {"e": [3]}}]}]}},
+    [[[[[[1]]]]]],
+]
 
 
 def lazy(value: Any) -> Any:
@@ -37,7 +48,7 @@ def test_what_go_escapes_is_escaped(pretty: bool) -> None:
     text = '<a href="x">&\u2028\u2029</a>'
     made = whole({text: [text, {"a": text}]}, pretty)
     assert not set("<>&\u2028\u2029") & set(made)
-    assert "\\u003ca href=\\\"x\\\"\\u003e\\u0026\\u2028\\u2029\\u003c/a\\u003e" in made
+    assert '\\u003ca href=\\"x\\"\\u003e\\u0026\\u2028\\u2029\\u003c/a\\u003e' in made
     assert json.loads(made) == {text: [text, {"a": text}]}
 
 
@@ -66,12 +77,36 @@ NESTED = {"a": [{"b": {"c": [[1], {"d": [2]}, {}]}}, []], "e": {}, "f": "x"}
 def test_indented_json_is_what_json_itself_indents_by_four() -> None:
     for value in (*VALUES, NESTED, [NESTED, [NESTED]]):
         assert whole(value, pretty=True) == whole(lazy(value), pretty=True) == json.dumps(value, indent=4)
-        assert whole(value, pretty=False) == whole(lazy(value), pretty=False) == json.dumps(value, separators=(",", ":"))
+        assert (
+            whole(value, pretty=False) == whole(lazy(value), pretty=False) == json.dumps(value, separators=(",", ":"))
+        )
 
 
 def test_what_is_below_four_levels_is_made_in_one_piece() -> None:
     pieces = list(plain_json._pieces([[[[[1, 2], 3], 4], 5], 6], plain_json.LEVELS, -1))
-    assert pieces == [b"[", b"", b"[", b"", b"[", b"", b"[", b"", b"[1,2]", b",", b"3", b"]", b",", b"4", b"]", b",", b"5", b"]", b",", b"6", b"]"]
+    assert pieces == [
+        b"[",
+        b"",
+        b"[",
+        b"",
+        b"[",
+        b"",
+        b"[",
+        b"",
+        b"[1,2]",
+        b",",
+        b"3",
+        b"]",
+        b",",
+        b"4",
+        b"]",
+        b",",
+        b"5",
+        b"]",
+        b",",
+        b"6",
+        b"]",
+    ]
 
 
 def test_a_part_that_is_as_large_as_parts_are_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:

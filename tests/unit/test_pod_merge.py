@@ -1,4 +1,5 @@
 """Strategic merge of pods, their amounts, and JSON patches."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +22,10 @@ def names(items: list[dict[str, Any]]) -> list[str]:
 
 
 def test_items_of_a_key_are_merged_and_new_ones_come_before_those_that_the_patch_has_not() -> None:
-    found = merged({"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}, {"containers": [{"name": "c"}, {"name": "a", "tty": True}]})
+    found = merged(
+        {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]},
+        {"containers": [{"name": "c"}, {"name": "a", "tty": True}]},
+    )
     assert found["containers"] == [{"name": "c"}, {"name": "a", "image": "1", "tty": True}, {"name": "b"}]
 
 
@@ -43,8 +47,14 @@ def test_lists_without_a_key_are_replaced() -> None:
 
 def test_keys_may_be_numbers_and_repeated_ones_stay() -> None:
     ports = [{"containerPort": 53, "protocol": "UDP"}, {"containerPort": 53, "protocol": "TCP"}]
-    found = merged({"containers": [{"name": "a", "ports": ports}]}, {"containers": [{"name": "a", "ports": [{"containerPort": 53, "name": "dns"}]}]})
-    assert found["containers"][0]["ports"] == [{"containerPort": 53, "protocol": "UDP", "name": "dns"}, {"containerPort": 53, "protocol": "TCP"}]
+    found = merged(
+        {"containers": [{"name": "a", "ports": ports}]},
+        {"containers": [{"name": "a", "ports": [{"containerPort": 53, "name": "dns"}]}]},
+    )
+    assert found["containers"][0]["ports"] == [
+        {"containerPort": 53, "protocol": "UDP", "name": "dns"},
+        {"containerPort": 53, "protocol": "TCP"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,10 +72,17 @@ def test_directives_of_lists(patch: list[dict[str, Any]], wanted: list[str]) -> 
 def test_directives_of_maps() -> None:
     replaced = merged({"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "replace", "fsGroup": 2}})
     assert replaced == {"securityContext": {"fsGroup": 2}}
-    assert merged({"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "delete"}}) == {"securityContext": {}}
-    volume = merged({"volumes": [{"name": "a", "emptyDir": {}}]}, {"volumes": [{"name": "a", "$retainKeys": ["name", "secret"], "secret": {}}]})
+    assert merged({"securityContext": {"runAsUser": 1}}, {"securityContext": {"$patch": "delete"}}) == {
+        "securityContext": {}
+    }
+    volume = merged(
+        {"volumes": [{"name": "a", "emptyDir": {}}]},
+        {"volumes": [{"name": "a", "$retainKeys": ["name", "secret"], "secret": {}}]},
+    )
     assert volume == {"volumes": [{"name": "a", "secret": {}}]}
-    finalizers = merge({"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, POD)
+    finalizers = merge(
+        {"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, POD
+    )
     assert finalizers == {"metadata": {"finalizers": ["b"]}}
     with pytest.raises(MergeError, match="unknown patch type"):
         merged({"securityContext": {}}, {"securityContext": {"$patch": "often"}})
@@ -78,19 +95,48 @@ def test_an_item_without_its_key_is_refused() -> None:
 
 def test_the_order_of_a_list_can_be_asked_for() -> None:
     order = [{"name": "c"}, {"name": "b"}]
-    found = merged({"volumes": [{"name": "a"}]}, {"volumes": [{"name": "b"}, {"name": "c"}], "$setElementOrder/volumes": order})
+    found = merged(
+        {"volumes": [{"name": "a"}]}, {"volumes": [{"name": "b"}, {"name": "c"}], "$setElementOrder/volumes": order}
+    )
     assert names(found["volumes"])[:2] == ["c", "b"]
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("2000m", "2"), ("1024Mi", "1Gi"), ("1536Mi", "1536Mi"), ("0.5", "500m"), ("1.5Gi", "1536Mi"), ("1000", "1k"), ("1500", "1500"), ("0", "0"),
-        ("100m", "100m"), ("1e3", "1e3"), ("1E6", "1e6"), ("12e-1", "1200e-3"), ("-5", "-5"), ("+5", "5"), (".5", "500m"), ("5.", "5"), ("1n", "1n"),
-        ("0.1n", "1n"), ("1Ki", "1Ki"), ("0.5Ki", "512"), ("3E", "3E"), ("1000000", "1M"), ("128Mi", "128Mi"), ("2048Ki", "2Mi"),
-        ("0.25Ki", "256"), ("0Ki", "0"), ("1.5Ki", "1536"), ("1e-9", "1e-9"), ("5e-7", "500e-9"), ("1024", "1024"), ("0.0001Ki", "102400u"),
+        ("2000m", "2"),
+        ("1024Mi", "1Gi"),
+        ("1536Mi", "1536Mi"),
+        ("0.5", "500m"),
+        ("1.5Gi", "1536Mi"),
+        ("1000", "1k"),
+        ("1500", "1500"),
+        ("0", "0"),
+        ("100m", "100m"),
+        ("1e3", "1e3"),
+        ("1E6", "1e6"),
+        ("12e-1", "1200e-3"),
+        ("-5", "-5"),
+        ("+5", "5"),
+        (".5", "500m"),
+        ("5.", "5"),
+        ("1n", "1n"),
+        ("0.1n", "1n"),
+        ("1Ki", "1Ki"),
+        ("0.5Ki", "512"),
+        ("3E", "3E"),
+        ("1000000", "1M"),
+        ("128Mi", "128Mi"),
+        ("2048Ki", "2Mi"),
+        ("0.25Ki", "256"),
+        ("0Ki", "0"),
+        ("1.5Ki", "1536"),
+        ("1e-9", "1e-9"),
+        ("5e-7", "500e-9"),
+        ("1024", "1024"),
+        ("0.0001Ki", "102400u"),
     ],
-)  # fmt: skip
+)
 def test_amounts(text: str, wanted: str) -> None:
     assert canonical(text) == wanted
 
@@ -107,7 +153,10 @@ def test_what_is_no_amount(text: str) -> None:
         ({"containers": {}}, "spec.containers"),
         ({"containers": [{"name": 1}]}, "spec.containers[0].name"),
         ({"containers": [{"name": "a", "env": [{"name": "b", "value": True}]}]}, "spec.containers[0].env[0].value"),
-        ({"containers": [{"name": "a", "resources": {"limits": {"cpu": "lots"}}}]}, "spec.containers[0].resources.limits[cpu]"),
+        (
+            {"containers": [{"name": "a", "resources": {"limits": {"cpu": "lots"}}}]},
+            "spec.containers[0].resources.limits[cpu]",
+        ),
         ({"hostNetwork": "true"}, "spec.hostNetwork"),
         ({"nodeSelector": {"a": 1}}, "spec.nodeSelector[a]"),
         ({"containers": [None]}, "spec.containers[0]"),
@@ -126,8 +175,14 @@ def test_what_is_of_another_type_is_refused_with_its_place(spec: dict[str, Any],
         ({"containers": ["a"]}, "spec.containers[0]: cannot unmarshal string into Go value of type object"),
         ({"nodeSelector": []}, "spec.nodeSelector: cannot unmarshal array into Go value of type object"),
         ({"hostname": True}, "spec.hostname: cannot unmarshal bool into Go value of type string"),
-        ({"activeDeadlineSeconds": True}, "spec.activeDeadlineSeconds: cannot unmarshal bool into Go value of type int"),
-        ({"activeDeadlineSeconds": 1.5}, "spec.activeDeadlineSeconds: cannot unmarshal number into Go value of type int"),
+        (
+            {"activeDeadlineSeconds": True},
+            "spec.activeDeadlineSeconds: cannot unmarshal bool into Go value of type int",
+        ),
+        (
+            {"activeDeadlineSeconds": 1.5},
+            "spec.activeDeadlineSeconds: cannot unmarshal number into Go value of type int",
+        ),
         ({"containers": [None]}, "spec.containers[0]: cannot unmarshal null into Go value of type Container"),
     ],
 )
@@ -138,13 +193,45 @@ def test_what_is_of_another_type_is_told_as_go_does(spec: dict[str, Any], messag
 
 
 def test_zeros_that_say_nothing_become_nulls_and_others_stay() -> None:
-    container = {"name": "", "image": "", "tty": False, "resources": {}, "stdin": True, "securityContext": {"runAsUser": 0}, "env": [], "unknown": 0}
-    spec = {"containers": [container], "hostNetwork": False, "activeDeadlineSeconds": 0, "nodeSelector": {}, "volumes": None, "$patch": "merge"}
-    assert normalize({"spec": spec}, POD) == {"spec": {
-        "containers": [{"name": "", "image": None, "tty": None, "resources": {}, "stdin": True, "securityContext": {"runAsUser": 0}, "env": None,
-                        "unknown": 0}],
-        "hostNetwork": None, "activeDeadlineSeconds": 0, "nodeSelector": {}, "volumes": None, "$patch": "merge",
-    }}  # fmt: skip
+    container = {
+        "name": "",
+        "image": "",
+        "tty": False,
+        "resources": {},
+        "stdin": True,
+        "securityContext": {"runAsUser": 0},
+        "env": [],
+        "unknown": 0,
+    }
+    spec = {
+        "containers": [container],
+        "hostNetwork": False,
+        "activeDeadlineSeconds": 0,
+        "nodeSelector": {},
+        "volumes": None,
+        "$patch": "merge",
+    }
+    assert normalize({"spec": spec}, POD) == {
+        "spec": {
+            "containers": [
+                {
+                    "name": "",
+                    "image": None,
+                    "tty": None,
+                    "resources": {},
+                    "stdin": True,
+                    "securityContext": {"runAsUser": 0},
+                    "env": None,
+                    "unknown": 0,
+                }
+            ],
+            "hostNetwork": None,
+            "activeDeadlineSeconds": 0,
+            "nodeSelector": {},
+            "volumes": None,
+            "$patch": "merge",
+        }
+    }
 
 
 def test_a_directive_says_that_a_map_is_merged_and_values_of_a_list_are_told_apart_by_themselves() -> None:
@@ -152,7 +239,7 @@ def test_a_directive_says_that_a_map_is_merged_and_values_of_a_list_are_told_apa
     assert merged_map == {"securityContext": {"runAsUser": 1, "fsGroup": 2}}
     assert merge({"metadata": {"finalizers": ["a", "b"]}}, {"metadata": {"finalizers": ["c", "a"]}}, POD) == {
         "metadata": {"finalizers": ["c", "a", "b"]}
-    }  # fmt: skip
+    }
     assert merged({"hostname": "a"}, {"$deleteFromPrimitiveList/hostname": ["a"]}) == {"hostname": "a"}
 
 
@@ -160,5 +247,10 @@ def test_a_json_patch_says_only_what_differs() -> None:
     old = {"a": {"b/c": 1, "d": [1], "e": {}}, "f": 1, "t": 1}
     new = {"a": {"b/c": 2, "d": [1], "g~": 3}, "f": 1, "t": True}
     found = list(differences(old, new))
-    assert {(o["op"], o["path"]) for o in found} == {("replace", "/a/b~1c"), ("remove", "/a/e"), ("add", "/a/g~0"), ("replace", "/t")}
+    assert {(o["op"], o["path"]) for o in found} == {
+        ("replace", "/a/b~1c"),
+        ("remove", "/a/e"),
+        ("add", "/a/g~0"),
+        ("replace", "/t"),
+    }
     assert apply(old, found) == new

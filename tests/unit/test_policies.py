@@ -1,4 +1,5 @@
 """Which policies apply to a workload, and where what they ask for goes."""
+
 from __future__ import annotations
 
 import itertools
@@ -73,11 +74,16 @@ def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, name
 @pytest.mark.parametrize("kind", POLICIES)
 def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
     spec = ", lua: {inlineCode: 'x = 1'}" if kind == TRAFFIC_EXTENSION else ""
-    objects = [policy(kind, name, namespace, (said + spec).removeprefix(", "), day) for name, namespace, said, day in LEVELS[:4]]
+    objects = [
+        policy(kind, name, namespace, (said + spec).removeprefix(", "), day)
+        for name, namespace, said, day in LEVELS[:4]
+    ]
     assert len({tuple(applied(kind, *order)) for order in itertools.permutations(objects)}) == 1
 
 
-@pytest.mark.parametrize(("kind", "names"), [(PEER_AUTHENTICATION, ["mesh"]), (REQUEST_AUTHENTICATION, ["mesh", "mesh-web"])])
+@pytest.mark.parametrize(
+    ("kind", "names"), [(PEER_AUTHENTICATION, ["mesh"]), (REQUEST_AUTHENTICATION, ["mesh", "mesh-web"])]
+)
 def test_the_root_namespace_is_not_asked_twice(kind: str, names: list[str]) -> None:
     policies = (policy(kind, *level) for level in LEVELS if level[:1] != ("younger-mesh",))
     assert applied(kind, *policies, subject=PolicySubjectKey(MESH, WEB)) == names
@@ -112,7 +118,9 @@ def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, name
 def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_settings_say_no(flag: str) -> None:
     objects = policy(AUTHORIZATION_POLICY, "all", HERE), policy(AUTHORIZATION_POLICY, "web", HERE, WEB_ONLY)
     made = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
-    edge = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"}))
+    edge = made.connect(
+        proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"})
+    )
     old = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
     applied = [[key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY)] for node in (edge, old)]
     assert applied == [["all", "web"] if flag == "true" else [], ["all", "web"]]
@@ -120,14 +128,19 @@ def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_s
 
 def test_workloads_with_the_same_policies_share_what_is_built() -> None:
     """Labels decide which policies apply, and nothing else."""
-    made = world(policy(REQUEST_AUTHENTICATION, "mesh", MESH, JWT), policy(REQUEST_AUTHENTICATION, "x", HERE, f"{OTHER_ONLY}, {JWT}"))
+    made = world(
+        policy(REQUEST_AUTHENTICATION, "mesh", MESH, JWT),
+        policy(REQUEST_AUTHENTICATION, "x", HERE, f"{OTHER_ONLY}, {JWT}"),
+    )
     one, two = (made.connect(proxy("sidecar", f"p-{n}", HERE, f"10.9.0.{n}", {"app": f"app-{n}"})) for n in (1, 2))
     assert proxy_policies(made.mesh, one) == proxy_policies(made.mesh, two)
     assert inbound_facet(made.mesh, one).listening == inbound_facet(made.mesh, two).listening
 
 
 def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
-    made = world(policy(PEER_AUTHENTICATION, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
+    made = world(
+        policy(PEER_AUTHENTICATION, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION, "r", HERE, JWT)
+    )
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
     assert not outbound_listeners_facet(made.mesh, node).listening.policies.applied
     assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION]
@@ -192,11 +205,19 @@ def test_another_root_namespace_has_other_policies() -> None:
 
 
 def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
-    found = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION, "r", HERE, JWT))
+    found = listeners(
+        service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION, "r", HERE, JWT)
+    )
     names = [n.rpartition(".")[2] for n in http_filters(found["virtualInbound"])]
     assert names == ["metadata_exchange", "jwt_authn", "grpc_stats", "fault", "cors", "router"]
 
 
 def test_filters_of_one_phase_keep_their_order() -> None:
-    given = [(Phase.END, "router"), (Phase.AUTHZ, "deny"), (Phase.AUTHN, "jwt"), (Phase.AUTHZ, "allow"), (Phase.PEER_METADATA, "peer")]
+    given = [
+        (Phase.END, "router"),
+        (Phase.AUTHZ, "deny"),
+        (Phase.AUTHN, "jwt"),
+        (Phase.AUTHZ, "allow"),
+        (Phase.PEER_METADATA, "peer"),
+    ]
     assert in_order(given) == ["peer", "jwt", "deny", "allow", "router"]

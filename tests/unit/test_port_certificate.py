@@ -1,4 +1,5 @@
 """The certificate of a port with TLS: where it comes from by the settings, and when another one is taken."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,9 @@ RULES = TlsRules(ssl.TLSVersion.TLSv1_3)
 
 
 def certificate(issuer: Issuer | None, protocol: str = "h2", registration: Any = None, **said: Any) -> PortCertificate:
-    return PortCertificate(SecurePortSettings(**said), RULES, lambda: ("a.svc", "b.svc"), issuer, protocol, registration)
+    return PortCertificate(
+        SecurePortSettings(**said), RULES, lambda: ("a.svc", "b.svc"), issuer, protocol, registration
+    )
 
 
 async def test_the_authority_issues_it_for_the_names_of_the_control_plane(contexts: Contexts) -> None:
@@ -105,7 +108,9 @@ async def test_another_certificate_is_taken_when_the_issuer_or_the_roots_change(
     await it.stop()
 
 
-async def test_what_cannot_be_used_leaves_the_certificate_of_before(contexts: Contexts, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_cannot_be_used_leaves_the_certificate_of_before(
+    contexts: Contexts, caplog: pytest.LogCaptureFixture
+) -> None:
     issuer, taken = Issuer(), list[ssl.SSLContext]()
     it = certificate(issuer)
     it.on_change = taken.append
@@ -131,7 +136,13 @@ async def test_after_the_end_nothing_is_renewed(contexts: Contexts) -> None:
 
 @pytest.mark.parametrize(
     ("issuer", "provider", "served"),
-    [(True, "istiod", True), (True, "k8s.io/example.com/mesh", True), (True, "none", False), (False, "istiod", False), (False, "k8s.io/a", False)],
+    [
+        (True, "istiod", True),
+        (True, "k8s.io/example.com/mesh", True),
+        (True, "none", False),
+        (False, "istiod", False),
+        (False, "k8s.io/a", False),
+    ],
 )
 async def test_without_an_issuer_there_is_no_certificate(
     contexts: Contexts, issuer: bool, provider: str, served: bool, caplog: pytest.LogCaptureFixture
@@ -140,7 +151,9 @@ async def test_without_an_issuer_there_is_no_certificate(
     it = certificate(found, certificate_provider=provider)
     await it.start()
     assert (it.context is not None) is served
-    assert caplog.messages == ([] if served else ["nobody issues a certificate for the port with TLS, so that it is not served"])
+    assert caplog.messages == (
+        [] if served else ["nobody issues a certificate for the port with TLS, so that it is not served"]
+    )
     for changed in found.on_change if found is not None else ():
         changed()
     await asyncio.sleep(0.01)
@@ -157,6 +170,7 @@ async def test_an_issuer_that_cannot_ends_the_start(contexts: Contexts) -> None:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
+
 def write(folder: pathlib.Path, made: CertificatePair) -> dict[str, str]:
     (folder / "chain.pem").write_bytes(made.chain)
     (folder / "key.pem").write_bytes(made.key)
@@ -165,7 +179,9 @@ def write(folder: pathlib.Path, made: CertificatePair) -> dict[str, str]:
     return {field: str(folder / name) for field, name in names.items()}
 
 
-async def test_files_come_before_the_authority_whose_roots_are_trusted_too(contexts: Contexts, tmp_path: pathlib.Path) -> None:
+async def test_files_come_before_the_authority_whose_roots_are_trusted_too(
+    contexts: Contexts, tmp_path: pathlib.Path
+) -> None:
     made, taken = pair(), list[ssl.SSLContext]()
     it = certificate(Issuer(), certificate_provider="none", **write(tmp_path, made))
     it.on_change = taken.append
@@ -175,7 +191,9 @@ async def test_files_come_before_the_authority_whose_roots_are_trusted_too(conte
     write(tmp_path, other)
     await until(lambda: bool(taken) and contexts.made[-1][0] == (other,))
     await it.stop()
-    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "files are followed no more"
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], (
+        "files are followed no more"
+    )
 
 
 async def test_files_alone_are_enough(contexts: Contexts, tmp_path: pathlib.Path) -> None:
@@ -195,7 +213,9 @@ async def test_files_that_are_wrong_end_the_start(tmp_path: pathlib.Path) -> Non
         await certificate(None, **files).start()
 
 
-def test_files_are_those_of_all_three_flags_else_those_that_are_mounted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_those_of_all_three_flags_else_those_that_are_mounted(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mount = tmp_path / "istiod"
     monkeypatch.setattr(server_certificate, "MOUNT", str(mount))
     assert find_files(SecurePortSettings()) is None
@@ -223,6 +243,11 @@ def test_names_are_those_at_which_proxies_call() -> None:
     mesh = MeshConfig()
     nowhere = replace(mesh, default_config=replace(mesh.default_config, discovery_address=""))
     assert dns_names(nowhere, "mesh", "", ()) == usual == dns_names(nowhere, "mesh", "default", ())
-    assert dns_names(nowhere, "mesh", "blue", ("b.com", "istiod.mesh.svc")) == ("b.com", usual[0], "istiod-blue.mesh.svc", *usual[1:])
+    assert dns_names(nowhere, "mesh", "blue", ("b.com", "istiod.mesh.svc")) == (
+        "b.com",
+        usual[0],
+        "istiod-blue.mesh.svc",
+        *usual[1:],
+    )
     called = replace(mesh, default_config=replace(mesh.default_config, discovery_address="a.com:15012"))
     assert dns_names(called, "mesh", "", ()) == ("a.com", *usual)

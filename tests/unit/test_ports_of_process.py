@@ -1,4 +1,5 @@
 """The ports of a process: what they say when an address is taken, and how they end. Roots and writers of other clusters by small parts."""
+
 from __future__ import annotations
 
 import asyncio
@@ -106,7 +107,9 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-async def test_a_port_of_grpc_says_how_long_streams_get_to_end(journal: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_of_grpc_says_how_long_streams_get_to_end(
+    journal: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     server: Any = Server(journal)
     connections: Any = ["connections"]
@@ -161,7 +164,10 @@ def secure(journal: list[Any], context: Any = "context", error: OSError | None =
 async def test_the_port_with_tls_accepts_drains_and_closes(journal: list[Any]) -> None:
     port, certificate = secure(journal)
     await port.start()
-    assert (port.number, journal) == (4712, ["port unix:inner", "start", ("listen", "[::]:15012", "context", {"trust_domain": "td"})])
+    assert (port.number, journal) == (
+        4712,
+        ["port unix:inner", "start", ("listen", "[::]:15012", "context", {"trust_domain": "td"})],
+    )
     certificate.on_change("other")
     await port.stop()
     assert journal[3:] == [("use", "other"), "stop accepting", ("drain", "Server", ["connections"], 7.0), "close"]
@@ -181,7 +187,9 @@ async def test_the_port_with_tls_does_not_listen_without_a_certificate(journal: 
     assert (port.number, journal) == (15012, [])
 
 
-async def test_controlz_says_where_it_is_and_that_its_address_is_taken(taken: Address, caplog: pytest.LogCaptureFixture) -> None:
+async def test_controlz_says_where_it_is_and_that_its_address_is_taken(
+    taken: Address, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     ends: list[str] = []
     port = ControlzPort(FREE, Metrics(), lambda: ends.append("end"))
@@ -200,6 +208,7 @@ async def test_controlz_says_where_it_is_and_that_its_address_is_taken(taken: Ad
 
 # -- what follows key sets and names -----------------------------------------------------------------------------------
 
+
 def test_key_sets_are_fetched_as_the_settings_say(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     given: dict[str, tuple[Any, ...]] = {}
 
@@ -213,28 +222,41 @@ def test_key_sets_are_fetched_as_the_settings_say(monkeypatch: pytest.MonkeyPatc
     for name in ("AddressRules", "make_tls", "JwksClient", "KeyStore", "KeySets"):
         monkeypatch.setattr(key_sets, name, noting(name))
     environ = {
-        "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8", "BLOCKED_CIDRS_IN_JWKS_URIS": "1.0.0.0/8", "PILOT_JWKS_EXTRA_ROOTS": "/roots",
-        "JWKS_RESOLVER_INSECURE_SKIP_VERIFY": "true", "PILOT_JWKS_MAX_BYTES": "7", "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "5m",
+        "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8",
+        "BLOCKED_CIDRS_IN_JWKS_URIS": "1.0.0.0/8",
+        "PILOT_JWKS_EXTRA_ROOTS": "/roots",
+        "JWKS_RESOLVER_INSECURE_SKIP_VERIFY": "true",
+        "PILOT_JWKS_MAX_BYTES": "7",
+        "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "5m",
         "PILOT_STATE_DIR": "/state",
-    }  # fmt: skip
+    }
     db, batch, problems, metrics = (object() for _ in range(4))
     args: Any = (db, batch, problems, metrics)
     made: Any = make_key_sets(load([], environ).settings, *args)
     assert made == "KeySets"
     assert given == {
-        "AddressRules": (("10.0.0.0/8",), ("1.0.0.0/8",)), "make_tls": ("/roots", True), "JwksClient": ("AddressRules", "make_tls", 7),
-        "KeyStore": ("/state",), "KeySets": (db, batch, "JwksClient", "KeyStore", problems, metrics, parse_duration("5m")),
-    }  # fmt: skip
+        "AddressRules": (("10.0.0.0/8",), ("1.0.0.0/8",)),
+        "make_tls": ("/roots", True),
+        "JwksClient": ("AddressRules", "make_tls", 7),
+        "KeyStore": ("/state",),
+        "KeySets": (db, batch, "JwksClient", "KeyStore", problems, metrics, parse_duration("5m")),
+    }
 
 
 @pytest.mark.parametrize(
     ("variable", "text", "why"),
     [
-        ("BLOCKED_CIDRS_IN_JWKS_URIS", "nonsense", "^PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: .*nonsense"),
+        (
+            "BLOCKED_CIDRS_IN_JWKS_URIS",
+            "nonsense",
+            "^PILOT_ALLOWED_CIDRS_IN_JWKS_URIS, BLOCKED_CIDRS_IN_JWKS_URIS: .*nonsense",
+        ),
         ("PILOT_JWKS_EXTRA_ROOTS", "FILE", "^cannot read .*roots.pem: "),
     ],
 )
-def test_settings_of_key_sets_that_are_wrong_end_the_start(tmp_path: pathlib.Path, variable: str, text: str, why: str) -> None:
+def test_settings_of_key_sets_that_are_wrong_end_the_start(
+    tmp_path: pathlib.Path, variable: str, text: str, why: str
+) -> None:
     (tmp_path / "roots.pem").write_text("nonsense")
     environ = {variable: text.replace("FILE", str(tmp_path / "roots.pem"))}
     args: Any = (object(), object(), object(), Metrics())
@@ -254,9 +276,13 @@ def test_host_names_of_gateways_are_looked_up_unless_settings_say_otherwise(monk
 
 # -- signers of the API server -----------------------------------------------------------------------------------------
 
+
 def registered(mesh: MeshConfig, domain: str = "") -> Registration:
     settings = dataclasses.replace(
-        AuthoritySettings(), external="ISTIOD_RA_KUBERNETES_API", external_signer="example.com/mesh", external_domain=domain
+        AuthoritySettings(),
+        external="ISTIOD_RA_KUBERNETES_API",
+        external_signer="example.com/mesh",
+        external_domain=domain,
     )
     client: Any = object()
     return Registration(settings, client, lambda: mesh)
@@ -268,7 +294,13 @@ def mesh_with(*entries: tuple[str, bytes]) -> MeshConfig:
 
 
 def test_roots_of_signers_are_those_of_the_mesh_config() -> None:
-    mesh = mesh_with(("a", FIRST.roots_pem), ("b", SECOND.roots_pem), ("c", b"nonsense"), ("", root(3).roots_pem), ("a", FIRST.roots_pem))
+    mesh = mesh_with(
+        ("a", FIRST.roots_pem),
+        ("b", SECOND.roots_pem),
+        ("c", b"nonsense"),
+        ("", root(3).roots_pem),
+        ("a", FIRST.roots_pem),
+    )
     it = registered(mesh)
     assert tuple(it.roots_of("b")) == SECOND.roots
     assert tuple(it.roots_of("c")) == tuple(it.roots_of("d")) == ()
@@ -299,10 +331,16 @@ async def test_a_signer_is_asked_for_what_a_workload_asks_for(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("domain", "there", "found"), [("", "server", "server"), ("", "both", "mounted"), ("x.com", "server", ""), ("x.com", "both", "mounted")]
+    ("domain", "there", "found"),
+    [("", "server", "server"), ("", "both", "mounted"), ("x.com", "server", ""), ("x.com", "both", "mounted")],
 )
 async def test_roots_in_files_come_before_those_of_the_mesh_config(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, domain: str, there: str, found: str, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    domain: str,
+    there: str,
+    found: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mounted, server = tmp_path / "root-cert.pem", tmp_path / "ca.crt"
@@ -318,7 +356,9 @@ async def test_roots_in_files_come_before_those_of_the_mesh_config(
     assert caplog.messages == ["certificates are issued by signers of the API server"]
 
 
-async def test_a_file_of_roots_that_is_broken_ends_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+async def test_a_file_of_roots_that_is_broken_ends_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "roots").write_text("nonsense")
     monkeypatch.setattr(registration, "ROOTS", str(tmp_path / "roots"))
     with pytest.raises(StartError, match=r"^the roots of the signers: "):
@@ -350,8 +390,10 @@ async def test_what_an_api_server_refuses_is_no_certificate(monkeypatch: pytest.
     it = registered(MeshConfig())
     client = it._client
     assert await it._ask(b"csr", "a/b", 60) == await it.ask_for_server(b"csr", "a/b") == b"chain"
-    assert asked == [(client, "csr-workload-", b"csr", "a/b", 60, OF_WORKLOADS),
-                     (client, "csr-istiod-", b"csr", "a/b", 0, OF_SERVERS)]  # fmt: skip
+    assert asked == [
+        (client, "csr-workload-", b"csr", "a/b", 60, OF_WORKLOADS),
+        (client, "csr-istiod-", b"csr", "a/b", 0, OF_SERVERS),
+    ]
     for refused in (it._ask(b"csr", "a/b", 60), it.ask_for_server(b"csr", "a/b")):
         with pytest.raises(SigningError, match="503 busy") as caught:
             await refused
@@ -360,6 +402,7 @@ async def test_what_an_api_server_refuses_is_no_certificate(monkeypatch: pytest.
 
 # -- other clusters ----------------------------------------------------------------------------------------------------
 
+
 class Elsewhere:
     """Another cluster whose namespace of our name has an annotation, and what is written there."""
 
@@ -367,9 +410,18 @@ class Elsewhere:
         self.answers, self.asked, self.lines, self.waits = list(answers), list[str](), list[str](), 0
         self.has_bundles, self.authority = bundles, asyncio.Event()
         roots: Any = SimpleNamespace(changed=lambda: self.lines.append("roots changed"))
-        webhooks: Any = SimpleNamespace(changed=lambda: self.lines.append("bundles changed"), run=lambda: self._run("bundles"))
+        webhooks: Any = SimpleNamespace(
+            changed=lambda: self.lines.append("bundles changed"), run=lambda: self._run("bundles")
+        )
         written = WrittenCluster(roots, webhooks if bundles else None)
-        self.it = RemoteWriters("east", "mesh", lambda client: written, lambda client, roots: self._run("lead"), self.authority, lambda: self)  # type: ignore[arg-type, return-value]
+        self.it = RemoteWriters(
+            "east",
+            "mesh",
+            lambda client: written,
+            lambda client, roots: self._run("lead"),
+            self.authority,
+            lambda: self,
+        )  # type: ignore[arg-type, return-value]
 
     def wait(self) -> float:
         self.waits += 1
@@ -402,10 +454,19 @@ WANTED = "topology.istio.io/controlPlaneClusters"
 
 @pytest.mark.parametrize(
     ("answer", "wanted"),
-    [({WANTED: "east"}, True), ({WANTED: "a,east"}, True), ({WANTED: "*"}, True), ({WANTED: "eastern"}, False), ({}, False), (None, False),
-     (NotFound(404, "NotFound", ""), False)],
-)  # fmt: skip
-async def test_a_cluster_that_names_us_is_written_to(answer: Any, wanted: bool, caplog: pytest.LogCaptureFixture) -> None:
+    [
+        ({WANTED: "east"}, True),
+        ({WANTED: "a,east"}, True),
+        ({WANTED: "*"}, True),
+        ({WANTED: "eastern"}, False),
+        ({}, False),
+        (None, False),
+        (NotFound(404, "NotFound", ""), False),
+    ],
+)
+async def test_a_cluster_that_names_us_is_written_to(
+    answer: Any, wanted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "pilot")
     there = Elsewhere(answer)
     there.authority.set()

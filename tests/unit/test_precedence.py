@@ -1,4 +1,5 @@
 """Which revision's control planes lead, and which wait."""
+
 from __future__ import annotations
 
 import pytest
@@ -32,7 +33,11 @@ async def test_the_default_revision_is_followed() -> None:
     client = client_of(server)
     precedence = Precedence(client, "stable", pace(), chance(1))
     await precedence.start()
-    tag = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": DEFAULT_TAG}}
+    tag = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": DEFAULT_TAG},
+    }
     assert not precedence.outranks("canary")
     server.put({**tag, "metadata": {"name": DEFAULT_TAG, "labels": {"istio.io/rev": "stable"}}})
     await until(lambda: precedence.outranks("canary"))

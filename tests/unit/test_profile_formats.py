@@ -1,4 +1,5 @@
 """Profiles of known stacks, to the last field of what tools read."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,11 @@ from pilot.pprof.tasks import GOROUTINES, THREADS, Running, counted, one_by_one,
 from pilot.pprof.trace import encode_trace
 from protos import profile_pb2
 
-OUTER, INNER, OTHER = StackFrame("a.outer", "a.py", 3, 1), StackFrame("a.inner", "a.py", 9, 7), StackFrame("b.other", "b.py", 5, 4)
+OUTER, INNER, OTHER = (
+    StackFrame("a.outer", "a.py", 3, 1),
+    StackFrame("a.inner", "a.py", 9, 7),
+    StackFrame("b.other", "b.py", 5, 4),
+)
 AGAIN = INNER._replace(line=10)
 
 
@@ -36,45 +41,81 @@ def test_a_profile_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts == ["", "objects", "count", "space", "bytes", "a.inner", "a.py", "a.outer", "b.other", "b.py"]
     assert [(texts[kind.type], texts[kind.unit]) for kind in (*made.sample_type, made.period_type)] == [*kinds, space]
     assert [(f.id, texts[f.name], texts[f.system_name], texts[f.filename], f.start_line) for f in made.function] == [
-        (1, "a.inner", "a.inner", "a.py", 7), (2, "a.outer", "a.outer", "a.py", 1), (3, "b.other", "b.other", "b.py", 4)
-    ]  # fmt: skip
-    assert [(at.id, at.line[0].function_id, at.line[0].line) for at in made.location] == [(1, 1, 9), (2, 2, 3), (3, 1, 10), (4, 3, 5)]
-    assert [(list(s.location_id), list(s.value)) for s in made.sample] == [([1, 2], [1, 10]), ([3, 2], [2, 20]), ([4], [3, 30])]
+        (1, "a.inner", "a.inner", "a.py", 7),
+        (2, "a.outer", "a.outer", "a.py", 1),
+        (3, "b.other", "b.other", "b.py", 4),
+    ]
+    assert [(at.id, at.line[0].function_id, at.line[0].line) for at in made.location] == [
+        (1, 1, 9),
+        (2, 2, 3),
+        (3, 1, 10),
+        (4, 3, 5),
+    ]
+    assert [(list(s.location_id), list(s.value)) for s in made.sample] == [
+        ([1, 2], [1, 10]),
+        ([3, 2], [2, 20]),
+        ([4], [3, 30]),
+    ]
     assert (made.period, made.duration_nanos, made.time_nanos, texts[made.default_sample_type]) == (1, 0, 1234, "space")
 
 
 def test_a_profile_as_text_has_the_largest_first() -> None:
     kind = ValueType("cpu", "nanoseconds")
     profile = Profile((kind, kind), {(INNER, OUTER): (9, 10), (OTHER,): (3, 30)}, kind, shown=1)
-    assert as_text("head", profile) == "head\n3 30 @\n#\tb.other\tb.py:5\n\n9 10 @\n#\ta.inner\ta.py:9\n#\ta.outer\ta.py:3\n\n"
+    assert (
+        as_text("head", profile)
+        == "head\n3 30 @\n#\tb.other\tb.py:5\n\n9 10 @\n#\ta.inner\ta.py:9\n#\ta.outer\ta.py:3\n\n"
+    )
 
 
 def test_a_trace_as_a_whole() -> None:
     """A call that is at another line goes on; one of the same name that begins elsewhere, or is in another file, is another one."""
     elsewhere, other_file = OUTER._replace(begins=2), OUTER._replace(file="c.py")
-    sampled = [((INNER, OUTER), 0.001), ((AGAIN, OUTER), 0.001), ((OUTER,), 0.001), ((elsewhere,), 0.001), ((other_file,), 0.001)]
+    sampled = [
+        ((INNER, OUTER), 0.001),
+        ((AGAIN, OUTER), 0.001),
+        ((OUTER,), 0.001),
+        ((elsewhere,), 0.001),
+        ((other_file,), 0.001),
+    ]
     made = json.loads(encode_trace(Sampled(sampled, 0.005)))
     assert (made["displayTimeUnit"], set(made)) == ("ms", {"displayTimeUnit", "traceEvents"})
     name, *events = made["traceEvents"]
     assert name == {"name": "thread_name", "ph": "M", "pid": os.getpid(), "tid": 1, "args": {"name": "event loop"}}
     assert {(event["pid"], event["tid"]) for event in events} == {(os.getpid(), 1)}
     assert [(e["ph"], e["name"], e["ts"], e.get("args", {}).get("file")) for e in events] == [
-        ("B", "a.outer", 0, "a.py:3"), ("B", "a.inner", 0, "a.py:9"), ("E", "a.inner", 2000, None), ("E", "a.outer", 3000, None),
-        ("B", "a.outer", 3000, "a.py:3"), ("E", "a.outer", 4000, None), ("B", "a.outer", 4000, "c.py:3"), ("E", "a.outer", 5000, None),
-    ]  # fmt: skip
+        ("B", "a.outer", 0, "a.py:3"),
+        ("B", "a.inner", 0, "a.py:9"),
+        ("E", "a.inner", 2000, None),
+        ("E", "a.outer", 3000, None),
+        ("B", "a.outer", 3000, "a.py:3"),
+        ("E", "a.outer", 4000, None),
+        ("B", "a.outer", 4000, "c.py:3"),
+        ("E", "a.outer", 5000, None),
+    ]
 
 
 def test_a_record_that_says_no_line_is_at_its_first() -> None:
     assert stack_of(["run\x00/x/pilot/a.py\x0011", "odd\x00/x/pilot/b.py\x005\x01lx", "here\x00<string>\x001"]) == (
-        StackFrame("pilot.b.odd", "/x/pilot/b.py", 0, 5), StackFrame("pilot.a.run", "/x/pilot/a.py", 11, 11)
-    )  # fmt: skip
+        StackFrame("pilot.b.odd", "/x/pilot/b.py", 0, 5),
+        StackFrame("pilot.a.run", "/x/pilot/a.py", 11, 11),
+    )
     assert stack_of([]) == ()
 
 
-@pytest.mark.parametrize(("file", "module"), [
-    ("pilot/serve/ads.py", "pilot.serve.ads"), ("/x/ca/store.py", "ca.store"), ("/lib/python3.12/json/__init__.py", "json"),
-    ("site-packages/x.py", "x"), ("/a/dist-packages/x/y.py", "x.y"), ("x.py", "x"), ("", ""), ("/site-packages/six.py", "six"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("pilot/serve/ads.py", "pilot.serve.ads"),
+        ("/x/ca/store.py", "ca.store"),
+        ("/lib/python3.12/json/__init__.py", "json"),
+        ("site-packages/x.py", "x"),
+        ("/a/dist-packages/x/y.py", "x.y"),
+        ("x.py", "x"),
+        ("", ""),
+        ("/site-packages/six.py", "six"),
+    ],
+)
 def test_modules_of_files(file: str, module: str) -> None:
     assert module_of(file) == module
 
@@ -87,7 +128,11 @@ def test_stacks_are_cut_at_a_hundred_calls() -> None:
     assert len(stack_from(innermost)) == 100
     first, second, *_ = stack_from(innermost)
     assert first == call_of(innermost)
-    assert (first.function, first.begins) == (second.function, second.begins) == (f"{module_of(__file__)}.{deeper.__qualname__}", first.line - 1)
+    assert (
+        (first.function, first.begins)
+        == (second.function, second.begins)
+        == (f"{module_of(__file__)}.{deeper.__qualname__}", first.line - 1)
+    )
     assert stack_from(None) == ()
 
 
@@ -123,8 +168,12 @@ async def test_memory_by_stack_adds_up_what_is_of_one_stack(monkeypatch: pytest.
     made = heap_profile(found, 3)
     assert made.samples == {piece(2, 1): (4, 150, 4, 150), piece(7): (2, 8, 2, 8)}
     assert [tuple(kind) for kind in (*made.kinds, made.period_kind)] == [
-        ("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"), ("space", "bytes")
-    ]  # fmt: skip
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+        ("space", "bytes"),
+    ]
     assert (made.shown, made.period, made.seconds, memory.ALLOC_SPACE, memory.INUSE_SPACE) == (3, 1, 0.0, 1, 3)
 
 
@@ -148,7 +197,9 @@ async def test_memory_is_traced_with_ten_calls_and_no_longer(monkeypatch: pytest
 
 
 def test_resident_memory_is_that_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pathlib.Path, "read_text", lambda path: "100 7 3 1 0 2 0" if str(path) == "/proc/self/statm" else "")
+    monkeypatch.setattr(
+        pathlib.Path, "read_text", lambda path: "100 7 3 1 0 2 0" if str(path) == "/proc/self/statm" else ""
+    )
     monkeypatch.setattr(memory.resource, "getpagesize", lambda: 4096)
     assert memory.resident() == 28_672
     monkeypatch.setattr(pathlib.Path, "read_text", lambda path: "")
@@ -174,9 +225,17 @@ async def test_tasks_and_threads_by_name_and_state() -> None:
 
 
 def test_goroutines_are_counted_by_stack_and_shown_one_by_one() -> None:
-    running = [Running("a", "running", (INNER, OUTER)), Running("b", "waiting", (OTHER,)), Running("c", "thread", (OTHER,))]
+    running = [
+        Running("a", "running", (INNER, OUTER)),
+        Running("b", "waiting", (OTHER,)),
+        Running("c", "thread", (OTHER,)),
+    ]
     made = counted(running, THREADS)
-    assert (made.samples, made.kinds, made.period_kind) == ({(INNER, OUTER): (1,), (OTHER,): (2,)}, (("threadcreate", "count"),), THREADS)
+    assert (made.samples, made.kinds, made.period_kind) == (
+        {(INNER, OUTER): (1,), (OTHER,): (2,)},
+        (("threadcreate", "count"),),
+        THREADS,
+    )
     assert tuple(GOROUTINES) == ("goroutine", "count")
     assert one_by_one(running) == (
         "goroutine 1 [running]: a\n#\ta.inner\ta.py:9\n#\ta.outer\ta.py:3\n\ngoroutine 2 [waiting]: b\n#\tb.other\tb.py:5\n\n"

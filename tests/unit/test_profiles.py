@@ -1,4 +1,5 @@
 """Profiles of the process: the pages of Go's net/http/pprof, in the formats that its tools open."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,11 @@ from protos import profile_pb2
 from tests.support.debug import sources
 
 Get = Callable[[str], Awaitable[tuple[int, str, bytes]]]
-OUTER, INNER, OTHER = StackFrame("a.outer", "a.py", 3, 1), StackFrame("a.inner", "a.py", 9, 7), StackFrame("b.other", "b.py", 5, 4)
+OUTER, INNER, OTHER = (
+    StackFrame("a.outer", "a.py", 3, 1),
+    StackFrame("a.inner", "a.py", 9, 7),
+    StackFrame("b.other", "b.py", 5, 4),
+)
 
 
 @pytest.fixture
@@ -65,7 +70,18 @@ def stacks(made: profile_pb2.Profile) -> dict[tuple[str, ...], tuple[int, ...]]:
 
 def test_a_profile_has_each_text_function_and_location_once() -> None:
     kind = ValueType("cpu", "nanoseconds")
-    made = read(encode(Profile((ValueType("samples", "count"), kind), {(INNER, OUTER): (1, 10), (OTHER, OUTER): (2, 30)}, kind, 5, 1.5, shown=1)))
+    made = read(
+        encode(
+            Profile(
+                (ValueType("samples", "count"), kind),
+                {(INNER, OUTER): (1, 10), (OTHER, OUTER): (2, 30)},
+                kind,
+                5,
+                1.5,
+                shown=1,
+            )
+        )
+    )
     assert stacks(made) == {("a.inner", "a.outer"): (1, 10), ("b.other", "a.outer"): (2, 30)}
     assert (len(made.function), len(made.location), made.string_table[0]) == (3, 3, "")
     assert len(set(made.string_table)) == len(made.string_table)
@@ -79,19 +95,26 @@ def test_time_that_the_loop_waits_is_not_in_the_profile() -> None:
 
 
 def test_a_record_becomes_a_stack_with_the_leaf_first() -> None:
-    frames = ["MainThread\x00<thread>\x001", "outer\x00/x/pilot/serve/a.py\x001\x01l3", "inner\x00/x/pilot/serve/a.py\x007\x01cThing\x01l9"]
+    frames = [
+        "MainThread\x00<thread>\x001",
+        "outer\x00/x/pilot/serve/a.py\x001\x01l3",
+        "inner\x00/x/pilot/serve/a.py\x007\x01cThing\x01l9",
+    ]
     inner, outer = stack_of(frames)
     assert (inner.function, inner.line, inner.begins) == ("pilot.serve.a.Thing.inner", 9, 7)
     assert outer.function == "pilot.serve.a.outer"
     assert stack_of([*frames[:1], "run\x00/usr/lib/python3.11/asyncio/runners.py\x001\x01l190"]) == ()
 
 
-@pytest.mark.parametrize(("file", "module"), [
-    ("/x/site-packages/pilot/serve/ads.py", "pilot.serve.ads"),
-    ("/srv/app/pilot/derive/__init__.py", "pilot.derive"),
-    ("/usr/lib/python3.11/asyncio/events.py", "asyncio.events"),
-    ("/srv/tool.py", "tool"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("/x/site-packages/pilot/serve/ads.py", "pilot.serve.ads"),
+        ("/srv/app/pilot/derive/__init__.py", "pilot.derive"),
+        ("/usr/lib/python3.11/asyncio/events.py", "asyncio.events"),
+        ("/srv/tool.py", "tool"),
+    ],
+)
 def test_modules_are_named_as_programs_name_them(file: str, module: str) -> None:
     assert module_of(file) == module
 
@@ -100,8 +123,13 @@ def test_a_trace_has_a_call_of_two_samples_in_a_row_once() -> None:
     made = json.loads(encode_trace(Sampled([((INNER, OUTER), 0.001), ((OTHER, OUTER), 0.002), ((), 0.5)], 0.503)))
     events = [(event["ph"], event["name"], event["ts"]) for event in made["traceEvents"] if event["ph"] != "M"]
     assert events == [
-        ("B", "a.outer", 0), ("B", "a.inner", 0), ("E", "a.inner", 1000), ("B", "b.other", 1000), ("E", "b.other", 3000), ("E", "a.outer", 3000),
-    ]  # fmt: skip
+        ("B", "a.outer", 0),
+        ("B", "a.inner", 0),
+        ("E", "a.inner", 1000),
+        ("B", "b.other", 1000),
+        ("E", "b.other", 3000),
+        ("E", "a.outer", 3000),
+    ]
 
 
 async def test_the_profile_names_what_runs_on_the_loop(get: Get) -> None:
@@ -149,7 +177,9 @@ async def test_goroutines_are_tasks_and_threads_with_what_they_await(get: Get) -
     assert "[thread]: MainThread\n" in text
     assert counted[2].startswith(b"goroutine profile: total ")
     (stack,) = [stack for stack in stacks(read(made[2])) if any("sleeps_inside" in name for name in stack)]
-    inner, awaiting = (next(n for n, name in enumerate(stack) if name.endswith(end)) for end in ("sleeps_inside", ".outer"))
+    inner, awaiting = (
+        next(n for n, name in enumerate(stack) if name.endswith(end)) for end in ("sleeps_inside", ".outer")
+    )
     assert inner < awaiting, "the leaf comes first"
 
 
@@ -223,10 +253,19 @@ class Thing:
 """
 
 
-@pytest.mark.parametrize(("line", "function"), [
-    (1, "<module>"), (4, "<module>"), (8, "Thing.method.inner"), (9, "Thing.method"), (10, "Thing.method"), 
-    (17, "Thing.shown"), (18, "Thing.shown"), (99, "<module>"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "function"),
+    [
+        (1, "<module>"),
+        (4, "<module>"),
+        (8, "Thing.method.inner"),
+        (9, "Thing.method"),
+        (10, "Thing.method"),
+        (17, "Thing.shown"),
+        (18, "Thing.shown"),
+        (99, "<module>"),
+    ],
+)
 def test_a_line_is_of_the_innermost_function_with_a_name(tmp_path: pathlib.Path, line: int, function: str) -> None:
     (tmp_path / "made.py").write_text(SOURCE)
     assert function_at(str(tmp_path / "made.py"), line) == function
@@ -234,12 +273,19 @@ def test_a_line_is_of_the_innermost_function_with_a_name(tmp_path: pathlib.Path,
 
 def test_a_file_that_cannot_be_read_has_no_functions(tmp_path: pathlib.Path) -> None:
     (tmp_path / "wrong.py").write_text("def (")
-    assert [function_at(file, 1) for file in (str(tmp_path / "wrong.py"), str(tmp_path / "none.py"), "<string>")] == ["<module>"] * 3
+    assert [function_at(file, 1) for file in (str(tmp_path / "wrong.py"), str(tmp_path / "none.py"), "<string>")] == [
+        "<module>"
+    ] * 3
 
 
 async def test_texts_of_profiles(get: Get) -> None:
-    for path, head in (("heap?debug=1", b"heap profile: 1: "), ("block?debug=1", b"--- contention:"), ("mutex?debug=1", b"--- mutex:"),
-                       ("threadcreate?debug=1", b"threadcreate profile: total "), ("symbol", b"num_symbols: 1\n")):  # fmt: skip
+    for path, head in (
+        ("heap?debug=1", b"heap profile: 1: "),
+        ("block?debug=1", b"--- contention:"),
+        ("mutex?debug=1", b"--- mutex:"),
+        ("threadcreate?debug=1", b"threadcreate profile: total "),
+        ("symbol", b"num_symbols: 1\n"),
+    ):
         status, content_type, body = await get(path)
         assert (status, content_type, body[: len(head)]) == (200, "text/plain; charset=utf-8", head)
 

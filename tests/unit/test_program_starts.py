@@ -1,4 +1,5 @@
 """What programs make of their flags before they begin: levels of logs, warnings, and the settings that they run with."""
+
 from __future__ import annotations
 
 import logging
@@ -56,11 +57,17 @@ def logged(path: pathlib.Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("command", PROGRAMS)
 def test_the_log_is_opened_before_a_wrong_variable_is_warned_of(
-    command: str, ran: list[Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    ran: list[Any],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     main, _, variable = PROGRAMS[command]
     monkeypatch.setitem(os.environ, variable, "nonsense")
-    assert main([command, "--log_output_level=default:debug", f"--log_target={tmp_path}/log"]) == 0, capsys.readouterr().err
+    assert main([command, "--log_output_level=default:debug", f"--log_target={tmp_path}/log"]) == 0, (
+        capsys.readouterr().err
+    )
     assert log.scope("default").getEffectiveLevel() == logging.DEBUG
     (warning,) = [text for level, text in logged(tmp_path / "log") if level == "warn"]
     assert warning.startswith(f"environment variable {variable} is ignored: ")
@@ -85,8 +92,15 @@ def test_help_runs_nothing(command: str, word: str, ran: list[Any], capsys: pyte
     assert shown.out.endswith("\n")
 
 
-def test_discovery_logs_all_flags_where_asked_and_those_that_were_given_always(ran: list[Any], tmp_path: pathlib.Path) -> None:
-    given = [f"--configDir={tmp_path}", "--domain=mesh.example", "--log_output_level=default:debug", f"--log_target={tmp_path}/log"]
+def test_discovery_logs_all_flags_where_asked_and_those_that_were_given_always(
+    ran: list[Any], tmp_path: pathlib.Path
+) -> None:
+    given = [
+        f"--configDir={tmp_path}",
+        "--domain=mesh.example",
+        "--log_output_level=default:debug",
+        f"--log_target={tmp_path}/log",
+    ]
     assert pilot_discovery(["discovery", *given]) == 0
     flags = load(given, {}).flags
     said = logged(tmp_path / "log")
@@ -103,7 +117,9 @@ def test_what_the_user_says_of_experiments_of_grpc_stays(ran: list[Any], monkeyp
     assert (os.environ["GRPC_EXPERIMENTS"], len(ran)) == ("mine", 1)
 
 
-def test_an_operator_that_the_system_grants_too_little_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_that_the_system_grants_too_little_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(*_: Any) -> None:
         raise OSError(24, "Too many open files")
 
@@ -116,10 +132,15 @@ def test_an_operator_that_the_system_grants_too_little_says_so(monkeypatch: pyte
     ("files", "space", "why"),
     [
         (64, resource.RLIM_INFINITY, ""),
-        (63, resource.RLIM_INFINITY, "only 63 files may be open at once, and each proxy needs one: allow at least 64 (ulimit -n)"),
-        (resource.RLIM_INFINITY, 512 << 20, ""), (1000, (512 << 20) - 1, "the address space is limited to 511 MB: allow at least 512 MB (ulimit -v)"),
+        (
+            63,
+            resource.RLIM_INFINITY,
+            "only 63 files may be open at once, and each proxy needs one: allow at least 64 (ulimit -n)",
+        ),
+        (resource.RLIM_INFINITY, 512 << 20, ""),
+        (1000, (512 << 20) - 1, "the address space is limited to 511 MB: allow at least 512 MB (ulimit -v)"),
     ],
-)  # fmt: skip
+)
 def test_what_the_system_must_grant(files: int, space: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {resource.RLIMIT_NOFILE: (files, files), resource.RLIMIT_AS: (space, space)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
@@ -130,5 +151,3 @@ def test_what_the_system_must_grant(files: int, space: int, why: str, monkeypatc
         assert str(raised.value) == why
     else:
         claim_resources()
-
-

@@ -1,4 +1,5 @@
 """Events are followed to the proxies that acknowledged them; lines of the log that repeat are counted."""
+
 from __future__ import annotations
 
 import logging

@@ -1,4 +1,5 @@
 """Messages whatever their type: read from JSON with every mistake and its place, merged, and held against the rules that their fields declare."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +18,12 @@ from pilot.lib.protobuf.reader import read_message
 from pilot.lib.protobuf.types import find_type
 
 Cluster, Route, VirtualHost = cluster_pb2.Cluster, route_components_pb2.Route, route_components_pb2.VirtualHost
-TYPES: dict[str, Any] = {"cluster": Cluster, "route": Route, "host": VirtualHost, "filter": listener_components_pb2.Filter}
+TYPES: dict[str, Any] = {
+    "cluster": Cluster,
+    "route": Route,
+    "host": VirtualHost,
+    "filter": listener_components_pb2.Filter,
+}
 BUFFER = "envoy.extensions.filters.http.buffer.v3.Buffer"
 
 
@@ -28,6 +34,7 @@ def read(kind: str, text: str) -> Any:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("text", "code", "place"),
@@ -42,7 +49,11 @@ def read(kind: str, text: str) -> Any:
         ("filters: {}", "wrong-type", "filters"),
         ("filters: [{}, 5]", "wrong-type", "filters[1]"),
         ("per_connection_buffer_limit_bytes: -1", "wrong-type", "per_connection_buffer_limit_bytes"),
-        ("lb_subset_config: {subset_selectors: [{keys: [a, 1]}]}", "wrong-type", "lb_subset_config.subset_selectors[0].keys[1]"),
+        (
+            "lb_subset_config: {subset_selectors: [{keys: [a, 1]}]}",
+            "wrong-type",
+            "lb_subset_config.subset_selectors[0].keys[1]",
+        ),
         ("metadata: {filter_metadata: {a: {}, b: 5}}", "wrong-type", "metadata.filter_metadata.b"),
         ("typed_extension_protocol_options: 5", "wrong-type", "typed_extension_protocol_options"),
         ("type: EDS, cluster_type: {name: x}", "exclusive-fields", "cluster_type"),
@@ -51,8 +62,16 @@ def read(kind: str, text: str) -> Any:
         ("filters: [{typed_config: {'@type': x/no.Such}}]", "unknown-type", "filters[0].typed_config.@type"),
         ("filters: [{typed_config: {'@type': x/os.path}}]", "unknown-type", "filters[0].typed_config.@type"),
         ("filters: [{typed_config: 5}]", "wrong-type", "filters[0].typed_config"),
-        (f"filters: [{{typed_config: {{'@type': x/{BUFFER}, max: 1}}}}]", "unknown-field", "filters[0].typed_config.max"),
-        ("filters: [{typed_config: {'@type': x/google.protobuf.Duration, value: 1}}]", "wrong-type", "filters[0].typed_config.value"),
+        (
+            f"filters: [{{typed_config: {{'@type': x/{BUFFER}, max: 1}}}}]",
+            "unknown-field",
+            "filters[0].typed_config.max",
+        ),
+        (
+            "filters: [{typed_config: {'@type': x/google.protobuf.Duration, value: 1}}]",
+            "wrong-type",
+            "filters[0].typed_config.value",
+        ),
         (
             f"filters: [{{typed_config: {{'@type': x/xds.type.v3.TypedStruct, type_url: x/{BUFFER}, value: {{max: 1}}}}}}]",
             "unknown-field",
@@ -110,33 +129,47 @@ BUFFERED = f"'@type': x/{BUFFER}, max_request_bytes: 7"
         ("eds_cluster_config: []", "eds_cluster_config: expected a mapping for EdsClusterConfig, got a list"),
         ("eds_cluster_config: text", "eds_cluster_config: expected a mapping for EdsClusterConfig, got text"),
         ("eds_cluster_config: true", "eds_cluster_config: expected a mapping for EdsClusterConfig, got true or false"),
-        ("filters: {}", "filters: expected a list, got a mapping"), ("filters: 1.5", "filters: expected a list, got a number"),
+        ("filters: {}", "filters: expected a list, got a mapping"),
+        ("filters: 1.5", "filters: expected a list, got a number"),
         ("filters: [null]", "filters[0]: expected a mapping for Filter, got nothing"),
         ("metadata: {filter_metadata: 5}", "metadata.filter_metadata: expected a mapping, got a number"),
         ("type: EDS, cluster_type: {name: x}", "cluster_type: only one of type and cluster_type may be set"),
-        ("connect_timeout: 1s, connectTimeout: 2s", "connectTimeout: only one of connect_timeout and connectTimeout may be set"),
+        (
+            "connect_timeout: 1s, connectTimeout: 2s",
+            "connectTimeout: only one of connect_timeout and connectTimeout may be set",
+        ),
         ("filters: [{typed_config: 5}]", "filters[0].typed_config: expected a mapping with @type, got a number"),
         ("filters: [{typed_config: {'@type': 5}}]", "filters[0].typed_config: its type is needed in @type"),
         ("filters: [{typed_config: {'@type': ''}}]", "filters[0].typed_config: its type is needed in @type"),
-        ("filters: [{typed_config: {'@type': x/no.Such}}]", "filters[0].typed_config.@type: there is no type x/no.Such"),
+        (
+            "filters: [{typed_config: {'@type': x/no.Such}}]",
+            "filters[0].typed_config.@type: there is no type x/no.Such",
+        ),
         (
             "filters: [{typed_config: {'@type': x/envoy.config.filter.http.buffer.v2.Buffer}}]",
             "filters[0].typed_config.@type: there is no type x/envoy.config.filter.http.buffer.v2.Buffer; those of the v2 API are gone",
         ),
-        ("filters: [{typed_config: {'@type': x/google.protobuf.Duration}}]", "filters[0].typed_config.value: it is needed"),
+        (
+            "filters: [{typed_config: {'@type': x/google.protobuf.Duration}}]",
+            "filters[0].typed_config.value: it is needed",
+        ),
         ("connectTimeout: abc", 'connectTimeout: Duration must end with letter "s": abc'),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told_in_words(text: str, told: str) -> None:
     _, (fault,) = read_message(Cluster, yaml.safe_load(f"{{{text}}}"))
     assert f"{shown(fault.place)}: {fault.text}" == told
 
 
 def test_entries_of_a_map_beside_a_wrong_one_are_read() -> None:
-    values, (fault,) = read_message(Cluster, yaml.safe_load("{metadata: {filter_metadata: {a: {x: 1}, b: 5, c: {y: 2}}}}"))
+    values, (fault,) = read_message(
+        Cluster, yaml.safe_load("{metadata: {filter_metadata: {a: {x: 1}, b: 5, c: {y: 2}}}}")
+    )
     assert (shown(fault.place), fault.text) == ("metadata.filter_metadata.b", "Struct must be in a dict which is 5")
     assert values == read("cluster", "metadata: {filter_metadata: {a: {x: 1}, c: {y: 2}}}")
-    options = f"{{typed_extension_protocol_options: {{a: {{{BUFFERED}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFERED}}}}}}}"
+    options = (
+        f"{{typed_extension_protocol_options: {{a: {{{BUFFERED}}}, b: {{'@type': x/no.Such}}, c: {{{BUFFERED}}}}}}}"
+    )
     messages, (fault,) = read_message(Cluster, yaml.safe_load(options))
     assert shown(fault.place) == "typed_extension_protocol_options.b.@type"
     found = {key: unpack(value) for key, value in messages.typed_extension_protocol_options.items() if value.type_url}
@@ -150,7 +183,9 @@ def test_a_type_without_a_host_gets_the_usual_one_and_a_value_is_read_as_its_typ
     assert unpack(filters[1].typed_config).seconds == 2
 
 
-@pytest.mark.parametrize("rest", ["x/no.Such, value: {max: 1}", f"x/{BUFFER}", f"x/{BUFFER}, value: {{max_request_bytes: 7}}"])
+@pytest.mark.parametrize(
+    "rest", ["x/no.Such, value: {max: 1}", f"x/{BUFFER}", f"x/{BUFFER}, value: {{max_request_bytes: 7}}"]
+)
 def test_a_struct_of_a_type_that_is_not_known_or_without_a_value_is_taken(rest: str) -> None:
     read("cluster", f"filters: [{{typed_config: {{'@type': x/xds.type.v3.TypedStruct, type_url: {rest}}}}}]")
 
@@ -183,12 +218,17 @@ def test_a_place_is_told_as_it_is_written() -> None:
 
 # -- merging ---------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("before", "patch", "after"),
     [
         ("name: a, alt_stat_name: b", "name: c", "name: c, alt_stat_name: b"),
         ("connect_timeout: 10s", "connect_timeout: 0.5s", "connect_timeout: 0.5s"),
-        ("per_connection_buffer_limit_bytes: 5", "per_connection_buffer_limit_bytes: 6", "per_connection_buffer_limit_bytes: 6"),
+        (
+            "per_connection_buffer_limit_bytes: 5",
+            "per_connection_buffer_limit_bytes: 6",
+            "per_connection_buffer_limit_bytes: 6",
+        ),
         ("filters: [{name: a}]", "filters: [{name: b}]", "filters: [{name: a}, {name: b}]"),
         (
             "eds_cluster_config: {service_name: x}",
@@ -212,9 +252,14 @@ def test_messages_are_merged(before: str, patch: str, after: str) -> None:
 
 
 def test_lists_are_replaced_where_that_is_asked_for() -> None:
-    into = read("host", "domains: [a, b], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: a}]}")
+    into = read(
+        "host",
+        "domains: [a, b], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: a}]}",
+    )
     merge(into, read("host", "domains: [c], cors: {allow_origin_string_match: [{exact: b}]}"), replace_lists=True)
-    assert into == read("host", "domains: [c], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: b}]}")
+    assert into == read(
+        "host", "domains: [c], routes: [{name: x}], cors: {expose_headers: a, allow_origin_string_match: [{exact: b}]}"
+    )
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
@@ -232,8 +277,16 @@ TCP = "name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.fil
         ("cluster", "name: x, dns_refresh_rate: 0.002s", []),
         ("cluster", "name: x, dns_refresh_rate: 0.001s", ["dns_refresh_rate"]),
         ("cluster", "name: x, load_assignment: {}", ["load_assignment.cluster_name"]),
-        ("cluster", "name: x, circuit_breakers: {thresholds: [{priority: 7}]}", ["circuit_breakers.thresholds[0].priority"]),
-        ("cluster", "name: x, ring_hash_lb_config: {minimum_ring_size: 8388609}", ["ring_hash_lb_config.minimum_ring_size"]),
+        (
+            "cluster",
+            "name: x, circuit_breakers: {thresholds: [{priority: 7}]}",
+            ["circuit_breakers.thresholds[0].priority"],
+        ),
+        (
+            "cluster",
+            "name: x, ring_hash_lb_config: {minimum_ring_size: 8388609}",
+            ["ring_hash_lb_config.minimum_ring_size"],
+        ),
         ("route", "match: {prefix: /}, direct_response: {status: 204}", []),
         ("route", "match: {prefix: /}, direct_response: {status: 99}", ["direct_response.status"]),
         ("route", "match: {prefix: /}", [""]),
@@ -277,10 +330,13 @@ def test_values_of_a_map_are_looked_at_whole_by_their_keys() -> None:
     message = read("cluster", f"name: a, typed_extension_protocol_options: {{b: {{{OPTIONS}}}, a: {{{OPTIONS}}}}}")
     for partial in (False, True):
         assert [shown(fault.place) for fault in find_broken(message, partial=partial)] == [
-            "typed_extension_protocol_options.a", "typed_extension_protocol_options.b",
-        ]  # fmt: skip
+            "typed_extension_protocol_options.a",
+            "typed_extension_protocol_options.b",
+        ]
 
 
 def test_only_what_is_touched_is_looked_at() -> None:
     message = read("cluster", "connect_timeout: 0s, dns_refresh_rate: 0s")
-    assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == ["connect_timeout"]
+    assert [shown(f.place) for f in find_broken(message, touched=read("cluster", "connect_timeout: 1s"))] == [
+        "connect_timeout"
+    ]

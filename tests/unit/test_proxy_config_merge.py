@@ -1,4 +1,5 @@
 """The proxy config of a pod: what counts over what, from the mesh's to that of the pod itself."""
+
 from __future__ import annotations
 
 import base64

@@ -1,4 +1,5 @@
 """Which image the proxy of an injected pod is, by the values of the injector and the pod's annotation."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,8 +19,10 @@ def config(**values: Any) -> InjectorConfig:
 @pytest.mark.parametrize(
     ("values", "asked", "of_proxy_config", "image"),
     [
-        (HUB, None, "", "example.com/mesh/proxyv2:1.28.0"), (HUB, "debug", "distroless", "example.com/mesh/proxyv2:1.28.0-debug"),
-        (HUB, None, "distroless", "example.com/mesh/proxyv2:1.28.0-distroless"), (HUB, "", "debug", "example.com/mesh/proxyv2:1.28.0"),
+        (HUB, None, "", "example.com/mesh/proxyv2:1.28.0"),
+        (HUB, "debug", "distroless", "example.com/mesh/proxyv2:1.28.0-debug"),
+        (HUB, None, "distroless", "example.com/mesh/proxyv2:1.28.0-distroless"),
+        (HUB, "", "debug", "example.com/mesh/proxyv2:1.28.0"),
         (HUB | {"variant": "debug"}, None, "", "example.com/mesh/proxyv2:1.28.0-debug"),
         (HUB | {"variant": "debug"}, None, "distroless", "example.com/mesh/proxyv2:1.28.0-distroless"),
         (HUB | {"variant": "debug"}, "default", "", "example.com/mesh/proxyv2:1.28.0"),
@@ -27,10 +30,17 @@ def config(**values: Any) -> InjectorConfig:
         (HUB | {"tag": "1.28.0-debug"}, "default", "", "example.com/mesh/proxyv2:1.28.0"),
         (HUB | {"tag": "1.28.0-debug"}, None, "", "example.com/mesh/proxyv2:1.28.0-debug"),
         (HUB | {"tag": "1.28.0-own"}, "default", "", "example.com/mesh/proxyv2:1.28.0-own"),
-        (HUB | {"proxy": {"image": "mine"}, "proxy_init": {"image": "other"}}, None, "", "example.com/mesh/mine:1.28.0"),
-        ({"tag": 1.5}, None, "", "/proxyv2:1.5"), ({"hub": "h"}, None, "", "h/proxyv2:"), ({"hub": "h"}, "debug", "", "h/proxyv2:-debug"),
+        (
+            HUB | {"proxy": {"image": "mine"}, "proxy_init": {"image": "other"}},
+            None,
+            "",
+            "example.com/mesh/mine:1.28.0",
+        ),
+        ({"tag": 1.5}, None, "", "/proxyv2:1.5"),
+        ({"hub": "h"}, None, "", "h/proxyv2:"),
+        ({"hub": "h"}, "debug", "", "h/proxyv2:-debug"),
     ],
-)  # fmt: skip
+)
 def test_the_image_of_the_proxy(values: dict[str, Any], asked: str | None, of_proxy_config: str, image: str) -> None:
     assert proxy_image(config(**values), asked, of_proxy_config) == image
 
@@ -38,7 +48,8 @@ def test_the_image_of_the_proxy(values: dict[str, Any], asked: str | None, of_pr
 @pytest.mark.parametrize(
     ("values", "asked", "image"),
     [
-        (HUB, None, "example.com/mesh/proxyv2:1.28.0"), (HUB, "debug", "example.com/mesh/proxyv2:1.28.0-debug"),
+        (HUB, None, "example.com/mesh/proxyv2:1.28.0"),
+        (HUB, "debug", "example.com/mesh/proxyv2:1.28.0-debug"),
         (HUB | {"variant": "distroless"}, None, "example.com/mesh/proxyv2:1.28.0-distroless"),
         (HUB | {"proxy": {"image": "mine"}, "proxy_init": {"image": "other"}}, "", "example.com/mesh/other:1.28.0"),
     ],

@@ -1,4 +1,5 @@
 """What gRPC's own xDS client and server are sent: the resources that they name, in the fields that they read."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,15 +23,30 @@ from tests.support.world import World, proxy
 HOST = "echo.a.svc.cluster.local"
 NAME = f"outbound|70||{HOST}"
 MESSAGES: dict[str, Any] = {
-    CLUSTER: cluster_pb2.Cluster, ENDPOINT: endpoint_pb2.ClusterLoadAssignment, LISTENER: listener_pb2.Listener, ROUTE: route_pb2.RouteConfiguration,
-}  # fmt: skip
-SERVICE = make("Service", "echo", "{clusterIP: 10.96.0.1, selector: {app: echo}, ports: [{name: grpc, port: 70, targetPort: 7070}]}")
-HEADLESS = make("Service", "head", "{clusterIP: None, selector: {app: echo}, ports: [{name: grpc, port: 70, targetPort: 7070}]}")
+    CLUSTER: cluster_pb2.Cluster,
+    ENDPOINT: endpoint_pb2.ClusterLoadAssignment,
+    LISTENER: listener_pb2.Listener,
+    ROUTE: route_pb2.RouteConfiguration,
+}
+SERVICE = make(
+    "Service",
+    "echo",
+    "{clusterIP: 10.96.0.1, selector: {app: echo}, ports: [{name: grpc, port: 70, targetPort: 7070}]}",
+)
+HEADLESS = make(
+    "Service", "head", "{clusterIP: None, selector: {app: echo}, ports: [{name: grpc, port: 70, targetPort: 7070}]}"
+)
 SLICES = [endpoint_slice(name, at("10.1.0.1", "one"), ports="[{name: grpc, port: 7070}]") for name in ("echo", "head")]
 
 
 def mesh(*more: dict[str, Any]) -> World:
-    return world(SERVICE, HEADLESS, pod("one", "10.1.0.1", labels="{app: echo, version: v1}", spec="{serviceAccountName: echo}"), *SLICES, *more)
+    return world(
+        SERVICE,
+        HEADLESS,
+        pod("one", "10.1.0.1", labels="{app: echo, version: v1}", spec="{serviceAccountName: echo}"),
+        *SLICES,
+        *more,
+    )
 
 
 def sent(made: World, type_url: str, *names: str, ip: str = "10.9.0.9", name: str = "client") -> dict[str, Any]:
@@ -42,7 +58,11 @@ def sent(made: World, type_url: str, *names: str, ip: str = "10.9.0.9", name: st
 
 
 def manager(listener: Any) -> Any:
-    config = listener.api_listener.api_listener if listener.HasField("api_listener") else listener.filter_chains[0].filters[0].typed_config
+    config = (
+        listener.api_listener.api_listener
+        if listener.HasField("api_listener")
+        else listener.filter_chains[0].filters[0].typed_config
+    )
     return hcm_pb2.HttpConnectionManager.FromString(config.value)
 
 
@@ -65,7 +85,9 @@ def test_a_target_that_there_is_not_has_no_listener(target: str) -> None:
 
 def test_only_what_is_named_is_sent() -> None:
     assert sent(mesh(), CLUSTER) == sent(mesh(), LISTENER) == {}
-    assert list(sent(mesh(), CLUSTER, NAME, "outbound|70||else", "x", f"outbound|70|v9|{HOST}", f"inbound|70||{HOST}")) == [NAME]
+    assert list(
+        sent(mesh(), CLUSTER, NAME, "outbound|70||else", "x", f"outbound|70|v9|{HOST}", f"inbound|70||{HOST}")
+    ) == [NAME]
 
 
 def test_routes_are_of_one_service_for_any_authority() -> None:
@@ -93,17 +115,24 @@ def test_endpoints_come_by_eds_for_headless_services_too(host: str) -> None:
     assert cluster.eds_cluster_config.service_name == name
     assert not cluster.HasField("transport_socket")
     [assignment] = sent(mesh(), ENDPOINT, name).values()
-    assert [e.endpoint.address.socket_address.address for group in assignment.endpoints for e in group.lb_endpoints] == ["10.1.0.1"]
+    assert [
+        e.endpoint.address.socket_address.address for group in assignment.endpoints for e in group.lb_endpoints
+    ] == ["10.1.0.1"]
     assert all(group.load_balancing_weight.value for group in assignment.endpoints)
 
 
 def test_a_subset_has_its_own_policy_and_endpoints() -> None:
     hashing = "{name: v1, labels: {version: v1}, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: user, minimumRingSize: 64}}}}"
     limits = "{connectionPool: {http: {http2MaxRequests: 7}}, loadBalancer: {simple: LEAST_REQUEST}}"
-    made = mesh(rule(f"{{host: echo, trafficPolicy: {limits}, subsets: [{hashing}, {{name: v2, labels: {{version: v2}}}}]}}"))
+    made = mesh(
+        rule(f"{{host: echo, trafficPolicy: {limits}, subsets: [{hashing}, {{name: v2, labels: {{version: v2}}}}]}}")
+    )
     one, two = f"outbound|70|v1|{HOST}", f"outbound|70|v2|{HOST}"
     found = sent(made, CLUSTER, NAME, one, two)
-    assert (found[one].lb_policy, found[one].ring_hash_lb_config.minimum_ring_size.value) == (cluster_pb2.Cluster.RING_HASH, 64)
+    assert (found[one].lb_policy, found[one].ring_hash_lb_config.minimum_ring_size.value) == (
+        cluster_pb2.Cluster.RING_HASH,
+        64,
+    )
     assert found[NAME].lb_policy == found[two].lb_policy == cluster_pb2.Cluster.LEAST_REQUEST
     assert [c.circuit_breakers.thresholds[0].max_requests.value for c in found.values()] == [7, 7, 7]
     endpoints = sent(made, ENDPOINT, one, two)
@@ -115,10 +144,16 @@ def test_mutual_tls_is_by_the_instances_of_the_bootstrap() -> None:
     assert cluster.transport_socket.name == "envoy.transport_sockets.tls"
     common = tls_pb2.UpstreamTlsContext.FromString(cluster.transport_socket.typed_config.value).common_tls_context
     validation = common.combined_validation_context
-    assert common.tls_certificate_provider_instance.instance_name == common.tls_certificate_certificate_provider_instance.instance_name == "default"
+    assert (
+        common.tls_certificate_provider_instance.instance_name
+        == common.tls_certificate_certificate_provider_instance.instance_name
+        == "default"
+    )
     assert validation.default_validation_context.ca_certificate_provider_instance.certificate_name == "ROOTCA"
     assert validation.validation_context_certificate_provider_instance.certificate_name == "ROOTCA"
-    assert [m.exact for m in validation.default_validation_context.match_subject_alt_names] == ["spiffe://cluster.local/ns/a/sa/echo"]
+    assert [m.exact for m in validation.default_validation_context.match_subject_alt_names] == [
+        "spiffe://cluster.local/ns/a/sa/echo"
+    ]
 
 
 # -- servers ---------------------------------------------------------------------------------------------------------------
@@ -151,8 +186,14 @@ def test_policies_are_filters_and_what_would_be_asked_is_denied() -> None:
 
     allow = policy("a", "{rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/x]}}]}]}")
     ask = policy("b", "{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {paths: [/admin]}}]}]}")
-    filters = {f.name: rbac_pb2.RBAC.FromString(f.typed_config.value).rules for f in manager(server(allow, ask)).http_filters[:-1]}
-    assert [(name.rpartition(".")[2], rules.action, len(rules.policies)) for name, rules in filters.items()] == [("deny", 1, 1), ("allow", 0, 1)]
+    filters = {
+        f.name: rbac_pb2.RBAC.FromString(f.typed_config.value).rules
+        for f in manager(server(allow, ask)).http_filters[:-1]
+    }
+    assert [(name.rpartition(".")[2], rules.action, len(rules.policies)) for name, rules in filters.items()] == [
+        ("deny", 1, 1),
+        ("allow", 0, 1),
+    ]
     nobody = server(policy("c", "{}"))
     [rules] = [rbac_pb2.RBAC.FromString(f.typed_config.value).rules for f in manager(nobody).http_filters[:-1]]
     assert (rules.action, len(rules.policies)) == (0, 1)

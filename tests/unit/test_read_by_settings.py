@@ -1,4 +1,5 @@
 """What is read from API servers and from the sources of a mesh config, by the settings, and how all of it becomes one first commit."""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,6 +46,7 @@ def target() -> IngestTarget:
 
 # -- which API server --------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("environ", "flags", "has_folders", "found"),
     [
@@ -57,7 +59,9 @@ def target() -> IngestTarget:
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, (), False, "pod"),
     ],
 )
-def test_an_api_server_is_reached_by_a_kubeconfig_or_as_a_pod(environ: dict[str, str], flags: tuple[str, ...], has_folders: bool, found: Any) -> None:
+def test_an_api_server_is_reached_by_a_kubeconfig_or_as_a_pod(
+    environ: dict[str, str], flags: tuple[str, ...], has_folders: bool, found: Any
+) -> None:
     credentials = find_credentials(load(list(flags), environ).settings.kubernetes, has_folders)
     if isinstance(credentials, KubeconfigFile):
         assert (credentials._path, credentials._context) == found
@@ -76,10 +80,14 @@ def test_files_of_the_mesh_config_that_are_not_there_are_maps_where_there_is_an_
             path.write_text("")
     settings = load([f"--meshConfig={mesh}", f"--networksConfig={networks}", f"--kubeconfig={kubeconfig}"], {}).settings
     every = not kubeconfig
-    assert mesh_file_paths(settings) == (str(mesh) if has_mesh or every else "", str(networks) if has_networks or every else "")
+    assert mesh_file_paths(settings) == (
+        str(mesh) if has_mesh or every else "",
+        str(networks) if has_networks or every else "",
+    )
 
 
 # -- what is read of it ------------------------------------------------------------------------------------------------
+
 
 class Api:
     """The API servers of a control plane, of stand-ins."""
@@ -88,7 +96,9 @@ class Api:
         self.journal, self.target, self.credentials = journal, target(), SimpleNamespace(load=self._load)
         self.settings, self.loaded = load(["--kubeconfig=a", *flags], environ or {}).settings, 0
         credentials: Any = self.credentials
-        self.kubernetes = Kubernetes(credentials, self.settings, self.target, 7, {"alias": "Kubernetes", "other": "west"}, PACE)
+        self.kubernetes = Kubernetes(
+            credentials, self.settings, self.target, 7, {"alias": "Kubernetes", "other": "west"}, PACE
+        )
 
     async def _load(self) -> None:
         self.loaded += 1
@@ -98,7 +108,16 @@ class Api:
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
     made = Journal()
-    made.take_over(monkeypatch, kubernetes, "ApiClient", "Throttle", "KubeSource", "MeshConfigMaps", "RemoteClusters", "RemoteCluster")
+    made.take_over(
+        monkeypatch,
+        kubernetes,
+        "ApiClient",
+        "Throttle",
+        "KubeSource",
+        "MeshConfigMaps",
+        "RemoteClusters",
+        "RemoteCluster",
+    )
     made.take_over(monkeypatch, kubernetes, "ClusterReviewers", "SecretStore")
     for name in ("ApiClient", "RemoteClusters"):  # what the others ask of them
         patched = getattr(kubernetes, name)
@@ -116,7 +135,9 @@ def _with_clusters(make: Any) -> Any:
 
 
 def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
-    it = Api(journal, {"REVISION": "blue", "CLUSTER_ID": "Kubernetes"}, "--kubernetesApiQPS=5", "--kubernetesApiBurst=9")
+    it = Api(
+        journal, {"REVISION": "blue", "CLUSTER_ID": "Kubernetes"}, "--kubernetesApiQPS=5", "--kubernetesApiBurst=9"
+    )
     client, source = journal.made[1], journal.one("KubeSource")
     assert journal.one("Throttle").given == (5.0, 9)
     assert client.given == (it.credentials, journal.one("Throttle"))
@@ -125,9 +146,20 @@ def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
     assert given[:6] == (client, it.target.batch, it.target.ledger, 7, DocumentOrigin("Kubernetes", True, "blue"), READ)
     assert (given[6]._replace(failed=PACE.failed), given[8]) == (PACE, "")
     given[6].failed()
-    assert 'controller_sync_errors_total{cluster="Kubernetes"} 1' in it.target.metrics.exposition().decode().splitlines()
+    assert (
+        'controller_sync_errors_total{cluster="Kubernetes"} 1' in it.target.metrics.exposition().decode().splitlines()
+    )
     maps = journal.one("MeshConfigMaps").given
-    assert maps == (client, "istio-system", ["istio-blue"], [MESH_ROW, NETWORKS_ROW], it.target.batch, it.target.problems, PACE, given[7])
+    assert maps == (
+        client,
+        "istio-system",
+        ["istio-blue"],
+        [MESH_ROW, NETWORKS_ROW],
+        it.target.batch,
+        it.target.problems,
+        PACE,
+        given[7],
+    )
     remote, options = journal.one("RemoteClusters").given, Options("Kubernetes", "istio-system", (), 30.0, "")
     assert remote == (client, options, it.kubernetes._join, it.target.problems, PACE, given[7], it.target.metrics)
     assert journal.one("ClusterReviewers").given == (client, ("", "Kubernetes", "alias"), {"west": "a cluster"})
@@ -136,9 +168,13 @@ def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
 def test_settings_of_what_is_read_reach_who_reads(journal: Journal, tmp_path: pathlib.Path) -> None:
     (tmp_path / "mesh").write_text("")
     environ = {
-        "ISTIO_WATCH_NAMESPACE": "shop", "SHARED_MESH_CONFIG": "shared", "PILOT_REMOTE_CLUSTER_TIMEOUT": "5s", "POD_NAMESPACE": "mesh",
-        "PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS": "exec", "PILOT_MULTICLUSTER_KUBECONFIG_PATH": "/configs",
-    }  # fmt: skip
+        "ISTIO_WATCH_NAMESPACE": "shop",
+        "SHARED_MESH_CONFIG": "shared",
+        "PILOT_REMOTE_CLUSTER_TIMEOUT": "5s",
+        "POD_NAMESPACE": "mesh",
+        "PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS": "exec",
+        "PILOT_MULTICLUSTER_KUBECONFIG_PATH": "/configs",
+    }
     Api(journal, environ, f"--meshConfig={tmp_path / 'mesh'}")
     assert journal.one("KubeSource").given[8] == "shop"
     assert journal.one("MeshConfigMaps").given[1:4] == ("mesh", ["shared", "istio"], [NETWORKS_ROW])
@@ -151,10 +187,18 @@ def test_settings_of_what_is_read_reach_who_reads(journal: Journal, tmp_path: pa
         ({}, [ENTRY, SECRET, ENTRIES]),
         ({"PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false"}, [ENTRY, ENTRIES]),
         ({"PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false"}, [ENTRY, SECRET]),
-        ({"PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false", "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false"}, [ENTRY]),
+        (
+            {
+                "PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false",
+                "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false",
+            },
+            [ENTRY],
+        ),
     ],
 )
-async def test_of_other_clusters_some_kinds_can_be_left_out(journal: Journal, environ: dict[str, str], kinds: list[GroupKind]) -> None:
+async def test_of_other_clusters_some_kinds_can_be_left_out(
+    journal: Journal, environ: dict[str, str], kinds: list[GroupKind]
+) -> None:
     it, told = Api(journal, environ), list[Any]()
 
     async def beside(cluster: str, client: Any) -> None:
@@ -179,10 +223,16 @@ async def test_of_other_clusters_some_kinds_can_be_left_out(journal: Journal, en
 
 @pytest.mark.parametrize(
     ("environ", "elsewhere"),
-    [({}, False), ({"EXTERNAL_ISTIOD": "true"}, False), ({"LOCAL_CLUSTER_SECRET_WATCHER": "true"}, False),
-     ({"EXTERNAL_ISTIOD": "true", "LOCAL_CLUSTER_SECRET_WATCHER": "true"}, True)],
-)  # fmt: skip
-def test_secrets_of_clusters_are_read_where_the_process_runs_if_settings_say_so(journal: Journal, environ: dict[str, str], elsewhere: bool) -> None:
+    [
+        ({}, False),
+        ({"EXTERNAL_ISTIOD": "true"}, False),
+        ({"LOCAL_CLUSTER_SECRET_WATCHER": "true"}, False),
+        ({"EXTERNAL_ISTIOD": "true", "LOCAL_CLUSTER_SECRET_WATCHER": "true"}, True),
+    ],
+)
+def test_secrets_of_clusters_are_read_where_the_process_runs_if_settings_say_so(
+    journal: Journal, environ: dict[str, str], elsewhere: bool
+) -> None:
     it = Api(journal, environ)
     client = journal.one("RemoteClusters").given[0]
     assert (client is not it.kubernetes.client) is elsewhere
@@ -190,9 +240,12 @@ def test_secrets_of_clusters_are_read_where_the_process_runs_if_settings_say_so(
 
 
 @pytest.mark.parametrize(
-    ("environ", "names"), [({}, ("istio-ca-secret",)), ({"USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, ("istio-ca-secret", "cacerts"))]
+    ("environ", "names"),
+    [({}, ("istio-ca-secret",)), ({"USE_CACERTS_FOR_SELF_SIGNED_CA": "true"}, ("istio-ca-secret", "cacerts"))],
 )
-async def test_a_root_is_kept_in_a_secret_of_the_own_namespace(journal: Journal, environ: dict[str, str], names: tuple[str, ...]) -> None:
+async def test_a_root_is_kept_in_a_secret_of_the_own_namespace(
+    journal: Journal, environ: dict[str, str], names: tuple[str, ...]
+) -> None:
     it = Api(journal, {**environ, "POD_NAMESPACE": "mesh"})
     store: Any = it.kubernetes.keep_root()
     assert store.given == (it.kubernetes.client, "mesh", asyncio.get_running_loop(), names)
@@ -222,7 +275,9 @@ async def test_a_secret_is_read_from_the_own_namespace(journal: Journal) -> None
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_what_is_read_first_is_the_mesh_config_and_what_is_waited_for_last_are_other_clusters(journal: Journal, reads: bool) -> None:
+async def test_what_is_read_first_is_the_mesh_config_and_what_is_waited_for_last_are_other_clusters(
+    journal: Journal, reads: bool
+) -> None:
     def reads_configuration() -> bool:
         journal.lines.append("asked")
         return reads
@@ -238,8 +293,16 @@ async def test_what_is_read_first_is_the_mesh_config_and_what_is_waited_for_last
     source.start = start
     await it.kubernetes.start(reads_configuration)
     assert given == [reads]
-    assert journal.lines == ["credentials", "MeshConfigMaps.start", "MeshConfigMaps.synced", "asked", "KubeSource.start", "RemoteClusters.start",
-                             "KubeSource.synced", "RemoteClusters.synced"]  # fmt: skip
+    assert journal.lines == [
+        "credentials",
+        "MeshConfigMaps.start",
+        "MeshConfigMaps.synced",
+        "asked",
+        "KubeSource.start",
+        "RemoteClusters.start",
+        "KubeSource.synced",
+        "RemoteClusters.synced",
+    ]
     journal.lines.clear()
     closed: list[str] = []
     for client in {it.kubernetes.client, it.kubernetes._secrets_client}:

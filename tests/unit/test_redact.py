@@ -1,4 +1,5 @@
 """Secrets that texts give away are left out of reports."""
+
 from __future__ import annotations
 
 import base64
@@ -27,6 +28,9 @@ def test_a_secret_is_left_out(text: str, secret: str) -> None:
     assert "left out" in redact(text)
 
 
-@pytest.mark.parametrize("text", ["https://host:8080/x@y", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "a bearer of news"])
+@pytest.mark.parametrize(
+    "text",
+    ["https://host:8080/x@y", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "a bearer of news"],
+)
 def test_anything_else_stays(text: str) -> None:
     assert redact(text) == text

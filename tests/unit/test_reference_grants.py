@@ -1,4 +1,5 @@
 """No object refers into another namespace without a ReferenceGrant of that namespace, whatever its kind; with one it does."""
+
 from __future__ import annotations
 
 import random
@@ -22,8 +23,15 @@ ISSUED = Authority().issue("x.example.com")
 ROUTES = ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")
 PROTOCOLS = {"HTTPRoute": "HTTP", "GRPCRoute": "HTTP", "TCPRoute": "TCP", "TLSRoute": "TLS"}
 FIXED: tuple[Plain, ...] = (
-    *(make("Service", name, "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", ns) for ns in NAMESPACES for name in ("one", "two")),
-    *(make("Service", "front", "{clusterIP: 10.96.0.9, selector: {app: front}, ports: [{name: tls, port: 443}]}", ns) for ns in NAMESPACES),
+    *(
+        make("Service", name, "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}", ns)
+        for ns in NAMESPACES
+        for name in ("one", "two")
+    ),
+    *(
+        make("Service", "front", "{clusterIP: 10.96.0.9, selector: {app: front}, ports: [{name: tls, port: 443}]}", ns)
+        for ns in NAMESPACES
+    ),
     *(tls_secret(name, ISSUED, ns) for ns in NAMESPACES for name in ("one", "two")),
     *(config_map(name, {"ca.crt": Authority().pem.decode()}, ns) for ns in NAMESPACES for name in ("one", "two")),
 )
@@ -51,7 +59,11 @@ class Drawn(NamedTuple):
             return True
         for grant in self.grants:
             by = {"group": GATEWAY_API, "kind": asked.kind, "namespace": asked.namespace} in grant["spec"]["from"]
-            listed = [to for to in grant["spec"]["to"] if (to["group"], to["kind"]) == ("", asked.to) and to.get("name", asked.name) == asked.name]
+            listed = [
+                to
+                for to in grant["spec"]["to"]
+                if (to["group"], to["kind"]) == ("", asked.to) and to.get("name", asked.name) == asked.name
+            ]
             if grant["metadata"]["namespace"] == asked.place and by and listed:
                 return True
         return False
@@ -94,11 +106,31 @@ def backend(choose: random.Random) -> str:
 
 def grant(choose: random.Random, n: int) -> Plain:
     """A grant, some of which are for what nobody asks."""
-    by = [(choose.choice((GATEWAY_API, "other.io")), choose.choice((*ROUTES, "Gateway", "ListenerSet")), choose.choice(NAMESPACES)) for _ in range(2)]
-    to = [(choose.choice(("", "apps")), choose.choice(("Service", "Secret", "ConfigMap")), choose.choice(("one", "two", ""))) for _ in range(2)]
+    by = [
+        (
+            choose.choice((GATEWAY_API, "other.io")),
+            choose.choice((*ROUTES, "Gateway", "ListenerSet")),
+            choose.choice(NAMESPACES),
+        )
+        for _ in range(2)
+    ]
+    to = [
+        (
+            choose.choice(("", "apps")),
+            choose.choice(("Service", "Secret", "ConfigMap")),
+            choose.choice(("one", "two", "")),
+        )
+        for _ in range(2)
+    ]
     froms = ", ".join(f"{{group: '{g}', kind: {k}, namespace: {ns}}}" for g, k, ns in by)
     tos = ", ".join(f"{{group: '{g}', kind: {k}{', name: ' + name if name else ''}}}" for g, k, name in to)
-    return gateway_object("ReferenceGrant", f"g{n}", f"from: [{froms}], to: [{tos}]", choose.choice(NAMESPACES), api=f"{GATEWAY_API}/v1beta1")
+    return gateway_object(
+        "ReferenceGrant",
+        f"g{n}",
+        f"from: [{froms}], to: [{tos}]",
+        choose.choice(NAMESPACES),
+        api=f"{GATEWAY_API}/v1beta1",
+    )
 
 
 def leads(world: World) -> Iterator[Reference]:
@@ -124,7 +156,9 @@ def credentials(world: World) -> Iterator[Reference]:
         assert row is not None
         assert row.origin is not None
         (owner,), tls = row.origin.parents, row.spec.servers[0].tls
-        for text in (*tls.credential_names, tls.credential_name, tls.ca_cert_credential_name) if tls is not None else ():
+        for text in (
+            (*tls.credential_names, tls.credential_name, tls.ca_cert_credential_name) if tls is not None else ()
+        ):
             if text:
                 scheme, _, rest = text.partition("://")
                 place, _, name = rest.partition("/")
@@ -137,7 +171,10 @@ def asked(drawn: Drawn) -> Iterator[Reference]:
     for one in drawn.objects:
         for rule in one["spec"].get("rules", ()):
             refs = [*rule["backendRefs"], *(f["requestMirror"]["backendRef"] for f in rule.get("filters", ()))]
-            yield from (Reference(one["kind"], one["metadata"]["namespace"], "Service", ref["namespace"], ref["name"]) for ref in refs)
+            yield from (
+                Reference(one["kind"], one["metadata"]["namespace"], "Service", ref["namespace"], ref["name"])
+                for ref in refs
+            )
 
 
 @pytest.mark.parametrize("part", range(25))
@@ -155,7 +192,11 @@ def test_only_what_is_granted_is_reached(seed: int, part: int) -> None:
 def test_routers_get_the_secrets_that_are_granted_and_no_others(seed: int, part: int) -> None:
     drawn = draw(random.Random(f"secrets {seed} {part}"))
     world = World()
-    world.set(rows_of((*FIXED, *drawn.objects, *(make("Pod", "front-0", "{}", ns, labels="{app: front}") for ns in NAMESPACES))))
+    world.set(
+        rows_of(
+            (*FIXED, *drawn.objects, *(make("Pod", "front-0", "{}", ns, labels="{app: front}") for ns in NAMESPACES))
+        )
+    )
     names = [f"kubernetes-gateway://{ns}/{name}" for ns in NAMESPACES for name in ("one", "two")]
     named = set(credentials(world))
     for ns in NAMESPACES:
@@ -164,12 +205,18 @@ def test_routers_get_the_secrets_that_are_granted_and_no_others(seed: int, part:
         got = set(world.secrets(world.connect(router), *names))
         for text in got:
             place, _, name = text.removeprefix("kubernetes-gateway://").partition("/")
-            assert any((r.to, r.place, r.name) == ("Secret", place, name) and drawn.allows(r) for r in named), f"{ns} got {text}"
+            assert any((r.to, r.place, r.name) == ("Secret", place, name) and drawn.allows(r) for r in named), (
+                f"{ns} got {text}"
+            )
 
 
 def test_a_grant_that_goes_takes_the_reference_with_it() -> None:
-    route = gateway_object("HTTPRoute", "r", "parentRefs: [{name: gw}], rules: [{backendRefs: [{name: one, namespace: b, port: 80}]}]", "a")
-    gateway = gateway_object("Gateway", "gw", "gatewayClassName: istio, listeners: [{name: web, port: 80, protocol: HTTP}]", "a")
+    route = gateway_object(
+        "HTTPRoute", "r", "parentRefs: [{name: gw}], rules: [{backendRefs: [{name: one, namespace: b, port: 80}]}]", "a"
+    )
+    gateway = gateway_object(
+        "Gateway", "gw", "gatewayClassName: istio, listeners: [{name: web, port: 80, protocol: HTTP}]", "a"
+    )
     spec = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: a}}], to: [{{group: '', kind: Service}}]"
     allowing = gateway_object("ReferenceGrant", "g", spec, "b", api=f"{GATEWAY_API}/v1beta1")
     world = World()

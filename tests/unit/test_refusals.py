@@ -1,4 +1,5 @@
 """A response that a proxy refuses is traced back to the objects that it follows from, and these say so until it is taken."""
+
 from __future__ import annotations
 
 import contextlib
@@ -39,7 +40,9 @@ NODE = "router~10.1.0.1~f-0.a~a.svc.cluster.local"
 
 def route(name: str, path: str = "/", listener: str = "http") -> Plain:
     rules = f"rules: [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]"
-    return gateway_object("HTTPRoute", name, f"parentRefs: [{{name: gw, sectionName: {listener}}}], hostnames: [{name}.com], {rules}", "a")
+    return gateway_object(
+        "HTTPRoute", name, f"parentRefs: [{{name: gw, sectionName: {listener}}}], hostnames: [{name}.com], {rules}", "a"
+    )
 
 
 @pytest.fixture
@@ -48,7 +51,11 @@ async def server() -> AsyncIterator[ApiServer]:
     objects = (
         make("Namespace", "a"),
         make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"),
-        make("Service", "front", "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}, {name: other, port: 81}]}"),
+        make(
+            "Service",
+            "front",
+            "{clusterIP: 10.96.0.2, selector: {app: f}, ports: [{name: http, port: 80}, {name: other, port: 81}]}",
+        ),
         pod("f-0", "10.1.0.1", labels="{app: f}"),
         gateway_object("Gateway", "gw", GATEWAY, "a"),
         route("one"),
@@ -101,7 +108,9 @@ def refusal(server: ApiServer, name: str) -> str:
     return "; ".join(f"{c['status']} {c['reason']}: {c['message']}" for c in conditions)
 
 
-async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     async with routing(server, tmp_path) as (plane, router):
         await router.acknowledge()
         server.put(route("two", "/changed"))
@@ -117,7 +126,9 @@ async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(server
         await until(lambda: not any(p.code == "refused" for p in plane.plane.problems))
 
 
-async def test_of_a_first_response_everything_may_be_meant_that_it_follows_from(server: ApiServer, tmp_path: pathlib.Path) -> None:
+async def test_of_a_first_response_everything_may_be_meant_that_it_follows_from(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
     async with routing(server, tmp_path) as (_, router):
         await router.refuse("nothing of it")
         await until(lambda: bool(refusal(server, "one")) and bool(refusal(server, "two")))
@@ -149,7 +160,9 @@ class Stream:
         self.discovery = Discovery(self.db, Metrics(), plan, linger=0.0)
         self.refusals = Refusals(self.db, self.discovery, self.clock)
         self.session = SotwSession(self.discovery.name_sets)
-        proxy = Proxy(type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={})
+        proxy = Proxy(
+            type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={}
+        )
         self.connection = self.discovery.connect("node", proxy, "10.0.0.1:99", self.session)
 
     def ask(self, kind: str, *names: str) -> None:
@@ -165,7 +178,9 @@ class Stream:
     def take(self, kind: str) -> None:
         url = BY_SHORT_NAME[kind]
         subscription = self.session.subscriptions[url]
-        request = discovery_pb2.DiscoveryRequest(type_url=url, response_nonce="n", resource_names=[n for n in subscription.names if n != "*"])
+        request = discovery_pb2.DiscoveryRequest(
+            type_url=url, response_nonce="n", resource_names=[n for n in subscription.names if n != "*"]
+        )
         subscription.nonce_sent = "n"
         assert self.session.receive(request).acknowledged
         self.refusals.taken(self.connection, url)
@@ -231,7 +246,12 @@ KIND = GroupKind("networking.istio.io", "VirtualService")
 def test_who_is_meant_follows_from_what_is_named_and_has_changed_since() -> None:
     refusals = Blaming(("r1", {"x": 5, "y": 6}), ("r2", {"y": 6, "z": 7}), ("", {"w": 8}))
     assert refusals.names("no such thing", -1) == ["w", "x", "y", "z"], "the proxy has taken nothing yet"
-    assert [refusals.names("no such thing", since) for since in (0, 5, 6, 7)] == [["w", "x", "y", "z"], ["w", "y", "z"], ["w", "z"], ["w"]]
+    assert [refusals.names("no such thing", since) for since in (0, 5, 6, 7)] == [
+        ["w", "x", "y", "z"],
+        ["w", "y", "z"],
+        ["w", "z"],
+        ["w"],
+    ]
     assert refusals.names("no such thing", 8) == ["w", "x", "y", "z"], "nothing has changed since"
     assert [refusals.names("r1: no", since) for since in (-1, 0, 5, 6)] == [["x", "y"], ["x", "y"], ["y"], ["x", "y"]]
     assert refusals.names("r1 and r2", 6) == ["z"]
@@ -245,6 +265,11 @@ def test_of_too_many_nobody_is_meant(resources: int, objects: int, count: int) -
     assert len(refusals.names("resource 0 is wrong", 0)) == (objects if objects <= 20 else 0)
 
 
-@pytest.mark.parametrize(("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")])
+@pytest.mark.parametrize(
+    ("count", "who"), [(1, "p1"), (3, "p1, p2, p3"), (4, "p1, p2, p3 and 1 more"), (9, "p1, p2, p3 and 6 more")]
+)
 def test_of_many_proxies_that_refuse_the_same_three_are_named(count: int, who: str) -> None:
-    assert tell([Refusal(f"p{n + 1}", "RDS", "no such thing") for n in range(count)]) == f"{who} refused RDS: no such thing"
+    assert (
+        tell([Refusal(f"p{n + 1}", "RDS", "no such thing") for n in range(count)])
+        == f"{who} refused RDS: no such thing"
+    )

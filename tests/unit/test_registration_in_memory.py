@@ -1,4 +1,5 @@
 """Without an API server, workloads that register themselves are rows of the process that their proxies are connected to."""
+
 from __future__ import annotations
 
 import contextlib
@@ -30,24 +31,42 @@ GROUP = {
     "metadata": {"name": "vms", "namespace": "shop"},
     "spec": {
         "metadata": {"labels": {"app": "vm", "tier": "group"}},
-        "template": {"ports": {"http": 80}, "labels": {"tier": "template", "own": "1"}, "network": "n0", "serviceAccount": "vm", "locality": "r/z"},
+        "template": {
+            "ports": {"http": 80},
+            "labels": {"tier": "template", "own": "1"},
+            "network": "n0",
+            "serviceAccount": "vm",
+            "locality": "r/z",
+        },
     },
 }
 WRITTEN = {
-    "apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": "own", "namespace": "shop"},
+    "apiVersion": "networking.istio.io/v1",
+    "kind": "WorkloadEntry",
+    "metadata": {"name": "own", "namespace": "shop"},
     "spec": {"address": "10.0.0.9", "serviceAccount": "vm"},
-}  # fmt: skip
+}
 KEY = RegistryKey("Kubernetes", "shop", "vms-10.0.0.9")
 CHECKED = {"PROXY_CONFIG": {"readinessProbe": {"tcpSocket": {"port": 1}}}}
 
 
-def vm(identity: str = "spiffe://cluster.local/ns/shop/sa/vm", locality: Locality = Locality(), **metadata: Any) -> Proxy:  # noqa: B008
+def vm(
+    identity: str = "spiffe://cluster.local/ns/shop/sa/vm",
+    locality: Locality = Locality(),
+    **metadata: Any,
+) -> Proxy:
     given = {"AUTO_REGISTER_GROUP": "vms", "LABELS": {"app": "node", "istio-locality": "a.b"}, **metadata}
     given = {key: value for key, value in given.items() if value}
     return Proxy(
-        type=NodeType("sidecar"), id="vm.shop", ips=("10.0.0.9",), dns_domain="shop", namespace="shop", metadata=given, identity=identity,
+        type=NodeType("sidecar"),
+        id="vm.shop",
+        ips=("10.0.0.9",),
+        dns_domain="shop",
+        namespace="shop",
+        metadata=given,
+        identity=identity,
         locality=locality,
-    )  # fmt: skip
+    )
 
 
 class Plane:
@@ -56,7 +75,9 @@ class Plane:
     def __init__(self, **terms: Any) -> None:
         self.mesh, self.clock, self.metrics = Mesh(), VirtualClock(), Metrics()
         self.problems = ProblemStore(lambda _: None)
-        self.mesh.commit([(getattr(self.mesh, table), key, row) for (table, key), row in rows_of([GROUP, WRITTEN]).items()])
+        self.mesh.commit(
+            [(getattr(self.mesh, table), key, row) for (table, key), row in rows_of([GROUP, WRITTEN]).items()]
+        )
         self.commits: list[Commit] = []
         batch = Batch(self.mesh, self.clock, parse_duration("10ms"), parse_duration("1s"), self.commits.append)
         part = Ledger(self.problems).source(0, "registered workloads")
@@ -85,7 +106,12 @@ async def test_an_entry_is_made_of_the_groups_template_and_the_node() -> None:
         await until(lambda: it.row() is not None)
         row = it.row()
         assert row is not None
-        assert (row.spec.address, row.spec.ports, row.spec.network, row.spec.locality) == ("10.0.0.9", {"http": 80}, "n0", "a/b/c")
+        assert (row.spec.address, row.spec.ports, row.spec.network, row.spec.locality) == (
+            "10.0.0.9",
+            {"http": 80},
+            "n0",
+            "a/b/c",
+        )
         assert row.labels == {"own": "1", "tier": "group", "app": "node"}
         assert row.annotations["istio.io/autoRegistrationGroup"] == "vms"
         assert it.counted("success")

@@ -1,4 +1,5 @@
 """Other clusters by Secrets: they join, change their credentials, break and leave while the control plane runs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +33,12 @@ from tests.support.kube import PATIENCE, client_of, kubeconfig, pace, until
 
 
 def service(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"}, "spec": {"ports": [{"port": 80}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"ports": [{"port": 80}]},
+    }
 
 
 class Clusters:
@@ -40,13 +46,20 @@ class Clusters:
 
     def __init__(self, own: ApiServer, west: ApiServer, east: ApiServer, deadline: float = 20.0) -> None:
         self.own, self.west, self.east = own, west, east
-        self.mesh, self.clock, self.problems, self.metrics = Mesh(), VirtualClock(), ProblemStore(lambda _: None), Metrics()
+        self.mesh, self.clock, self.problems, self.metrics = (
+            Mesh(),
+            VirtualClock(),
+            ProblemStore(lambda _: None),
+            Metrics(),
+        )
         self.edits = 0
         self._batch = Batch(self.mesh, self.clock, parse_duration("100ms"), parse_duration("10s"), self._committed)
         self._ledger, self._choose = Ledger(self.problems), random.Random(1)
         self.client = client_of(own)
         options = Options("Kubernetes", "istio-system", deadline=deadline)
-        self.remote = RemoteClusters(self.client, options, self._join, self.problems, pace(), self._choose, self.metrics)
+        self.remote = RemoteClusters(
+            self.client, options, self._join, self.problems, pace(), self._choose, self.metrics
+        )
 
     def _committed(self, commit: Any) -> None:
         self.edits += len(commit.edits)
@@ -121,7 +134,9 @@ async def test_clusters_join_and_leave(servers: list[ApiServer]) -> None:
         assert it.metric('remote_cluster_secret_events_total{event="delete"} 1')
 
 
-async def test_other_credentials_are_taken_without_an_edit_and_the_old_ones_used_until_then(servers: list[ApiServer]) -> None:
+async def test_other_credentials_are_taken_without_an_edit_and_the_old_ones_used_until_then(
+    servers: list[ApiServer],
+) -> None:
     it = Clusters(*servers)
     it.secret("one", west=it.west)
     async with reading(it):
@@ -151,7 +166,9 @@ async def test_a_cluster_that_moves_to_another_server_has_what_is_there(servers:
 
 
 @pytest.mark.parametrize("broken", [b"{", b"5", b"users: 5", b"clusters: [{name: a, cluster: 5}]", b"{}"])
-async def test_a_kubeconfig_that_cannot_be_used_is_told_of_and_changes_nothing(servers: list[ApiServer], broken: bytes) -> None:
+async def test_a_kubeconfig_that_cannot_be_used_is_told_of_and_changes_nothing(
+    servers: list[ApiServer], broken: bytes
+) -> None:
     it = Clusters(*servers)
     it.secret("one", west=it.west, east=broken)
     async with reading(it):
@@ -199,7 +216,9 @@ async def test_a_cluster_that_does_not_answer_is_waited_for_only_so_long(servers
         ("clusters", "insecureSkipTLSVerify", "insecure-skip-tls-verify", True),
     ],
 )
-async def test_what_runs_programs_or_reads_files_is_refused_unless_it_is_allowed(section: str, option: str, field: str, value: Any) -> None:
+async def test_what_runs_programs_or_reads_files_is_refused_unless_it_is_allowed(
+    section: str, option: str, field: str, value: Any
+) -> None:
     plain: dict[str, Any] = kubeconfig(ApiServer())
     plain[section][0][section[:-1]][field] = value
     data = yaml.safe_dump(plain).encode()

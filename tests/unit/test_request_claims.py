@@ -1,4 +1,5 @@
 """Claims of tokens as rules of Envoy look at them, and what a rule says of TLS."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,8 +38,12 @@ def matcher(filter_name: str, *path: str, exact: str, in_list: bool = False) -> 
         (matcher(JWT_AUTHN_FILTER, JWT_PAYLOAD, "number", exact="7"), False),
     ],
 )
-def test_a_claim_is_met_by_its_value_in_the_payload_of_the_token(made: metadata_pb2.MetadataMatcher, meets: bool) -> None:
-    call = RequestFacts(principal="", peer="", client="", destination="", port=80, server_name="", headers={}, claims=CLAIMS)
+def test_a_claim_is_met_by_its_value_in_the_payload_of_the_token(
+    made: metadata_pb2.MetadataMatcher, meets: bool
+) -> None:
+    call = RequestFacts(
+        principal="", peer="", client="", destination="", port=80, server_name="", headers={}, claims=CLAIMS
+    )
     assert _metadata(made, call) is meets
 
 
@@ -49,11 +54,18 @@ def policy(mode: str) -> TrafficPolicy:
 @pytest.mark.parametrize(
     ("rule", "subset", "expected"),
     [
-        (None, None, None), ("ISTIO_MUTUAL", None, True), ("SIMPLE", None, False), ("ISTIO_MUTUAL", "DISABLE", False),
-        ("SIMPLE", "ISTIO_MUTUAL", True), (None, "ISTIO_MUTUAL", True), ("ISTIO_MUTUAL", "", True),
+        (None, None, None),
+        ("ISTIO_MUTUAL", None, True),
+        ("SIMPLE", None, False),
+        ("ISTIO_MUTUAL", "DISABLE", False),
+        ("SIMPLE", "ISTIO_MUTUAL", True),
+        (None, "ISTIO_MUTUAL", True),
+        ("ISTIO_MUTUAL", "", True),
     ],
-)  # fmt: skip
-def test_the_word_of_a_subset_comes_before_that_of_its_rule(rule: str | None, subset: str | None, expected: bool | None) -> None:
+)
+def test_the_word_of_a_subset_comes_before_that_of_its_rule(
+    rule: str | None, subset: str | None, expected: bool | None
+) -> None:
     said = DestinationRule(host="a", traffic_policy=policy(rule) if rule else None)
     part = Subset(name="v1", traffic_policy=policy(subset) if subset else None) if subset is not None else None
     assert _mtls(said, part, 80) is expected

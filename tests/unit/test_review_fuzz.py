@@ -1,4 +1,5 @@
 """Whatever a body holds, the webhooks answer it, and never by a bug of ours."""
+
 from __future__ import annotations
 
 import random

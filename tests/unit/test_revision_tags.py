@@ -1,4 +1,5 @@
 """Whose an object is, by labels, tags and the default revision."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,7 +27,12 @@ async def put(tags: RevisionTags, what: str, name: str, labels: dict[str, str] |
 def whose(tags: RevisionTags) -> list[bool]:
     """Returns whether objects are ours: one without a label and an unknown namespace, one in a namespace without a label, ones that name blue,
     green, prod and default, and one in a namespace that names prod."""
-    asked = [({}, None), ({}, {}), *(({REV: name}, {REV: "other"}) for name in ("blue", "green", "prod", "default")), ({}, {REV: "prod"})]
+    asked = [
+        ({}, None),
+        ({}, {}),
+        *(({REV: name}, {REV: "other"}) for name in ("blue", "green", "prod", "default")),
+        ({}, {REV: "prod"}),
+    ]
     return [tags.is_ours(labels, namespace) for labels, namespace in asked]
 
 
@@ -42,8 +48,16 @@ def whose(tags: RevisionTags) -> list[bool]:
         ("blue", [("default", {REV: "blue"})], [True, True, True, False, False, False, False]),
         ("blue", [("default", {REV: "blue", TAG: "prod"})], [True, True, True, False, False, False, False]),
         ("blue", [("default", {REV: "green"})], [True, False, True, False, False, False, False]),
-        ("blue", [("default", {REV: "blue"}), ("tags", {REV: "green", TAG: "default"})], [True, False, True, False, False, False, False]),
-        ("blue", [("default", {REV: "blue"}), ("services", {REV: "green", TAG: "default"})], [True, True, True, False, False, False, False]),
+        (
+            "blue",
+            [("default", {REV: "blue"}), ("tags", {REV: "green", TAG: "default"})],
+            [True, False, True, False, False, False, False],
+        ),
+        (
+            "blue",
+            [("default", {REV: "blue"}), ("services", {REV: "green", TAG: "default"})],
+            [True, True, True, False, False, False, False],
+        ),
         ("blue", [("tags", {REV: "blue"})], [True, False, True, False, False, False, False]),
     ],
 )

@@ -1,4 +1,5 @@
 """HTTPMatchRequest → RouteMatch: each condition, and what is decided for the proxy and port beforehand."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -53,15 +54,22 @@ def header(name: str, **condition: Any) -> dict[str, Any]:
         ({"headers": {"x": {"regex": "1+"}}}, [header("x", stringMatch={"safeRegex": {"regex": "1+"}})]),
         ({"headers": {"x": {}}}, [header("x", presentMatch=True)]),
         ({"headers": {"x": {"regex": "*"}}}, [header("x", presentMatch=True)]),
-        ({"withoutHeaders": {"x": {"exact": "1"}}}, [header("x", stringMatch={"exact": "1"}, invertMatch=True, treatMissingHeaderAsEmpty=True)]),
+        (
+            {"withoutHeaders": {"x": {"exact": "1"}}},
+            [header("x", stringMatch={"exact": "1"}, invertMatch=True, treatMissingHeaderAsEmpty=True)],
+        ),
         ({"withoutHeaders": {"x": {}}}, [header("x", presentMatch=True, invertMatch=True)]),
         ({"method": {"exact": "GET"}}, [header(":method", stringMatch={"exact": "GET"})]),
         ({"authority": {"prefix": "a."}}, [header(":authority", stringMatch={"prefix": "a."})]),
         ({"scheme": {"exact": "https"}}, [header(":scheme", stringMatch={"exact": "https"})]),
         (
             {"headers": {"z": {}, "a": {}}, "withoutHeaders": {"m": {}}, "method": {"exact": "GET"}},
-            [header("a", presentMatch=True), header("m", presentMatch=True, invertMatch=True), header("z", presentMatch=True),
-             header(":method", stringMatch={"exact": "GET"})],
+            [
+                header("a", presentMatch=True),
+                header("m", presentMatch=True, invertMatch=True),
+                header("z", presentMatch=True),
+                header(":method", stringMatch={"exact": "GET"}),
+            ],
         ),
     ],
 )
@@ -104,7 +112,9 @@ def test_a_claim_that_is_only_to_be_there(value: dict[str, str]) -> None:
     assert found["value"] == {"presentMatch": True}
 
 
-@pytest.mark.parametrize("name", [*(f"@request.auth.claims{rest}" for rest in ("", ".", "[]", "-a")), "request.auth.claims.a"])
+@pytest.mark.parametrize(
+    "name", [*(f"@request.auth.claims{rest}" for rest in ("", ".", "[]", "-a")), "request.auth.claims.a"]
+)
 def test_no_claims(name: str) -> None:
     assert built(headers={name: {"exact": "v"}})["headers"][0]["name"] == name
 
@@ -127,7 +137,9 @@ SOURCES = [
 
 @pytest.mark.parametrize(("fields", "expected"), SOURCES)
 def test_sources(fields: dict[str, Any], expected: bool) -> None:
-    assert applies(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t")))) is expected
+    assert (
+        applies(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t")))) is expected
+    )
 
 
 @pytest.mark.parametrize(

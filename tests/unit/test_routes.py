@@ -1,4 +1,5 @@
 """VirtualService → routes: actions, headers, retries, faults, mirrors, cross-origin policy, hashing, sessions, order."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -33,7 +34,12 @@ def decoded(plain: Any, kind: Any) -> Any:
 
 def service(*rules: dict[str, Any]) -> Object[VirtualService]:
     """Not validated: builders must cope with what gets past validation too."""
-    return Object(GroupKind(NETWORKING, "VirtualService"), "ns", "v", decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService))
+    return Object(
+        GroupKind(NETWORKING, "VirtualService"),
+        "ns",
+        "v",
+        decoded({"hosts": ["a.com"], "http": list(rules)}, VirtualService),
+    )
 
 
 def built(*rules: dict[str, Any], port: int = 80, **context: Any) -> list[dict[str, Any]]:
@@ -49,18 +55,27 @@ def one(rule: dict[str, Any], **context: Any) -> dict[str, Any]:
 PREVIOUS_HOSTS = [
     {
         "name": "envoy.retry_host_predicates.previous_hosts",
-        "typedConfig": {"@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"},
+        "typedConfig": {
+            "@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
+        },
     }
 ]
 CONDITIONS = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
-RETRIES = {"retryOn": CONDITIONS, "numRetries": 2, "retryHostPredicate": PREVIOUS_HOSTS, "hostSelectionRetryMaxAttempts": "5"}
+RETRIES = {
+    "retryOn": CONDITIONS,
+    "numRetries": 2,
+    "retryHostPredicate": PREVIOUS_HOSTS,
+    "hostSelectionRetryMaxAttempts": "5",
+}
 
 
 def test_the_whole_route() -> None:
     assert one({"name": "r", "match": [{"name": "m", "uri": {"prefix": "/a"}, "statPrefix": "s"}], "route": TO}) == {
         "name": "r.m",
         "match": {"prefix": "/a", "caseSensitive": True},
-        "metadata": {"filterMetadata": {"istio": {"config": "/apis/networking.istio.io/v1/namespaces/ns/virtual-service/v"}}},
+        "metadata": {
+            "filterMetadata": {"istio": {"config": "/apis/networking.istio.io/v1/namespaces/ns/virtual-service/v"}}
+        },
         "statPrefix": "s",
         "decorator": {"operation": "a.com:80/a*"},
         "route": {"cluster": "outbound|80||a.com", "timeout": "0s", "maxGrpcTimeout": "0s", "retryPolicy": RETRIES},
@@ -69,8 +84,12 @@ def test_the_whole_route() -> None:
 
 # -- order -----------------------------------------------------------------------------------------------------------------
 
+
 def test_routes_behind_one_that_takes_everything_are_left_out() -> None:
-    rules = [{"match": [{"uri": {"prefix": "/a"}}, {"uri": {"prefix": "/"}}, {"uri": {"prefix": "/b"}}], "route": TO}, {"route": TO}]
+    rules = [
+        {"match": [{"uri": {"prefix": "/a"}}, {"uri": {"prefix": "/"}}, {"uri": {"prefix": "/b"}}], "route": TO},
+        {"route": TO},
+    ]
     assert [r["match"]["prefix"] for r in built(*rules)] == ["/a", "/"]
     assert len(built({"route": TO}, {"route": TO})) == 1
 
@@ -85,6 +104,7 @@ def test_conditions_for_others_are_left_out() -> None:
 
 
 # -- where to --------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("destination", "target", "port", "cluster"),
@@ -112,7 +132,9 @@ def test_weights() -> None:
             {
                 "name": "outbound|80||b.com",
                 "weight": 10,
-                "requestHeadersToAdd": [{"header": {"key": "x", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}],
+                "requestHeadersToAdd": [
+                    {"header": {"key": "x", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}
+                ],
                 "responseHeadersToRemove": ["y"],
                 "hostRewriteLiteral": "h",
             },
@@ -138,13 +160,16 @@ def test_timeouts(timeout: str, expected: str) -> None:
 
 # -- headers and hosts -----------------------------------------------------------------------------------------------------
 
+
 def test_header_operations() -> None:
     headers = {
         "request": {"set": {"b": "1", "a": "2"}, "add": {"c": "3"}, "remove": ["d", "host", ":path"]},
         "response": {"set": {"e": "4", ":status": "200"}, "add": {"f": "5"}, "remove": ["g"]},
     }
     found = one({"headers": headers, "route": [{**TO[0], "headers": {"request": {"add": {"z": "9"}}}}]})
-    assert [(h["header"]["key"], h.get("appendAction", "APPEND_IF_EXISTS_OR_ADD")) for h in found["requestHeadersToAdd"]] == [
+    assert [
+        (h["header"]["key"], h.get("appendAction", "APPEND_IF_EXISTS_OR_ADD")) for h in found["requestHeadersToAdd"]
+    ] == [
         ("a", "OVERWRITE_IF_EXISTS_OR_ADD"),
         ("b", "OVERWRITE_IF_EXISTS_OR_ADD"),
         ("c", "APPEND_IF_EXISTS_OR_ADD"),
@@ -175,32 +200,54 @@ def test_the_host_that_a_request_goes_on_with(rule: dict[str, Any], expected: st
     ("rewrite", "expected"),
     [
         ({"uri": "/b"}, {"prefixRewrite": "/b"}),
-        ({"uriRegexRewrite": {"match": "^/a/(.*)", "rewrite": "/\\1"}}, {"regexRewrite": {"pattern": {"regex": "^/a/(.*)"}, "substitution": "/\\1"}}),
+        (
+            {"uriRegexRewrite": {"match": "^/a/(.*)", "rewrite": "/\\1"}},
+            {"regexRewrite": {"pattern": {"regex": "^/a/(.*)"}, "substitution": "/\\1"}},
+        ),
     ],
 )
 def test_rewrites(rewrite: dict[str, Any], expected: dict[str, Any]) -> None:
     route = one({"match": [{"uri": {"prefix": "/a"}}], "rewrite": rewrite, "route": TO})["route"]
     assert route.items() >= expected.items()
     assert "appendXForwardedHost" not in route
-    assert one({"rewrite": {"authority": "x"}, "route": TO}, forwarded_host=True)["route"]["appendXForwardedHost"] is True
+    assert (
+        one({"rewrite": {"authority": "x"}, "route": TO}, forwarded_host=True)["route"]["appendXForwardedHost"] is True
+    )
 
 
 # -- answers without an upstream -------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("redirect", "context", "expected"),
     [
         ({"uri": "/b"}, {}, {"pathRedirect": "/b"}),
-        ({"uri": "/b", "authority": "x", "redirectCode": 308}, {}, {"pathRedirect": "/b", "hostRedirect": "x", "responseCode": "PERMANENT_REDIRECT"}),
-        ({"authority": "x", "redirectCode": 302}, {}, {"hostRedirect": "x", "pathRedirect": "", "responseCode": "FOUND"}),
+        (
+            {"uri": "/b", "authority": "x", "redirectCode": 308},
+            {},
+            {"pathRedirect": "/b", "hostRedirect": "x", "responseCode": "PERMANENT_REDIRECT"},
+        ),
+        (
+            {"authority": "x", "redirectCode": 302},
+            {},
+            {"hostRedirect": "x", "pathRedirect": "", "responseCode": "FOUND"},
+        ),
         ({"uri": "/b", "redirectCode": 303}, {}, {"pathRedirect": "/b", "responseCode": "SEE_OTHER"}),
         ({"uri": "/b", "redirectCode": 307}, {}, {"pathRedirect": "/b", "responseCode": "TEMPORARY_REDIRECT"}),
         ({"uri": "/b", "scheme": "https"}, {}, {"pathRedirect": "/b", "schemeRedirect": "https"}),
         ({"uri": "/b", "port": 8443}, {}, {"pathRedirect": "/b", "portRedirect": 8443}),
         ({"uri": "/b", "port": 80}, {}, {"pathRedirect": "/b"}),
-        ({"uri": "/b", "port": 80, "scheme": "https"}, {}, {"pathRedirect": "/b", "portRedirect": 80, "schemeRedirect": "https"}),
+        (
+            {"uri": "/b", "port": 80, "scheme": "https"},
+            {},
+            {"pathRedirect": "/b", "portRedirect": 80, "schemeRedirect": "https"},
+        ),
         ({"uri": "/b", "port": 443}, {"tls": True}, {"pathRedirect": "/b"}),
-        ({"uri": "/b", "derivePort": "FROM_REQUEST_PORT"}, {"port": 8080}, {"pathRedirect": "/b", "portRedirect": 8080}),
+        (
+            {"uri": "/b", "derivePort": "FROM_REQUEST_PORT"},
+            {"port": 8080},
+            {"pathRedirect": "/b", "portRedirect": 8080},
+        ),
         ({"uri": "/b", "derivePort": "FROM_PROTOCOL_DEFAULT"}, {"port": 8080}, {"pathRedirect": "/b"}),
     ],
 )
@@ -225,6 +272,7 @@ def test_direct_responses(response: dict[str, Any], expected: dict[str, Any]) ->
 
 # -- retries ---------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("retries", "expected"),
     [
@@ -235,12 +283,20 @@ def test_direct_responses(response: dict[str, Any], expected: dict[str, Any]) ->
         ({"attempts": 0, "retryOn": "5xx", "perTryTimeout": "1s"}, None),
         ({"attempts": 2, "retryOn": ""}, RETRIES),
         ({"attempts": 2, "retryOn": "5xx, reset"}, {**RETRIES, "retryOn": "5xx,reset"}),
-        ({"attempts": 2, "retryOn": "gateway-error,503,429"},
-         {**RETRIES, "retryOn": "gateway-error,retriable-status-codes", "retriableStatusCodes": [503, 429]}),
-        ({"attempts": 2, "retryOn": "503,retriable-status-codes"}, {**RETRIES, "retryOn": "retriable-status-codes", "retriableStatusCodes": [503]}),
+        (
+            {"attempts": 2, "retryOn": "gateway-error,503,429"},
+            {**RETRIES, "retryOn": "gateway-error,retriable-status-codes", "retriableStatusCodes": [503, 429]},
+        ),
+        (
+            {"attempts": 2, "retryOn": "503,retriable-status-codes"},
+            {**RETRIES, "retryOn": "retriable-status-codes", "retriableStatusCodes": [503]},
+        ),
         ({"attempts": 2, "backoff": "100ms"}, {**RETRIES, "retryBackOff": {"baseInterval": "0.100s"}}),
         ({"attempts": 2, "retryIgnorePreviousHosts": True}, RETRIES),
-        ({"attempts": 2, "retryIgnorePreviousHosts": False}, {k: v for k, v in RETRIES.items() if k != "retryHostPredicate"}),
+        (
+            {"attempts": 2, "retryIgnorePreviousHosts": False},
+            {k: v for k, v in RETRIES.items() if k != "retryHostPredicate"},
+        ),
     ],
 )
 def test_retries(retries: dict[str, Any], expected: dict[str, Any] | None) -> None:
@@ -265,14 +321,27 @@ def millionths(numerator: int) -> dict[str, Any]:
 
 # -- faults, mirrors, cross-origin policy ----------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ({"delay": {"fixedDelay": "2s", "percentage": {"value": 0.1}}}, {"delay": {"fixedDelay": "2s", "percentage": millionths(1000)}}),
-        ({"delay": {"fixedDelay": "2s", "percent": 5}}, {"delay": {"fixedDelay": "2s", "percentage": {"numerator": 5}}}),
+        (
+            {"delay": {"fixedDelay": "2s", "percentage": {"value": 0.1}}},
+            {"delay": {"fixedDelay": "2s", "percentage": millionths(1000)}},
+        ),
+        (
+            {"delay": {"fixedDelay": "2s", "percent": 5}},
+            {"delay": {"fixedDelay": "2s", "percentage": {"numerator": 5}}},
+        ),
         ({"delay": {"exponentialDelay": "2s"}}, {}),
-        ({"abort": {"httpStatus": 503, "percentage": {"value": 100}}}, {"abort": {"httpStatus": 503, "percentage": millionths(1000000)}}),
-        ({"abort": {"grpcStatus": "UNAVAILABLE", "percentage": {"value": 1}}}, {"abort": {"grpcStatus": 14, "percentage": millionths(10000)}}),
+        (
+            {"abort": {"httpStatus": 503, "percentage": {"value": 100}}},
+            {"abort": {"httpStatus": 503, "percentage": millionths(1000000)}},
+        ),
+        (
+            {"abort": {"grpcStatus": "UNAVAILABLE", "percentage": {"value": 1}}},
+            {"abort": {"grpcStatus": 14, "percentage": millionths(10000)}},
+        ),
         ({"abort": {"http2Error": "x"}}, {}),
     ],
 )
@@ -291,8 +360,15 @@ ALL = {"defaultValue": {"numerator": 100}}
         ({"mirror": {"host": "m.com"}}, [ALL]),
         ({"mirror": {"host": "m.com"}, "mirrorPercentage": {"value": 50}}, [{"defaultValue": millionths(500000)}]),
         ({"mirror": {"host": "m.com"}, "mirrorPercentage": {"value": 0}}, []),
-        ({"mirrors": [{"destination": {"host": "m.com"}}, {"destination": {"host": "m.com"}, "percentage": {"value": 1}}]},
-         [ALL, {"defaultValue": millionths(10000)}]),
+        (
+            {
+                "mirrors": [
+                    {"destination": {"host": "m.com"}},
+                    {"destination": {"host": "m.com"}, "percentage": {"value": 1}},
+                ]
+            },
+            [ALL, {"defaultValue": millionths(10000)}],
+        ),
     ],
 )
 def test_mirrors(rule: dict[str, Any], expected: list[dict[str, Any]]) -> None:
@@ -307,8 +383,13 @@ def test_mirrored_hosts_may_end_in_shadow() -> None:
 
 def test_cross_origin_policy() -> None:
     policy = {
-        "allowOrigins": [{"exact": "https://a.com"}, {"regex": ".*\\.b\\.com"}], "allowMethods": ["GET", "PUT"], "allowHeaders": ["x"],
-        "exposeHeaders": ["y"], "maxAge": "24h", "allowCredentials": False, "unmatchedPreflights": "IGNORE",
+        "allowOrigins": [{"exact": "https://a.com"}, {"regex": ".*\\.b\\.com"}],
+        "allowMethods": ["GET", "PUT"],
+        "allowHeaders": ["x"],
+        "exposeHeaders": ["y"],
+        "maxAge": "24h",
+        "allowCredentials": False,
+        "unmatchedPreflights": "IGNORE",
     }
     found = one({"route": TO, "corsPolicy": policy})["typedPerFilterConfig"]["envoy.filters.http.cors"]
     assert found == {
@@ -355,7 +436,14 @@ def test_hashed_requests_go_to_the_same_host_again() -> None:
         ({"useSourceIp": True}, {"connectionProperties": {"sourceIp": True}}),
         ({"httpQueryParameterName": "q"}, {"queryParameter": {"name": "q"}}),
         (
-            {"httpCookie": {"name": "c", "path": "/p", "ttl": "60s", "attributes": [{"name": "SameSite", "value": "Lax"}]}},
+            {
+                "httpCookie": {
+                    "name": "c",
+                    "path": "/p",
+                    "ttl": "60s",
+                    "attributes": [{"name": "SameSite", "value": "Lax"}],
+                }
+            },
             {"cookie": {"name": "c", "path": "/p", "ttl": "60s", "attributes": [{"name": "SameSite", "value": "Lax"}]}},
         ),
         ({"httpCookie": {"name": "c"}}, {"cookie": {"name": "c"}}),
@@ -373,15 +461,22 @@ RULE = {
     "host": "a.com",
     "trafficPolicy": {
         "loadBalancer": {"consistentHash": {"httpHeaderName": "rule"}},
-        "portLevelSettings": [{"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "port"}}},
-                              {"port": {"number": 82}, "loadBalancer": {"simple": "RANDOM"}}],
+        "portLevelSettings": [
+            {"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "port"}}},
+            {"port": {"number": 82}, "loadBalancer": {"simple": "RANDOM"}},
+        ],
     },
     "subsets": [
         {"name": "plain"},
-        {"name": "own", "trafficPolicy": {
-            "loadBalancer": {"consistentHash": {"httpHeaderName": "subset"}},
-            "portLevelSettings": [{"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "subset-port"}}}],
-        }},
+        {
+            "name": "own",
+            "trafficPolicy": {
+                "loadBalancer": {"consistentHash": {"httpHeaderName": "subset"}},
+                "portLevelSettings": [
+                    {"port": {"number": 81}, "loadBalancer": {"consistentHash": {"httpHeaderName": "subset-port"}}}
+                ],
+            },
+        },
     ],
 }
 
@@ -422,14 +517,18 @@ def test_the_most_special_settings(subset: str, port: int, expected: str) -> Non
 def test_sticky_sessions(sessions: list[StickySession | None], expected: dict[str, str] | None) -> None:
     hosts = [f"h{i}.com" for i in range(len(sessions))]
     destinations = {h: DestinationService((80,), session=s) for h, s in zip(hosts, sessions, strict=True)}
-    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, destinations=destinations).get("typedPerFilterConfig", {})
+    found = one({"route": [{"destination": {"host": h}, "weight": 50} for h in hosts]}, destinations=destinations).get(
+        "typedPerFilterConfig", {}
+    )
     config = found.get("envoy.filters.http.stateful_session")
     cookie = config["statefulSession"]["sessionState"]["typedConfig"]["cookie"] if config else None
     assert cookie == expected
 
 
 def test_sessions_by_header() -> None:
-    found = one({"route": TO}, destinations={"a.com": DestinationService((80,), session=StickySession(header="x-s"))})["typedPerFilterConfig"]
+    found = one({"route": TO}, destinations={"a.com": DestinationService((80,), session=StickySession(header="x-s"))})[
+        "typedPerFilterConfig"
+    ]
     state = found["envoy.filters.http.stateful_session"]["statefulSession"]["sessionState"]
     assert state["name"] == "envoy.http.stateful_session.header"
     assert state["typedConfig"]["name"] == "x-s"
@@ -437,12 +536,18 @@ def test_sessions_by_header() -> None:
 
 # -- the side that serves --------------------------------------------------------------------------------------------------
 
+
 def test_inbound_routes() -> None:
     found = json_format.MessageToDict(build_inbound_routes("inbound|8080||", "a.com", 80, Protocol.HTTP, None))
     no_time = {"maxStreamDuration": "0s", "grpcTimeoutHeaderMax": "0s"}
     action = {"cluster": "inbound|8080||", "timeout": "0s", "maxStreamDuration": no_time}
     retry = {"retryOn": "reset-before-request", "numRetries": 2}
-    route = {"name": "default", "match": {"prefix": "/"}, "decorator": {"operation": "a.com:80/*"}, "route": {**action, "retryPolicy": retry}}
+    route = {
+        "name": "default",
+        "match": {"prefix": "/"},
+        "decorator": {"operation": "a.com:80/*"},
+        "route": {**action, "retryPolicy": retry},
+    }
     host = {"name": "inbound|http|80", "domains": ["*"], "routes": [route]}
     assert found == {"name": "inbound|8080||", "virtualHosts": [host], "validateClusters": False}
 
@@ -468,7 +573,10 @@ def test_inbound_retries(protocol: Protocol, retries: dict[str, Any] | None, exp
     ("policy", "expected"),
     [
         (OutboundPolicy("ALLOW_ANY"), ("allow_any", "PassthroughCluster")),
-        (OutboundPolicy("ALLOW_ANY", Destination("e.com", "v1", PortSelector(8080))), ("allow_any", "outbound|8080|v1|e.com")),
+        (
+            OutboundPolicy("ALLOW_ANY", Destination("e.com", "v1", PortSelector(8080))),
+            ("allow_any", "outbound|8080|v1|e.com"),
+        ),
         (OutboundPolicy("ALLOW_ANY_DYNAMIC_DNS"), ("allow_any_dynamic_dns", "AllowAnyDynamicDNSCluster")),
         (OutboundPolicy("REGISTRY_ONLY"), ("block_all", "")),
     ],

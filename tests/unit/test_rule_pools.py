@@ -1,4 +1,5 @@
 """Which DestinationRules of one host are merged into one."""
+
 from __future__ import annotations
 
 import pytest

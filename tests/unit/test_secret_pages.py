@@ -1,4 +1,5 @@
 """What people are shown of secrets: names, certificates with their validity and serial numbers, where they come from. Never a key."""
+
 from __future__ import annotations
 
 import base64
@@ -30,12 +31,13 @@ CA = Authority()
 WEB, BROKEN = CA.issue("web.example.com"), CA.issue("broken.example.com")
 NAMES = ("kubernetes://web", "kubernetes://web-cacert", "kubernetes://broken")
 GATEWAY = make(
-    "Gateway", "gw",
+    "Gateway",
+    "gw",
     "{selector: {istio: ingress}, servers: ["
     "{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.com], tls: {mode: MUTUAL, credentialName: web}}, "
     "{port: {number: 443, name: other, protocol: HTTPS}, hosts: [b.com], tls: {mode: SIMPLE, credentialName: broken}}]}",
     "edge",
-)  # fmt: skip
+)
 Client = TestClient[web.Request, web.Application]
 
 
@@ -90,19 +92,26 @@ async def test_no_page_shows_a_private_key(client: Client, path: str) -> None:
 async def test_config_dump_has_names_and_certificates(client: Client) -> None:
     async with client.get("/debug/config_dump?proxyID=edge-0.edge") as response:
         dumps = (await response.json())["configs"]
-    found: dict[str, Any] = {s["name"]: s["secret"] for d in dumps if "Secrets" in d["@type"] for s in d["dynamicActiveSecrets"]}
+    found: dict[str, Any] = {
+        s["name"]: s["secret"] for d in dumps if "Secrets" in d["@type"] for s in d["dynamicActiveSecrets"]
+    }
     assert set(found) == {"kubernetes://web", "kubernetes://web-cacert"}
     certificate = found["kubernetes://web"]["tlsCertificate"]
     assert base64.b64decode(certificate["privateKey"]["inlineBytes"]) == b"[redacted]"
     shown = x509.load_pem_x509_certificate(base64.b64decode(certificate["certificateChain"]["inlineBytes"]))
-    assert (shown.serial_number, shown.not_valid_after_utc) == (WEB.certificate.serial_number, WEB.certificate.not_valid_after_utc)
+    assert (shown.serial_number, shown.not_valid_after_utc) == (
+        WEB.certificate.serial_number,
+        WEB.certificate.not_valid_after_utc,
+    )
     assert base64.b64decode(found["kubernetes://web-cacert"]["validationContext"]["trustedCa"]["inlineBytes"]) == CA.pem
 
 
 async def test_an_explanation_names_the_secret(client: Client) -> None:
     async with client.get("/debug/explain?proxyID=edge-0.edge&resource=kubernetes://web-cacert") as response:
         (explained,) = (await response.json())["explanations"]
-    assert {"kind": "Secret", "name": "web", "namespace": "edge"}.items() <= next(o for o in explained["objects"] if o["kind"] == "Secret").items()
+    assert {"kind": "Secret", "name": "web", "namespace": "edge"}.items() <= next(
+        o for o in explained["objects"] if o["kind"] == "Secret"
+    ).items()
 
 
 def test_problems_tell_where_the_flaw_is_and_nothing_of_the_key(mesh: World) -> None:
@@ -128,9 +137,14 @@ def test_what_python_shows_of_objects_has_no_key(mesh: World) -> None:
     [
         secret_pb2.Secret(name="s", session_ticket_keys={"keys": [{"inline_bytes": b"TOP"}]}),
         secret_pb2.Secret(name="s", generic_secret={"secret": {"inline_bytes": b"TOP"}}),
-        secret_pb2.Secret(name="s", tls_certificate={"password": {"inline_bytes": b"TOP"}, "pkcs12": {"inline_bytes": b"TOP"}}),
         secret_pb2.Secret(
-            name="s", tls_certificate={"private_key_provider": {"provider_name": "p", "typed_config": any_pb2.Any(type_url="x", value=b"TOP")}}
+            name="s", tls_certificate={"password": {"inline_bytes": b"TOP"}, "pkcs12": {"inline_bytes": b"TOP"}}
+        ),
+        secret_pb2.Secret(
+            name="s",
+            tls_certificate={
+                "private_key_provider": {"provider_name": "p", "typed_config": any_pb2.Any(type_url="x", value=b"TOP")}
+            },
         ),
     ],
     ids=["tickets", "generic", "bundle", "provider"],

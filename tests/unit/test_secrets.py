@@ -1,4 +1,5 @@
 """Secrets for gateways and sidecars: where they come from, who gets them, what is of no use to Envoy."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,7 +24,12 @@ HTTPS = "{number: 443, name: https, protocol: HTTPS}"
 
 
 def gw(tls: str, namespace: str = "edge", name: str = "gw") -> dict[str, Any]:
-    return make("Gateway", name, f"{{selector: {{istio: ingress}}, servers: [{{port: {HTTPS}, hosts: ['*'], tls: {{{tls}}}}}]}}", namespace)
+    return make(
+        "Gateway",
+        name,
+        f"{{selector: {{istio: ingress}}, servers: [{{port: {HTTPS}, hosts: ['*'], tls: {{{tls}}}}}]}}",
+        namespace,
+    )
 
 
 def chain(found: secret_pb2.Secret | None) -> bytes:
@@ -36,6 +42,7 @@ def roots(found: secret_pb2.Secret | None) -> bytes:
 
 # -- names and layouts -----------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("name", ["kubernetes://web", "kubernetes://edge/web"])
 def test_a_certificate_comes_with_its_key(name: str) -> None:
     found = served(world(tls_secret("web", WEB)), name)
@@ -47,9 +54,18 @@ def test_a_certificate_comes_with_its_key(name: str) -> None:
 
 
 NAMELESS = (
-    "web", "kubernetes://", "kubernetes://a/b/c", "kubernetes:///web", "kubernetes://edge/", "invalid://", "builtin://", "sds://web",
-    "kubernetes-gateway://web", "configmap://", "x://web",
-)  # fmt: skip
+    "web",
+    "kubernetes://",
+    "kubernetes://a/b/c",
+    "kubernetes:///web",
+    "kubernetes://edge/",
+    "invalid://",
+    "builtin://",
+    "sds://web",
+    "kubernetes-gateway://web",
+    "configmap://",
+    "x://web",
+)
 
 
 @pytest.mark.parametrize("name", NAMELESS)
@@ -72,7 +88,19 @@ def test_generic_keys_come_before_those_of_tls() -> None:
 
 
 def test_an_empty_value_is_as_good_as_none() -> None:
-    made = world(data_secret("web", {"cert": b"", "key": b"", "cacert": b"", "tls.crt": WEB.chain, "tls.key": WEB.private_key, "ca.crt": CA.pem}))
+    made = world(
+        data_secret(
+            "web",
+            {
+                "cert": b"",
+                "key": b"",
+                "cacert": b"",
+                "tls.crt": WEB.chain,
+                "tls.key": WEB.private_key,
+                "ca.crt": CA.pem,
+            },
+        )
+    )
     assert chain(served(made, "kubernetes://web")) == WEB.chain
     assert roots(served(made, "kubernetes://web-cacert")) == CA.pem
 
@@ -96,7 +124,13 @@ def test_roots_of_a_config_map_are_for_everybody(name: str, key: str) -> None:
 
 
 def test_a_config_map_never_is_a_certificate_with_its_key() -> None:
-    assert served(world(config_map("web", {"cert": WEB.chain.decode(), "key": WEB.private_key.decode()})), "configmap://edge/web") is None
+    assert (
+        served(
+            world(config_map("web", {"cert": WEB.chain.decode(), "key": WEB.private_key.decode()})),
+            "configmap://edge/web",
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("kind", ["helm.sh/release.v1", "kubernetes.io/service-account-token"])
@@ -116,7 +150,11 @@ def test_an_ocsp_response_is_stapled() -> None:
 @pytest.mark.parametrize("staple", [b"garbage", CA.staple(NEXT)], ids=["garbage", "of another certificate"])
 def test_a_wrong_ocsp_response_is_left_out_unless_the_certificate_must_have_one(staple: bytes) -> None:
     strict = CA.issue("strict.example.com", must_staple=True)
-    made = world(tls_secret("web", WEB, tls_ocsp__staple=staple), tls_secret("strict", strict, tls_ocsp__staple=staple), tls_secret("bare", strict))
+    made = world(
+        tls_secret("web", WEB, tls_ocsp__staple=staple),
+        tls_secret("strict", strict, tls_ocsp__staple=staple),
+        tls_secret("bare", strict),
+    )
     found = served(made, "kubernetes://web")
     assert found is not None
     assert (chain(found), found.tls_certificate.HasField("ocsp_staple")) == (WEB.chain, False)
@@ -136,6 +174,7 @@ def test_roots_that_a_gateway_names_by_a_name_of_their_own() -> None:
 
 # -- material that Envoy would refuse --------------------------------------------------------------------------------------
 
+
 def encrypted() -> bytes:
     how = serialization.BestAvailableEncryption(b"word")
     return WEB.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)  # type: ignore[no-any-return]
@@ -145,7 +184,10 @@ SHORT, ODD = CA.issue("x", rsa_key(1024)), CA.issue("x", ec.generate_private_key
 PAIRS = {
     "a certificate that is none": (b"garbage", WEB.private_key),
     "half a certificate": (WEB.chain[: len(WEB.chain) // 2], WEB.private_key),
-    "a broken certificate of the chain": (WEB.chain + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", WEB.private_key),
+    "a broken certificate of the chain": (
+        WEB.chain + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        WEB.private_key,
+    ),
     "a key that is none": (WEB.chain, b"garbage"),
     "a key with a passphrase": (WEB.chain, encrypted()),
     "another certificate's key": (WEB.chain, NEXT.private_key),
@@ -170,7 +212,12 @@ def test_keys_of_several_kinds_are_sent(key: Any) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [{"ca.crt": b"garbage"}, {"ca.crt": CA.pem, "ca.crl": b"garbage"}, {"ca.crt": CA.pem, "ca.crl": CA.crl()[:100]}, {"tls.crt": WEB.chain}],
+    [
+        {"ca.crt": b"garbage"},
+        {"ca.crt": CA.pem, "ca.crl": b"garbage"},
+        {"ca.crt": CA.pem, "ca.crl": CA.crl()[:100]},
+        {"tls.crt": WEB.chain},
+    ],
     ids=["no roots", "no list", "half a list", "nothing"],
 )
 def test_roots_that_envoy_would_refuse_are_not_sent(data: dict[str, bytes]) -> None:
@@ -178,7 +225,12 @@ def test_roots_that_envoy_would_refuse_are_not_sent(data: dict[str, bytes]) -> N
 
 
 def test_a_private_key_beside_certificates_is_not_passed_on() -> None:
-    made = world(data_secret("web", {"tls.crt": WEB.private_key + WEB.chain, "tls.key": WEB.private_key, "ca.crt": WEB.private_key + CA.pem}))
+    made = world(
+        data_secret(
+            "web",
+            {"tls.crt": WEB.private_key + WEB.chain, "tls.key": WEB.private_key, "ca.crt": WEB.private_key + CA.pem},
+        )
+    )
     assert chain(served(made, "kubernetes://web")) == WEB.chain
     assert roots(served(made, "kubernetes://web-cacert")) == CA.pem
 
@@ -196,16 +248,24 @@ def test_key_material_is_not_shown() -> None:
 
 # -- who gets what ---------------------------------------------------------------------------------------------------------
 
+
 def test_a_secret_of_another_namespace_is_not_served() -> None:
     made = world(tls_secret("web", WEB, "far", ca_crt=CA.pem))
-    for name in ("kubernetes://web", "kubernetes://far/web", "kubernetes://far/web-cacert", "kubernetes-gateway://far/web"):
+    for name in (
+        "kubernetes://web",
+        "kubernetes://far/web",
+        "kubernetes://far/web-cacert",
+        "kubernetes-gateway://far/web",
+    ):
         assert served(made, name) is None
 
 
 def test_a_proxy_without_a_verified_identity_gets_nothing() -> None:
     made = world(tls_secret("web", WEB), config_map("roots", {"cacert": CA.pem.decode()}))
     nobody = replace(edge(), identity="")
-    assert made.secrets(made.connect(nobody), "kubernetes://web", "kubernetes://edge/web", "configmap://edge/roots") == {}
+    assert (
+        made.secrets(made.connect(nobody), "kubernetes://web", "kubernetes://edge/web", "configmap://edge/roots") == {}
+    )
 
 
 def test_cve_2021_34824_a_name_that_two_namespaces_ask_for_is_read_for_each_of_them() -> None:
@@ -248,7 +308,9 @@ def test_a_gateway_may_refer_to_a_secret_of_another_namespace_only_where_that_pe
     name = "kubernetes-gateway://far/web"
     made = world(tls_secret("web", WEB, "far"), gw(f"mode: SIMPLE, credentialName: '{name}'"))
     assert served(made, name) is None
-    grant = "{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: edge}], to: [{group: '', kind: Secret}]}"
+    grant = (
+        "{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: edge}], to: [{group: '', kind: Secret}]}"
+    )
     made.apply_objects(make("ReferenceGrant", "g", grant, "far", apiVersion="gateway.networking.k8s.io/v1beta1"))
     assert chain(served(made, name)) == WEB.chain
 
@@ -273,16 +335,22 @@ def test_a_sidecar_gets_secrets_too() -> None:
     ("data", "path", "reason"),
     [
         ({}, "data", "has neither cert with key nor tls.crt with tls.key"),
-        ({"tls.crt": b"x"}, "data[tls.key]", "is missing"), ({"tls.key": b"x"}, "data[tls.crt]", "is missing"),
-        ({"tls.crt": b"x", "tls.key": b""}, "data[tls.key]", "is empty"), ({"tls.crt": b"", "tls.key": b""}, "data[tls.crt]", "is empty"),
-        ({"cert": b"x"}, "data[key]", "is missing"), ({"tls.crt": b"", "cert": b"x"}, "data[key]", "is missing"),
+        ({"tls.crt": b"x"}, "data[tls.key]", "is missing"),
+        ({"tls.key": b"x"}, "data[tls.crt]", "is missing"),
+        ({"tls.crt": b"x", "tls.key": b""}, "data[tls.key]", "is empty"),
+        ({"tls.crt": b"", "tls.key": b""}, "data[tls.crt]", "is empty"),
+        ({"cert": b"x"}, "data[key]", "is missing"),
+        ({"tls.crt": b"", "cert": b"x"}, "data[key]", "is missing"),
     ],
-)  # fmt: skip
+)
 def test_what_a_secret_lacks_of_a_certificate_is_said(data: dict[str, bytes], path: str, reason: str) -> None:
     assert find_key_pair(data) == Flaw(path, reason)
 
 
-@pytest.mark.parametrize(("name", "content", "path", "reason"), [("x", b"", "data", "has neither "), ("ca.crt", b"", "data[ca.crt]", "is empty")])
+@pytest.mark.parametrize(
+    ("name", "content", "path", "reason"),
+    [("x", b"", "data", "has neither "), ("ca.crt", b"", "data[ca.crt]", "is empty")],
+)
 def test_what_an_object_lacks_of_roots_is_said(name: str, content: bytes, path: str, reason: str) -> None:
     found = find_roots({name: content})
     assert isinstance(found, Flaw)
@@ -292,13 +360,20 @@ def test_what_an_object_lacks_of_roots_is_said(name: str, content: bytes, path: 
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("kubernetes://web", CredentialKey("Secret", "shop", "web")), ("kubernetes://a/web", CredentialKey("Secret", "a", "web")),
-        ("kubernetes-gateway://a/web", CredentialKey("gateway Secret", "a", "web")), ("kubernetes-gateway://web", None),
-        ("configmap://roots", CredentialKey("ConfigMap", "shop", "roots")), ("configmap://a/roots", CredentialKey("ConfigMap", "a", "roots")),
-        ("kubernetes://", None), ("kubernetes:///web", None), ("kubernetes://a/", None), ("kubernetes://a/b/c", None), ("default", None),
+        ("kubernetes://web", CredentialKey("Secret", "shop", "web")),
+        ("kubernetes://a/web", CredentialKey("Secret", "a", "web")),
+        ("kubernetes-gateway://a/web", CredentialKey("gateway Secret", "a", "web")),
+        ("kubernetes-gateway://web", None),
+        ("configmap://roots", CredentialKey("ConfigMap", "shop", "roots")),
+        ("configmap://a/roots", CredentialKey("ConfigMap", "a", "roots")),
+        ("kubernetes://", None),
+        ("kubernetes:///web", None),
+        ("kubernetes://a/", None),
+        ("kubernetes://a/b/c", None),
+        ("default", None),
         ("sds://web", None),
     ],
-)  # fmt: skip
+)
 def test_what_the_name_of_a_resource_means(text: str, key: CredentialKey | None) -> None:
     assert parse_resource(text, "shop") == key
     assert parse_field(text, "shop") == (key if "://" in text else CredentialKey("Secret", "shop", text))
@@ -307,11 +382,15 @@ def test_what_the_name_of_a_resource_means(text: str, key: CredentialKey | None)
 @pytest.mark.parametrize(
     ("plain", "data"),
     [
-        ({}, {}), ({"data": {"a": "Yi\n8="}}, {"a": "Yi8="}), ({"stringData": {"a": "b"}}, {"a": "Yg=="}),
+        ({}, {}),
+        ({"data": {"a": "Yi\n8="}}, {"a": "Yi8="}),
+        ({"stringData": {"a": "b"}}, {"a": "Yg=="}),
         ({"data": {"a": "eA==", "c": "eQ=="}, "stringData": {"a": "b"}}, {"a": "Yg==", "c": "eQ=="}),
-        ({"data": 5}, 5), ({"data": {"a": "eA=="}, "stringData": 5}, 5), ({"data": "x", "stringData": {"a": "b"}}, {"a": "b"}),
+        ({"data": 5}, 5),
+        ({"data": {"a": "eA=="}, "stringData": 5}, 5),
+        ({"data": "x", "stringData": {"a": "b"}}, {"a": "b"}),
         ({"data": {"a": 5}, "stringData": {"b": True}}, {"a": 5, "b": True}),
     ],
-)  # fmt: skip
+)
 def test_the_data_of_a_secret_is_of_both_its_fields(plain: dict[str, Any], data: Any) -> None:
     assert secret_data(plain) == {"data": data}

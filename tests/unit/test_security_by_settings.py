@@ -1,4 +1,5 @@
 """Who callers are, who issues certificates, and what ports with TLS are made of, by the settings."""
+
 from __future__ import annotations
 
 import pathlib
@@ -33,7 +34,15 @@ from pilot.settings.parse import load
 from tests.support.stand_ins import Journal
 from tests.support.tokens import token
 
-PARTS = ("CertificateAuthority", "SignedCertificate", "PortCertificate", "NodeProxies", "ServiceAccountTokens", "CertificateService", "SecurePort")
+PARTS = (
+    "CertificateAuthority",
+    "SignedCertificate",
+    "PortCertificate",
+    "NodeProxies",
+    "ServiceAccountTokens",
+    "CertificateService",
+    "SecurePort",
+)
 EXTERNAL = {"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "example.com/mesh"}
 SIGNED = {**EXTERNAL, "PILOT_CERT_PROVIDER": "k8s.io/example.com/mesh"}
 ALIASES = {"alias": "Kubernetes", "other": "west"}
@@ -75,7 +84,9 @@ SIGNERS, OWN = "the signers of the API server", "the certificate of the control 
         ({"PILOT_CERT_PROVIDER": "k8s.io/example.com/mesh"}, (), [AUTHORITY, TLS]),
     ],
 )
-async def test_settings_say_who_issues_certificates(journal: Journal, environ: dict[str, str], flags: tuple[str, ...], parts: list[str]) -> None:
+async def test_settings_say_who_issues_certificates(
+    journal: Journal, environ: dict[str, str], flags: tuple[str, ...], parts: list[str]
+) -> None:
     it = Secured(journal, environ, *flags)
     assert [part.name for part in it.security.parts()] == parts
     assert (it.security.authority is not None) is (AUTHORITY in parts)
@@ -111,12 +122,19 @@ async def test_everybody_is_given_what_he_needs(journal: Journal) -> None:
 async def test_the_authority_is_given_where_its_root_is_kept(journal: Journal) -> None:
     it = Secured(journal)
     said, trust_domain, metrics, kept, read_secret = journal.one("CertificateAuthority").given
-    assert (said, metrics, kept, read_secret) == (it.settings.authority, it.metrics, it.asked["kept"], it.asked["read_secret"])
+    assert (said, metrics, kept, read_secret) == (
+        it.settings.authority,
+        it.metrics,
+        it.asked["kept"],
+        it.asked["read_secret"],
+    )
     assert trust_domain() == "cluster.local"
 
 
 async def test_signers_need_an_api_server(journal: Journal) -> None:
-    with pytest.raises(FlagError, match=r"^EXTERNAL_CA: there is no API server whose signers could issue certificates$"):
+    with pytest.raises(
+        FlagError, match=r"^EXTERNAL_CA: there is no API server whose signers could issue certificates$"
+    ):
         Secured(journal, EXTERNAL, client=None)
 
 
@@ -131,9 +149,13 @@ async def test_another_mesh_config_reaches_the_signers(journal: Journal) -> None
 
 @pytest.mark.parametrize(
     ("environ", "plain_is_known", "secure_is_known"),
-    [({}, False, True), ({"XDS_AUTH_PLAINTEXT": "true"}, True, True), ({"XDS_AUTH": "false"}, False, False),
-     ({"XDS_AUTH": "false", "XDS_AUTH_PLAINTEXT": "true"}, False, False)],
-)  # fmt: skip
+    [
+        ({}, False, True),
+        ({"XDS_AUTH_PLAINTEXT": "true"}, True, True),
+        ({"XDS_AUTH": "false"}, False, False),
+        ({"XDS_AUTH": "false", "XDS_AUTH_PLAINTEXT": "true"}, False, False),
+    ],
+)
 async def test_callers_prove_who_they_are_where_settings_say_so(
     journal: Journal, environ: dict[str, str], plain_is_known: bool, secure_is_known: bool
 ) -> None:
@@ -180,7 +202,11 @@ async def test_signers_issue_before_the_authority(journal: Journal) -> None:
 
 
 async def test_proxies_of_nodes_are_told_by_their_tokens(journal: Journal) -> None:
-    environ = {"CA_TRUSTED_NODE_ACCOUNTS": "istio-system/ztunnel", "TOKEN_AUDIENCES": "one,two", "CLUSTER_ID": "Kubernetes"}
+    environ = {
+        "CA_TRUSTED_NODE_ACCOUNTS": "istio-system/ztunnel",
+        "TOKEN_AUDIENCES": "one,two",
+        "CLUSTER_ID": "Kubernetes",
+    }
     it = Secured(journal, environ)
     reviewers, audiences, trust_domain = journal.one("ServiceAccountTokens").given
     assert (reviewers, audiences, trust_domain()) == (it.servers, ("one", "two"), "cluster.local")
@@ -190,7 +216,9 @@ async def test_proxies_of_nodes_are_told_by_their_tokens(journal: Journal) -> No
 
 
 @pytest.mark.parametrize("environ", [{}, {"CA_TRUSTED_NODE_ACCOUNTS": "a/b", "XDS_AUTH": "false"}])
-async def test_without_accounts_or_authentication_there_are_no_proxies_of_nodes(journal: Journal, environ: dict[str, str]) -> None:
+async def test_without_accounts_or_authentication_there_are_no_proxies_of_nodes(
+    journal: Journal, environ: dict[str, str]
+) -> None:
     Secured(journal, environ)
     assert "NodeProxies" not in journal.names
 
@@ -206,7 +234,11 @@ async def test_outside_of_kubernetes_a_provider_is_asked_for_certificates_too(
         return nobody
 
     monkeypatch.setattr(security, "also_by_provider", also)
-    environ = {"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio", **({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if in_kubernetes else {})}
+    environ = {
+        "TOKEN_ISSUER": "https://a",
+        "AUDIENCE": "istio",
+        **({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if in_kubernetes else {}),
+    }
     it = Secured(journal, environ).security
     it.certificates(it.secure)
     [(authenticate, provider, trust_domain)] = asked
@@ -223,12 +255,17 @@ async def test_the_port_with_tls_is_made_of_what_it_serves(journal: Journal, mon
     server, front, certificate, trust_domain, address, connections, patience = port.given
     assert server == (it.settings.serve, ("handlers",))
     assert (front, certificate, address, connections, str(patience)) == (
-        it.security._front, journal.one("PortCertificate"), Address("", 1), ("connections",), "7s"
-    )  # fmt: skip
+        it.security._front,
+        journal.one("PortCertificate"),
+        Address("", 1),
+        ("connections",),
+        "7s",
+    )
     assert trust_domain() == "cluster.local"
 
 
 # -- how callers prove who they are ------------------------------------------------------------------------------------
+
 
 def test_the_own_cluster_is_known_by_its_aliases_too() -> None:
     assert own_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
@@ -293,7 +330,11 @@ def test_tokens_of_a_provider_are_verified_by_its_rule(monkeypatch: pytest.Monke
     monkeypatch.setattr(authentication, "OidcTokens", noting)
     rule = JwtRule("https://a", ("istio",))
     also_by_provider(unknown, rule, lambda: "td")
-    make_authenticate(load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication, {}, lambda: "td")
+    make_authenticate(
+        load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication,
+        {},
+        lambda: "td",
+    )
     for found, provider, trust_domain in given:
         assert (found, type(provider), trust_domain()) == (rule, Provider, "td")
     assert len(given) == 2
@@ -306,13 +347,20 @@ async def unknown(_: Caller) -> list[str]:
 @pytest.mark.parametrize(
     ("said", "own", "warning"),
     [
-        ({"TOKEN_ISSUER": "https://a"}, None,
-         "tokens of https://a are not accepted for certificates: AUDIENCE does not say whom they must be for"),
-        ({}, "nonsense", "FILE: who issued the control plane's own token cannot be told: the token does not have three parts"),
+        (
+            {"TOKEN_ISSUER": "https://a"},
+            None,
+            "tokens of https://a are not accepted for certificates: AUDIENCE does not say whom they must be for",
+        ),
+        (
+            {},
+            "nonsense",
+            "FILE: who issued the control plane's own token cannot be told: the token does not have three parts",
+        ),
         ({}, token(aud=7), "FILE: who issued the control plane's own token cannot be told: "),
         ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),
     ],
-)  # fmt: skip
+)
 def test_why_no_provider_is_known_is_said(
     tmp_path: pathlib.Path, said: dict[str, str], own: str | None, warning: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,5 @@
 """Which Services are exported, how, and what an API server that refuses means for it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -52,9 +53,15 @@ async def test_a_service_is_exported_once_with_itself_as_the_owner(exports: Expo
     await exports.receive(TEA, "1")  # an edit
     assert exports.looked == [TEA]
     await exports.part._settle(TEA)
-    metadata = {"name": "tea", "namespace": "shop", "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "tea", "uid": "1"}]}
+    metadata = {
+        "name": "tea",
+        "namespace": "shop",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "tea", "uid": "1"}],
+    }
     made = {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": metadata}
-    assert exports.client.calls == [("POST", "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/shop/serviceexports", made)]
+    assert exports.client.calls == [
+        ("POST", "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/shop/serviceexports", made)
+    ]
 
 
 async def test_a_service_that_was_made_again_is_exported_again(exports: Exports) -> None:
@@ -76,11 +83,16 @@ async def test_a_service_that_stays_in_its_cluster_is_not_exported(exports: Expo
 @pytest.mark.parametrize(
     ("refusal", "again"),
     [
-        (Conflict(409, "AlreadyExists", ""), False), (NotFound(404, "NotFound", ""), False), (ApiError(403, "Forbidden", ""), False),
-        (ApiError(404, "Other", ""), True), (ApiError(500, "InternalError", ""), True),
+        (Conflict(409, "AlreadyExists", ""), False),
+        (NotFound(404, "NotFound", ""), False),
+        (ApiError(403, "Forbidden", ""), False),
+        (ApiError(404, "Other", ""), True),
+        (ApiError(500, "InternalError", ""), True),
     ],
-)  # fmt: skip
-async def test_what_is_there_or_ends_is_left_and_the_rest_tried_again(exports: Exports, refusal: ApiError, again: bool) -> None:
+)
+async def test_what_is_there_or_ends_is_left_and_the_rest_tried_again(
+    exports: Exports, refusal: ApiError, again: bool
+) -> None:
     await exports.receive(TEA, "1")
     exports.client.refusal = refusal
     if again:

@@ -1,4 +1,5 @@
 """Services: what Kubernetes Services and ServiceEntries declare, who sees them, in which order."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,7 +11,15 @@ from pilot.model.config.selector import LabelSelector, LabelSelectorRequirement
 from pilot.model.protocol import port_protocol
 from pilot.model.service import PUBLIC, Protocol, Registry, Resolution, Service, ServiceRef
 from pilot.model.views.endpoints import endpoints
-from pilot.model.views.services import entry_services, is_visible, refs_by_hostname, refs_in_namespace, service, service_refs, visible_refs
+from pilot.model.views.services import (
+    entry_services,
+    is_visible,
+    refs_by_hostname,
+    refs_in_namespace,
+    service,
+    service_refs,
+    visible_refs,
+)
 from pilot.model.views.visibility import entry_visibility, limit_export, resolve_export_to, selects
 from tests.support.objects import Plain, make, world
 from tests.support.world import rows_of
@@ -33,6 +42,7 @@ def find(*objects: Plain, ref: ServiceRef = ALPHA, **environ: str) -> Service:
 
 
 # -- protocols ---------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("number", "name", "transport", "app_protocol", "expected"),
@@ -62,16 +72,25 @@ def find(*objects: Plain, ref: ServiceRef = ALPHA, **environ: str) -> Service:
         (80, "hbone", "TCP", None, Protocol.UNSUPPORTED),
     ],
 )
-def test_protocol_of_a_port(number: int, name: str, transport: str, app_protocol: str | None, expected: Protocol) -> None:
+def test_protocol_of_a_port(
+    number: int, name: str, transport: str, app_protocol: str | None, expected: Protocol
+) -> None:
     assert port_protocol(number, name, transport, app_protocol) is expected
 
 
 # -- Kubernetes Services -----------------------------------------------------------------------------------------------------
 
+
 def test_cluster_ip() -> None:
     ports = "[{name: http, port: 80, targetPort: web}, {name: other, port: 81}]"
-    made = find(kubernetes(f"{{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], selector: {{b: x, a: y}}, ports: {ports}}}"))
-    assert (made.registry, made.resolution, made.addresses) == (Registry.KUBERNETES, Resolution.CLIENT_SIDE_LB, ("10.0.0.1",))
+    made = find(
+        kubernetes(f"{{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], selector: {{b: x, a: y}}, ports: {ports}}}")
+    )
+    assert (made.registry, made.resolution, made.addresses) == (
+        Registry.KUBERNETES,
+        Resolution.CLIENT_SIDE_LB,
+        ("10.0.0.1",),
+    )
     assert made.selector == (("a", "y"), ("b", "x"))
     assert [(p.number, p.target) for p in made.ports] == [(80, "web"), (81, 81)]
     assert made.export_to == PUBLIC
@@ -82,10 +101,18 @@ def test_cluster_ip() -> None:
     [
         ("{clusterIP: None}", Resolution.PASSTHROUGH, ()),
         ("{}", Resolution.CLIENT_SIDE_LB, ()),
-        ("{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1']}", Resolution.CLIENT_SIDE_LB, ("10.0.0.1", "fd00::1")),
+        (
+            "{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 'fd00::1']}",
+            Resolution.CLIENT_SIDE_LB,
+            ("10.0.0.1", "fd00::1"),
+        ),
         ("{type: ExternalName, externalName: x.example.com}", Resolution.ALIAS, ()),
         ("{type: ExternalName, externalName: x.example.com, clusterIP: None}", Resolution.PASSTHROUGH, ()),
-        ("{type: ClusterIP, externalName: x.example.com, clusterIP: 10.0.0.1}", Resolution.CLIENT_SIDE_LB, ("10.0.0.1",)),
+        (
+            "{type: ClusterIP, externalName: x.example.com, clusterIP: 10.0.0.1}",
+            Resolution.CLIENT_SIDE_LB,
+            ("10.0.0.1",),
+        ),
     ],
 )
 def test_resolution_and_addresses(spec: str, resolution: Resolution, addresses: tuple[str, ...]) -> None:
@@ -97,7 +124,11 @@ def test_resolution_and_addresses(spec: str, resolution: Resolution, addresses: 
 def test_behaviour_that_a_service_asks_for() -> None:
     accounts = "{alpha.istio.io/canonical-serviceaccounts: 'spiffe://x/ns/y/sa/z, w', alpha.istio.io/kubernetes-serviceaccounts: other}"
     labels = "{istio.io/persistent-session: 'c:/p', istio.io/persistent-session-header: x-h}"
-    made = find(kubernetes("{publishNotReadyAddresses: true, internalTrafficPolicy: Local}", labels=labels, annotations=accounts))
+    made = find(
+        kubernetes(
+            "{publishNotReadyAddresses: true, internalTrafficPolicy: Local}", labels=labels, annotations=accounts
+        )
+    )
     assert made.publish_not_ready
     assert made.node_local
     assert (made.session_label, made.session_header_label) == ("c:/p", "x-h")
@@ -131,7 +162,10 @@ X = ServiceRef("x.example.com", "a")
 
 
 def test_entry() -> None:
-    ports, addresses = "[{number: 80, name: http, protocol: http, targetPort: 8080}]", "[10.0.0.1, 10.1.0.0/16, 10.2.0.3/32]"
+    ports, addresses = (
+        "[{number: 80, name: http, protocol: http, targetPort: 8080}]",
+        "[10.0.0.1, 10.1.0.0/16, 10.2.0.3/32]",
+    )
     made = find(
         entry(
             f"{{hosts: [x.example.com], ports: {ports}, resolution: STATIC, location: MESH_INTERNAL, addresses: {addresses},"
@@ -151,8 +185,12 @@ def test_of_entries_with_one_name_the_oldest_has_it_and_others_like_it_add_ports
     young = "[{number: 81, name: b, protocol: HTTP}, {number: 80, name: c, protocol: TCP}]"
     mesh = world(
         entry(f"{{hosts: [x.example.com], resolution: DNS, ports: {young}}}", "young", day=2),
-        entry("{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: a, protocol: HTTP}]}", "old", day=1),
-        entry("{hosts: [x.example.com], resolution: NONE, ports: [{number: 82, name: d, protocol: TCP}]}", "other", day=3),
+        entry(
+            "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: a, protocol: HTTP}]}", "old", day=1
+        ),
+        entry(
+            "{hosts: [x.example.com], resolution: NONE, ports: [{number: 82, name: d, protocol: TCP}]}", "other", day=3
+        ),
     ).mesh
     merged = service(mesh, X)
     assert merged is not None
@@ -171,7 +209,9 @@ def test_a_kubernetes_service_has_its_name_before_any_entry() -> None:
 
 
 def test_labels_of_the_canonical_service_where_asked_for() -> None:
-    plain = entry("{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http}]}", labels="{version: v3}")
+    plain = entry(
+        "{hosts: [x.example.com], resolution: DNS, ports: [{number: 80, name: http}]}", labels="{version: v3}"
+    )
     assert dict(find(plain, ref=X, LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES="true").labels) == {
         "version": "v3",
         "service.istio.io/canonical-name": "ext",
@@ -180,6 +220,7 @@ def test_labels_of_the_canonical_service_where_asked_for() -> None:
 
 
 # -- who sees them -----------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("said", "defaults", "expected"),
@@ -217,7 +258,9 @@ LIMITS = ServiceEntryVisibility(
         (PUBLIC, "dark", {}, set()),
     ],
 )
-def test_limits_of_entries(exported: frozenset[str], namespace: str, labels: dict[str, str], expected: set[str]) -> None:
+def test_limits_of_entries(
+    exported: frozenset[str], namespace: str, labels: dict[str, str], expected: set[str]
+) -> None:
     assert limit_export(exported, LIMITS, namespace, labels) == expected
 
 
@@ -246,10 +289,20 @@ def exported(name: str, to: str, day: int) -> Plain:
 
 
 def test_lists_of_services() -> None:
-    declared = [exported("new", "*", 3), exported("old", "*", 1), exported("own", ".", 2), exported("for-b", "b,c", 4), exported("hidden", "~", 5)]
-    external = entry("{hosts: [x.example.com], resolution: NONE, ports: [{number: 80, name: http}]}", namespace="b", day=2)
+    declared = [
+        exported("new", "*", 3),
+        exported("old", "*", 1),
+        exported("own", ".", 2),
+        exported("for-b", "b,c", 4),
+        exported("hidden", "~", 5),
+    ]
+    external = entry(
+        "{hosts: [x.example.com], resolution: NONE, ports: [{number: 80, name: http}]}", namespace="b", day=2
+    )
     mesh = world(*declared, external).mesh
-    old, own, new, for_b, hidden = (ServiceRef(f"{n}.a.svc.cluster.local", "a") for n in ("old", "own", "new", "for-b", "hidden"))
+    old, own, new, for_b, hidden = (
+        ServiceRef(f"{n}.a.svc.cluster.local", "a") for n in ("old", "own", "new", "for-b", "hidden")
+    )
     x = ServiceRef("x.example.com", "b")
     assert refs_in_namespace(mesh, "a") == (old, own, new, for_b, hidden)
     assert refs_in_namespace(mesh, "b") == (x,)
@@ -270,7 +323,9 @@ def test_default_export_of_the_mesh() -> None:
 
 
 def test_the_port_of_a_service_is_no_news_to_lists() -> None:
-    made = world(kubernetes("{ports: [{name: http, port: 80}]}"), kubernetes("{ports: [{name: http, port: 80}]}", "beta"))
+    made = world(
+        kubernetes("{ports: [{name: http, port: 80}]}"), kubernetes("{ports: [{name: http, port: 80}]}", "beta")
+    )
     before = made.mesh.watch(visible_refs, "z").value
     ran: list[str] = []
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
@@ -280,6 +335,7 @@ def test_the_port_of_a_service_is_no_news_to_lists() -> None:
 
 
 # -- host names of ServiceEntries --------------------------------------------------------------------------------------------
+
 
 def test_hosts_of_service_entries_count_in_lower_case() -> None:
     spec = "{{hosts: [{host}], resolution: STATIC, ports: [{{number: 80, name: http, protocol: HTTP}}], endpoints: [{{address: {ip}}}]}}"

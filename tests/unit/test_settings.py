@@ -1,4 +1,5 @@
 """Flags and environment → settings."""
+
 from __future__ import annotations
 
 import pathlib
@@ -74,7 +75,9 @@ def test_unknown_flags_are_accepted_and_told() -> None:
     loaded = load(["--plugins", "0", "-v"], {})
     assert [w.split()[1] for w in loaded.warnings] == ["--plugins", "--v"]
     assert loaded.warnings[0] == "flag --plugins is not known and has no effect"
-    assert load(["--confgDir=x"], {}).warnings == ["flag --confgDir is not known and has no effect; did you mean --configDir?"]
+    assert load(["--confgDir=x"], {}).warnings == [
+        "flag --confgDir is not known and has no effect; did you mean --configDir?"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,13 @@ def test_environment(environ: dict[str, str], field: str, value: object) -> None
 
 
 @pytest.mark.parametrize(
-    "environ", [{"PILOT_DEBOUNCE_AFTER": "soon"}, {"PILOT_HTTP10": "yes"}, {"ISTIO_GPRC_MAXSTREAMS": "1_0"}, {"PILOT_MAX_REQUESTS_PER_SECOND": "inf"}]
+    "environ",
+    [
+        {"PILOT_DEBOUNCE_AFTER": "soon"},
+        {"PILOT_HTTP10": "yes"},
+        {"ISTIO_GPRC_MAXSTREAMS": "1_0"},
+        {"PILOT_MAX_REQUESTS_PER_SECOND": "inf"},
+    ],
 )
 def test_environment_that_makes_no_sense_is_told_and_left(environ: dict[str, str]) -> None:
     loaded = load([], environ)
@@ -131,7 +140,11 @@ def test_every_section_is_given_only_what_is_its_own() -> None:
 
 
 def test_scan_tells_apart() -> None:
-    assert scan(["a", "--known", "1", "b", "--other", "2"], {"known"}, set(), {}) == ({"known": ["1"]}, ["other"], ["a", "b"])
+    assert scan(["a", "--known", "1", "b", "--other", "2"], {"known"}, set(), {}) == (
+        {"known": ["1"]},
+        ["other"],
+        ["a", "b"],
+    )
 
 
 def test_every_setting_is_read_by_somebody() -> None:
@@ -143,7 +156,9 @@ def test_every_setting_is_read_by_somebody() -> None:
 
 def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient() -> None:
     environ = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}
-    assert load([], environ).warnings == ["environment variable AMBIENT_ENABLE_MULTI_NETWORK is ignored: PILOT_ENABLE_AMBIENT is off"]
+    assert load([], environ).warnings == [
+        "environment variable AMBIENT_ENABLE_MULTI_NETWORK is ignored: PILOT_ENABLE_AMBIENT is off"
+    ]
     loaded = load([], {**environ, "PILOT_ENABLE_AMBIENT": "true"})
     assert not loaded.warnings
     assert loaded.settings.mesh.ambient.multi_network

@@ -1,4 +1,5 @@
 """Every section of the settings: its defaults are those that users are told of, and each flag and variable sets the field that declares it."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -21,7 +22,11 @@ from pilot.settings.security import AuthoritySettings
 from pilot.settings.usage import flag_sections
 from pilot.settings.webhook import WebhookSettings
 
-TABLES = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text(encoding="utf-8").split("\n## ")[1:]
+TABLES = (
+    (pathlib.Path(__file__).resolve().parents[2] / "docs" / "settings.md")
+    .read_text(encoding="utf-8")
+    .split("\n## ")[1:]
+)
 DECLARED = list(declared(Settings()))
 AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}  # without it the variables of the ambient mesh are warned of
 
@@ -30,7 +35,10 @@ def documented(title: str) -> list[tuple[str, str, str]]:
     """The flag with its letter, the variable and the default of every row of a table of docs/settings.md."""
     [table] = [table for table in TABLES if table.startswith(f"{title}\n")]
     rows = [row.split(" | ", 3) for row in table.split("|---|---|---|---|\n")[1].splitlines()]
-    return [(flag.removeprefix("|").strip().replace("`", ""), variable.strip("` "), default.strip("` ")) for flag, variable, default, _ in rows]
+    return [
+        (flag.removeprefix("|").strip().replace("`", ""), variable.strip("` "), default.strip("` "))
+        for flag, variable, default, _ in rows
+    ]
 
 
 def titles(sections: Any) -> dict[str, Any]:
@@ -51,8 +59,13 @@ def test_a_process_without_flags_and_variables_has_the_documented_settings() -> 
 @pytest.mark.parametrize(("title", "section"), titles(Settings()).items())
 def test_the_defaults_of_a_section_are_the_documented_ones(title: str, section: Any) -> None:
     rows = [(f, f.metadata, show(getattr(section, f.name))) for f in dataclasses.fields(section)]
-    names = [(f"--{said['flag']}" + (f", -{said['short']}" if said["short"] else "") if said["flag"] else "") for _, said, _ in rows]
-    assert documented(title) == [(name, said["env"], default) for name, (_, said, default) in zip(names, rows, strict=True)]
+    names = [
+        (f"--{said['flag']}" + (f", -{said['short']}" if said["short"] else "") if said["flag"] else "")
+        for _, said, _ in rows
+    ]
+    assert documented(title) == [
+        (name, said["env"], default) for name, (_, said, default) in zip(names, rows, strict=True)
+    ]
 
 
 def test_sections_made_by_themselves_have_the_same_defaults() -> None:
@@ -121,14 +134,22 @@ def test_a_variable_that_makes_no_sense_leaves_the_default_and_is_told(variable:
 
 
 def test_a_variable_that_is_empty_counts_where_that_says_something() -> None:
-    empty = load([], {"INJECTION_WEBHOOK_CONFIG_NAME": "", "VALIDATION_WEBHOOK_CONFIG_NAME": "", "POD_NAMESPACE": ""}).settings
-    assert (empty.kubernetes.injection_webhook, empty.kubernetes.validation_webhook, empty.mesh.registry.namespace) == ("", "", "istio-system")
+    empty = load(
+        [], {"INJECTION_WEBHOOK_CONFIG_NAME": "", "VALIDATION_WEBHOOK_CONFIG_NAME": "", "POD_NAMESPACE": ""}
+    ).settings
+    assert (empty.kubernetes.injection_webhook, empty.kubernetes.validation_webhook, empty.mesh.registry.namespace) == (
+        "",
+        "",
+        "istio-system",
+    )
 
 
 def test_a_flag_counts_although_its_variable_makes_no_sense() -> None:
     loaded = load(["--keepaliveInterval=1m"], {"GRPC_KEEPALIVE_INTERVAL": "often"})
     assert loaded.settings.serve.keepalive_interval == Duration(60_000_000_000)
-    assert [warning.partition(":")[0] for warning in loaded.warnings] == ["environment variable GRPC_KEEPALIVE_INTERVAL is ignored"]
+    assert [warning.partition(":")[0] for warning in loaded.warnings] == [
+        "environment variable GRPC_KEEPALIVE_INTERVAL is ignored"
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +180,9 @@ class House:
 
 
 def test_help_says_of_each_flag_what_it_takes_its_default_and_its_variable() -> None:
-    assert flag_sections(House()) == """
+    assert (
+        flag_sections(House())
+        == """
 Doors
   --door, -d TEXT
         Name of the door. (default front; variable DOOR)
@@ -178,11 +201,14 @@ Locks
   --patience DURATION
         Time until it closes. (default 2562047h47m16.854775807s)
 """
+    )
 
 
 def test_the_document_has_a_table_for_each_section() -> None:
     head = "| flag | variable | default | meaning |\n|---|---|---|---|\n"
-    assert sections(House()) == f"""
+    assert (
+        sections(House())
+        == f"""
 ## Doors
 
 {head}| `--door`, `-d` | `DOOR` | `front` | Name of the door. |
@@ -197,6 +223,7 @@ def test_the_document_has_a_table_for_each_section() -> None:
 | `--force` | `FORCE` | `0.5` | Force that it takes. |
 | `--patience` |  | `2562047h47m16.854775807s` | Time until it closes. |
 """
+    )
 
 
 def test_settings_of_sections_within_sections_are_read() -> None:
@@ -205,8 +232,14 @@ def test_settings_of_sections_within_sections_are_read() -> None:
     door = Door(name="back", ways=("in,out", "up"), guests=("c", "d", "e"))
     assert loaded.settings == House(door, Inside(Lock(turns=3, force=10.0)))
     assert loaded.flags == {
-        "door": "back", "force": "10", "guests": "c,d,e", "open": "false", "patience": "2562047h47m16.854775807s", "turns": "3", "way": "in,out,up",
-    }  # fmt: skip
+        "door": "back",
+        "force": "10",
+        "guests": "c,d,e",
+        "open": "false",
+        "patience": "2562047h47m16.854775807s",
+        "turns": "3",
+        "way": "in,out,up",
+    }
     assert loaded.warnings == []
 
 

@@ -1,4 +1,5 @@
 """Which Sidecar applies to a workload, and which services its egress listeners import."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,7 +38,9 @@ WEB = frozenset({("app", "web"), ("version", "v1")})
 )
 def test_which_sidecar(objects: list[tuple[str, str, str, int]], expected: str | None) -> None:
     egress = "egress: [{hosts: ['*/*']}]"
-    mesh = world(*(sidecar(name, ", ".join(filter(None, (spec, egress))), ns, day) for name, spec, ns, day in objects)).mesh
+    mesh = world(
+        *(sidecar(name, ", ".join(filter(None, (spec, egress))), ns, day) for name, spec, ns, day in objects)
+    ).mesh
     found = sidecar_of(mesh, "a", WEB)
     assert (f"{found.namespace}/{found.name}" if found is not None else None) == expected
 
@@ -58,7 +61,12 @@ def test_hosts_of_a_listener(hosts: list[str], expected: tuple[Any, ...]) -> Non
 
 def test_wildcards_import_wildcards_that_they_cover() -> None:
     wild = HostSet(("*.example.com",))
-    assert [wild.imports(h) for h in ("a.example.com", "*.b.example.com", "*.com", "example.com")] == [True, True, False, False]
+    assert [wild.imports(h) for h in ("a.example.com", "*.b.example.com", "*.com", "example.com")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert not HostSet(("a.example.com",)).imports("*.example.com")
 
 
@@ -96,8 +104,13 @@ def test_imports(egress: str, expected: list[str]) -> None:
 
 
 def test_a_port_of_a_listener_limits_the_ports() -> None:
-    assert imported(egress="[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['*/*']}]") == [(X, "a", (80,)), (Y, "b", None)]
-    assert [h for h, _, _ in imported(egress="[{port: {number: 80, protocol: HTTP_PROXY, name: h}, hosts: ['*/*']}]")] == [X, Y]
+    assert imported(egress="[{port: {number: 80, protocol: HTTP, name: h}, hosts: ['*/*']}]") == [
+        (X, "a", (80,)),
+        (Y, "b", None),
+    ]
+    assert [
+        h for h, _, _ in imported(egress="[{port: {number: 80, protocol: HTTP_PROXY, name: h}, hosts: ['*/*']}]")
+    ] == [X, Y]
 
 
 HTTP_PORT = "ports: [{number: 80, name: http, protocol: HTTP}]"
@@ -105,7 +118,11 @@ HTTP_PORT = "ports: [{number: 80, name: http, protocol: HTTP}]"
 
 @pytest.mark.parametrize(
     ("egress", "expected"),
-    [("[{hosts: ['./*']}]", ["w.com", X]), ("[{hosts: ['*/*']}]", ["w.com", X, Y]), (f"[{{hosts: ['a/{X}', 'a/w.com']}}]", [X, "w.com"])],
+    [
+        ("[{hosts: ['./*']}]", ["w.com", X]),
+        ("[{hosts: ['*/*']}]", ["w.com", X, Y]),
+        (f"[{{hosts: ['a/{X}', 'a/w.com']}}]", [X, "w.com"]),
+    ],
 )
 def test_what_is_exported_by_name_comes_first_among_wildcards(egress: str, expected: list[str]) -> None:
     private = entry(f"hosts: [w.com], resolution: DNS, exportTo: ['.'], {HTTP_PORT}", "w", "a", day=9)
@@ -135,7 +152,11 @@ def virtual_service(to: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("to", "ports"),
-    [(f"{{host: {Y}}}", None), (f"{{host: {Y}, port: {{number: 80}}}}", None), (f"{{host: {Y}, port: {{number: 7}}}}", "absent")],
+    [
+        (f"{{host: {Y}}}", None),
+        (f"{{host: {Y}, port: {{number: 80}}}}", None),
+        (f"{{host: {Y}, port: {{number: 7}}}}", "absent"),
+    ],
 )
 def test_services_that_routes_lead_to_are_in_scope(to: str, ports: Any) -> None:
     found = scoped(virtual_service(to), egress="[{hosts: ['./*']}]")
@@ -144,15 +165,24 @@ def test_services_that_routes_lead_to_are_in_scope(to: str, ports: Any) -> None:
 
 @pytest.mark.parametrize(("best", "namespace"), [("true", "c"), ("false", "b")])
 def test_which_service_a_route_to_a_host_of_several_namespaces_means(best: str, namespace: str) -> None:
-    entries = [entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", n, day=day) for n, day in (("b", 3), ("c", 2))]
-    found = scoped(*entries, virtual_service("{host: q.com}"), egress="[{hosts: ['./*']}]", PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE=best)
+    entries = [
+        entry(f"hosts: [q.com], resolution: DNS, {HTTP_PORT}", "q", n, day=day) for n, day in (("b", 3), ("c", 2))
+    ]
+    found = scoped(
+        *entries,
+        virtual_service("{host: q.com}"),
+        egress="[{hosts: ['./*']}]",
+        PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE=best,
+    )
     assert found["q.com"].ref.namespace == namespace
 
 
 def test_a_route_to_a_port_brings_that_port_alone() -> None:
     ports = "[{name: http, port: 80}, {name: tcp, port: 90}]"
     many = service("w", ports, "10.96.0.9", "b")
-    found = scoped(many, virtual_service("{host: w.b.svc.cluster.local, port: {number: 90}}"), egress="[{hosts: ['./*']}]")
+    found = scoped(
+        many, virtual_service("{host: w.b.svc.cluster.local, port: {number: 90}}"), egress="[{hosts: ['./*']}]"
+    )
     assert found["w.b.svc.cluster.local"].ports == (90,)
 
 
@@ -186,6 +216,13 @@ def test_a_service_out_of_sight_costs_nothing() -> None:
     watched = made.mesh.watch(scope_services, scope)
     runs: list[str] = []
     made.mesh.on_run = lambda node: runs.append(str(node.fn))
-    made.set(rows_of([service("far", "[{name: http, port: 80}]", "10.96.9.9", "b"), entry(f"hosts: [far.com], {HTTP_PORT}", "far", "c")]))
+    made.set(
+        rows_of(
+            [
+                service("far", "[{name: http, port: 80}]", "10.96.9.9", "b"),
+                entry(f"hosts: [far.com], {HTTP_PORT}", "far", "c"),
+            ]
+        )
+    )
     made.mesh.refresh(watched)
     assert runs == []

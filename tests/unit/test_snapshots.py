@@ -1,4 +1,5 @@
 """Snapshots, views and feeds: what is shared, and what is told apart."""
+
 from __future__ import annotations
 
 import gc
@@ -37,7 +38,12 @@ def names(change: object) -> list[str]:
 def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
     old, new = snapshot(a="1", b="1", c="1"), snapshot(a="1", b="2", d="1")
     change = new.since(old)
-    assert (names(change), change.removed, change.warms, change.names) == (["b", "d"], ("c",), {"b", "d"}, {"b", "c", "d"})
+    assert (names(change), change.removed, change.warms, change.names) == (
+        ["b", "d"],
+        ("c",),
+        {"b", "d"},
+        {"b", "c", "d"},
+    )
     assert new.since(old) is change
 
 
@@ -45,7 +51,10 @@ def test_the_part_of_a_change_that_some_want_is_shared() -> None:
     sets, change = NameSets(), snapshot(a="2", b="2").since(snapshot(a="1", b="1", c="1"))
     some, everything = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
     assert change.wanted_by(some) is change.wanted_by(sets.of(frozenset("ca")))
-    assert ([r.name for r in change.wanted_by(some).payload.resources], change.wanted_by(some).missing) == (["a"], ("c",))
+    assert ([r.name for r in change.wanted_by(some).payload.resources], change.wanted_by(some).missing) == (
+        ["a"],
+        ("c",),
+    )
     assert change.wanted_by(everything).payload is change.payload
 
 

@@ -1,4 +1,5 @@
 """What several Telemetries come to: from the mesh over the namespace to the workload, and what nobody says."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,7 +9,15 @@ import pytest
 
 from pilot.debug.telemetry import LEVELS, of_proxy, telemetryz
 from pilot.model.views.policies import TELEMETRY, proxy_policies
-from pilot.model.views.telemetry import LogRule, MetricOverride, MetricRules, SpanRules, log_rules, metric_rules, span_rules
+from pilot.model.views.telemetry import (
+    LogRule,
+    MetricOverride,
+    MetricRules,
+    SpanRules,
+    log_rules,
+    metric_rules,
+    span_rules,
+)
 from tests.support.debug import sources
 from tests.support.objects import Plain, make, pod, world
 from tests.support.world import World, proxy
@@ -36,6 +45,7 @@ def to(*names: str, more: str = "") -> str:
 
 # -- which count -----------------------------------------------------------------------------------------------------------
 
+
 def test_the_oldest_for_all_counts_and_all_that_select() -> None:
     spec = "tracing: [{}]"
     _, keys = merged(("web", spec), ("own", spec), ("own", spec), ("root", spec), ("root", spec), ("web", spec))
@@ -59,7 +69,11 @@ LOGS: Sequence[tuple[str, Merged, tuple[LogRule, ...]]] = (
     ("SERVER", (("root", f"accessLogging: [{to('a', more=FILTER)}]"),), (LogRule("a", "true"),)),
     ("SERVER", (("own", f"accessLogging: [{{{FILTER}}}]"),), (LogRule("x"),)),
     ("SERVER", (("own", "accessLogging: [{disabled: true}]"),), (LogRule("x", disabled=True),)),
-    ("SERVER", (("root", f"accessLogging: [{to('a')}]"), ("web", "accessLogging: [{disabled: true}]")), (LogRule("a", disabled=True),)),
+    (
+        "SERVER",
+        (("root", f"accessLogging: [{to('a')}]"), ("web", "accessLogging: [{disabled: true}]")),
+        (LogRule("a", disabled=True),),
+    ),
     ("SERVER", (("own", f"accessLogging: [{to('a', more='match: {mode: CLIENT}')}]"),), ()),
     ("CLIENT", (("own", f"accessLogging: [{to('a', more='match: {mode: CLIENT}')}]"),), (LogRule("a"),)),
     (
@@ -96,19 +110,28 @@ METRICS: Sequence[tuple[Merged, tuple[MetricRules, ...], tuple[MetricRules, ...]
     ((("root", f"metrics: [{to('p')}]"),), (MetricRules("p"),), (MetricRules("p"),)),
     ((("root", f"metrics: [{to('p')}]"), ("own", f"metrics: [{to('q')}]")), (MetricRules("q"),), (MetricRules("q"),)),
     (
-        (("root", f"metrics: [{to('p')}]"), ("web", f"metrics: [{{overrides: [{{{SIZE}, disabled: true}}], reportingInterval: 3s}}]")),
+        (
+            ("root", f"metrics: [{to('p')}]"),
+            ("web", f"metrics: [{{overrides: [{{{SIZE}, disabled: true}}], reportingInterval: 3s}}]"),
+        ),
         (MetricRules("p", (MetricOverride("REQUEST_SIZE", True),), 3_000_000_000),),  # type: ignore[arg-type]
         (MetricRules("p", (), 3_000_000_000),),  # type: ignore[arg-type]
     ),
     ((("root", f"metrics: [{to('p', more=OFF)}]"),), (), ()),
     (
-        (("root", f"metrics: [{to('p', more=OFF)}]"), ("own", f"metrics: [{{overrides: [{{{COUNT}, disabled: false}}]}}]")),
+        (
+            ("root", f"metrics: [{to('p', more=OFF)}]"),
+            ("own", f"metrics: [{{overrides: [{{{COUNT}, disabled: false}}]}}]"),
+        ),
         (MetricRules("p", (MetricOverride("REQUEST_COUNT"),)),),
         (MetricRules("p", (MetricOverride("REQUEST_COUNT"),)),),
     ),
     (
         (
-            ("root", f"metrics: [{to('p', more=f'overrides: [{{{COUNT}, tagOverrides: {{a: {{value: x}}, b: {{value: y}}}}}}]')}]"),
+            (
+                "root",
+                f"metrics: [{to('p', more=f'overrides: [{{{COUNT}, tagOverrides: {{a: {{value: x}}, b: {{value: y}}}}}}]')}]",
+            ),
             ("own", f"metrics: [{{overrides: [{{{COUNT}, tagOverrides: {{a: {{operation: REMOVE}}}}}}]}}]"),
         ),
         (MetricRules("p", (MetricOverride("REQUEST_COUNT", tags=(("a", ""), ("b", "y"))),)),),
@@ -138,18 +161,29 @@ SPANS: Sequence[tuple[str, Merged, SpanRules | None]] = (
     ("", (("own", "tracing: [{randomSamplingPercentage: 3}]"),), SpanRules(sampling=3.0)),
     (
         "defaultProviders: {tracing: [x]}",
-        (("root", f"tracing: [{to('y', 'z', more='randomSamplingPercentage: 3')}]"), ("web", "tracing: [{randomSamplingPercentage: 0}]")),
+        (
+            ("root", f"tracing: [{to('y', 'z', more='randomSamplingPercentage: 3')}]"),
+            ("web", "tracing: [{randomSamplingPercentage: 0}]"),
+        ),
         SpanRules(provider="y", sampling=0.0),
     ),
     (
         "",
-        (("root", f"tracing: [{to('x', more='disableSpanReporting: true')}]"), ("own", "tracing: [{disableSpanReporting: false}]")),
+        (
+            ("root", f"tracing: [{to('x', more='disableSpanReporting: true')}]"),
+            ("own", "tracing: [{disableSpanReporting: false}]"),
+        ),
         SpanRules(provider="x"),
     ),
     ("", (("root", f"tracing: [{to('x', more='match: {mode: CLIENT}')}]"),), SpanRules()),
     (
         "",
-        (("root", f"tracing: [{to('x', more='enableIstioTags: false, useRequestIdForTraceSampling: false, disableContextPropagation: true')}]"),),
+        (
+            (
+                "root",
+                f"tracing: [{to('x', more='enableIstioTags: false, useRequestIdForTraceSampling: false, disableContextPropagation: true')}]",
+            ),
+        ),
         SpanRules(provider="x", istio_tags=False, request_id_sampling=False, propagated=False),
     ),
 )
@@ -163,13 +197,19 @@ def test_how_requests_are_traced(mesh: str, parts: Merged, expected: SpanRules |
 
 # -- the debug page --------------------------------------------------------------------------------------------------------
 
+
 def test_the_page_shows_all_and_those_of_a_proxy_by_level() -> None:
     made, _ = merged(("web", "tracing: [{}]"), ("root", f"accessLogging: [{to('a')}]"), ("own", "metrics: [{}]"))
     listed = telemetryz(sources(made.mesh), {}).make()["telemetries"]
-    assert {namespace: [o["name"] for o in found] for namespace, found in listed["namespace_to_telemetries"].items()} == {
-        "a": ["t1", "t3"], "istio-system": ["t2"],
+    assert {
+        namespace: [o["name"] for o in found] for namespace, found in listed["namespace_to_telemetries"].items()
+    } == {
+        "a": ["t1", "t3"],
+        "istio-system": ["t2"],
     }
     shown = of_proxy(made.mesh, made.connect(CLIENT))
     assert [shown[level]["Name"] for level in LEVELS] == ["t2", "t3", "", "t1"]
     assert (shown["Metrics"], shown["Tracing"]) == ([{}], [{}])
-    assert [(part["Root"]["Name"], part["Logging"]) for part in shown["Logging"]] == [("t2", [{"providers": [{"name": "a"}]}])]
+    assert [(part["Root"]["Name"], part["Logging"]) for part in shown["Logging"]] == [
+        ("t2", [{"providers": [{"name": "a"}]}])
+    ]

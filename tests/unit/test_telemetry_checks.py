@@ -1,4 +1,5 @@
 """What is wrong between Telemetries, providers, workloads and proxies: a row for each, with what makes it go."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -37,7 +38,12 @@ class Row(NamedTuple):
 
 SPANS = "tracing: [{providers: [{name: zip}]}]"
 ROWS = [
-    Row("provider-not-found", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: ghost}]}]"),), (telemetry(SPANS),)),
+    Row(
+        "provider-not-found",
+        "spec.tracing[0].providers[0].name",
+        (telemetry("tracing: [{providers: [{name: ghost}]}]"),),
+        (telemetry(SPANS),),
+    ),
     Row(
         "provider-not-found",
         "spec.accessLogging[1].providers[1].name",
@@ -50,8 +56,18 @@ ROWS = [
         (telemetry("accessLogging: [{providers: [{name: bad}]}]"),),
         (telemetry("accessLogging: [{providers: [{name: file}]}]"),),
     ),
-    Row("bad-provider", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: prometheus}]}]"),), (telemetry(SPANS),)),
-    Row("bad-provider", "spec.tracing[0].providers[0].name", (telemetry("tracing: [{providers: [{name: old}]}]"),), (telemetry(SPANS),)),
+    Row(
+        "bad-provider",
+        "spec.tracing[0].providers[0].name",
+        (telemetry("tracing: [{providers: [{name: prometheus}]}]"),),
+        (telemetry(SPANS),),
+    ),
+    Row(
+        "bad-provider",
+        "spec.tracing[0].providers[0].name",
+        (telemetry("tracing: [{providers: [{name: old}]}]"),),
+        (telemetry(SPANS),),
+    ),
     Row(
         "bad-provider",
         "spec.metrics[0].providers[0].name",
@@ -76,7 +92,12 @@ ROWS = [
         (telemetry(SPANS, "first", day=1), telemetry(SPANS)),
         (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"), WEB),
     ),
-    Row("selector-without-workloads", "spec.selector", (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"),), (WEB,)),
+    Row(
+        "selector-without-workloads",
+        "spec.selector",
+        (telemetry(f"selector: {{matchLabels: {{app: web}}}}, {SPANS}"),),
+        (WEB,),
+    ),
     Row(
         "selector-without-workloads",
         "spec.selector",
@@ -105,7 +126,8 @@ def test_a_problem_is_there_until_it_is_mended(row: Row) -> None:
 def test_a_collector_without_the_port_is_told_at_the_provider_and_at_who_names_it() -> None:
     made = world(ELSEWHERE, telemetry(SPANS), mesh_config=MESH)
     assert {(p.code, p.path) for p in problems_of(made)} == {
-        ("service-not-found", "extensionProviders[3]"), ("service-not-found", "spec.tracing[0].providers[0].name"),
+        ("service-not-found", "extensionProviders[3]"),
+        ("service-not-found", "spec.tracing[0].providers[0].name"),
     }
     made.set(rows_of((COLLECTOR,)))
     assert problems_of(made) == ()
@@ -121,7 +143,8 @@ def test_what_a_build_does_not_have_is_a_notice_for_all_of_its_proxies_together(
     made.connect(replace(proxy("sidecar", "far-0", "far", "10.1.0.9"), extensions=STOCK))
     found = problems_of(made)
     assert [(p.code, p.path, p.severity) for p in found] == [
-        ("left-out", "spec.metrics[0]", Severity.NOTICE), ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
+        ("left-out", "spec.metrics[0]", Severity.NOTICE),
+        ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
     ]
     assert "proxies in a do not have istio.stats" in found[0].message
 
@@ -135,6 +158,8 @@ def test_a_span_that_is_not_passed_on_needs_a_proxy_that_knows_the_field() -> No
 
 
 def test_headers_from_variables_that_the_control_plane_does_not_have() -> None:
-    mesh = MESH.replace("port: 9411}}\n- {name: file", "port: 9411, headers: [{name: x-token, envName: TOKEN}]}}\n- {name: file")
+    mesh = MESH.replace(
+        "port: 9411}}\n- {name: file", "port: 9411, headers: [{name: x-token, envName: TOKEN}]}}\n- {name: file"
+    )
     made = world(COLLECTOR, mesh_config=mesh)
     assert [(p.code, p.path) for p in problems_of(made)] == [("no-variable", "extensionProviders[3]")]

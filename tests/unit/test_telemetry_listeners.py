@@ -1,4 +1,5 @@
 """What Telemetries put into listeners, by the provider, the side and the build of the proxy."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +32,9 @@ def tracing(provider: str, said: str = "", by: Proxy = WEB, side: str = "0.0.0.0
     """The tracing of a side, with that provider; {} where there is none."""
     mesh = f"extensionProviders: [{{name: p, {provider}}}]"
     spec = telemetry(f"tracing: [{{providers: [{{name: p}}]{', ' + said if said else ''}}}]")
-    found: dict[str, Any] = http(listeners(SHOP, COLLECTOR, WEB_POD, spec, *more, by=by, mesh=mesh)[side]).get("tracing", {})
+    found: dict[str, Any] = http(listeners(SHOP, COLLECTOR, WEB_POD, spec, *more, by=by, mesh=mesh)[side]).get(
+        "tracing", {}
+    )
     return found
 
 
@@ -42,10 +45,15 @@ def tracer(provider: str, **more: Any) -> dict[str, Any]:
 
 # -- tracers ---------------------------------------------------------------------------------------------------------------
 
+
 def test_zipkin_by_endpoint_and_for_old_proxies_by_cluster() -> None:
     said = f"zipkin: {{{AT}, path: /x, timeout: 2s, traceContextOption: USE_B3_WITH_W3C_PROPAGATION, enable64bitTraceId: true}}"
     new = tracer(said)
-    assert new["collectorService"]["httpUri"] == {**HTTP_URI, "uri": "http://obs.obs.svc.cluster.local/x", "timeout": "2s"}
+    assert new["collectorService"]["httpUri"] == {
+        **HTTP_URI,
+        "uri": "http://obs.obs.svc.cluster.local/x",
+        "timeout": "2s",
+    }
     assert (new["traceContextOption"], new.get("traceId128bit", False)) == ("USE_B3_WITH_W3C_PROPAGATION", False)
     for old in (replace(WEB, version="1.27.3"), replace(WEB, version="", envoy=(1, 34))):
         found = tracer(said, by=old)
@@ -71,7 +79,14 @@ def test_names_by_convention_bring_the_detector_of_the_environment() -> None:
     found = tracer(said, by=proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, WORKLOAD_NAME="web-v1"))
     assert found["serviceName"] == "web-v1"
     assert [d["name"].rpartition(".")[2] for d in found["resourceDetectors"]] == ["environment"]
-    named = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"}, ANNOTATIONS={"resource.opentelemetry.io/service.name": "shop"})
+    named = proxy(
+        "sidecar",
+        "web-0",
+        "a",
+        "10.1.0.1",
+        {"app": "web"},
+        ANNOTATIONS={"resource.opentelemetry.io/service.name": "shop"},
+    )
     assert tracer(said, by=named)["serviceName"] == "shop"
 
 
@@ -81,10 +96,15 @@ def test_the_name_of_a_workload_is_its_nodes_cluster() -> None:
 
 
 def test_headers_have_values_of_the_control_planes_environment() -> None:
-    made = World(f"extensionProviders: [{{name: p, opentelemetry: {{{GRPC}, grpc: {{timeout: 3s, initialMetadata: [{{name: t, envName: T}}]}}}}}}]")
+    made = World(
+        f"extensionProviders: [{{name: p, opentelemetry: {{{GRPC}, grpc: {{timeout: 3s, initialMetadata: [{{name: t, envName: T}}]}}}}}}]"
+    )
     made.mesh.environment["T"] = "secret"
     made.apply_objects(SHOP, COLLECTOR, WEB_POD, telemetry("tracing: [{providers: [{name: p}]}]"))
-    assert {name for name, r in made.resources(made.connect(WEB))[LISTENER].items() if b"secret" in r.any} >= {"virtualInbound", "0.0.0.0_80"}
+    assert {name for name, r in made.resources(made.connect(WEB))[LISTENER].items() if b"secret" in r.any} >= {
+        "virtualInbound",
+        "0.0.0.0_80",
+    }
 
 
 @pytest.mark.parametrize("provider", [f"zipkin: {{{AT}}}", f"datadog: {{{AT}}}"])
@@ -103,7 +123,9 @@ def test_a_build_without_the_tracer_traces_nothing() -> None:
 def test_tags_by_format_are_for_proxies_that_know_them() -> None:
     tags = "enableIstioTags: false, customTags: {a: {formatter: {value: '%PROTOCOL%'}}, b: {literal: {value: c}}}"
     assert [t["tag"] for t in tracing(f"opentelemetry: {{{GRPC}}}", tags)["customTags"]] == ["a", "b"]
-    assert [t["tag"] for t in tracing(f"opentelemetry: {{{GRPC}}}", tags, replace(WEB, envoy=(1, 36)))["customTags"]] == ["b"]
+    assert [
+        t["tag"] for t in tracing(f"opentelemetry: {{{GRPC}}}", tags, replace(WEB, envoy=(1, 36)))["customTags"]
+    ] == ["b"]
 
 
 def test_a_trace_that_is_not_propagated_says_so_in_a_field_that_our_messages_do_not_have() -> None:
@@ -122,6 +144,7 @@ def test_urls_of_collectors(path: str, url: str) -> None:
 
 # -- statistics ------------------------------------------------------------------------------------------------------------
 
+
 def stats(by: Proxy = WEB) -> dict[str, list[str]]:
     found = listeners(SHOP, WEB_POD, telemetry("metrics: [{providers: [{name: prometheus}]}]"), by=by)
     return {
@@ -136,10 +159,14 @@ def test_requests_and_connections_are_counted_on_both_sides() -> None:
 
 
 def test_a_stock_envoy_is_not_sent_the_filter_that_it_does_not_have() -> None:
-    assert not any("istio.stats" in names for names in stats(replace(WEB, extensions=frozenset(("envoy.filters.http.router",)))).values())
+    assert not any(
+        "istio.stats" in names
+        for names in stats(replace(WEB, extensions=frozenset(("envoy.filters.http.router",)))).values()
+    )
 
 
 # -- access logs -----------------------------------------------------------------------------------------------------------
+
 
 def test_a_filter_that_a_proxy_cannot_evaluate_keeps_its_logger_out() -> None:
     spec = telemetry("accessLogging: [{providers: [{name: envoy}], filter: {expression: 'response.code > 400'}}]")
@@ -155,7 +182,10 @@ def test_the_mesh_logs_where_no_provider_of_a_telemetry_can_be_reached() -> None
     (log,) = last(chains(listeners(SHOP, WEB_POD, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
     assert log["typedConfig"]["path"] == "/mesh"
     (log,) = last(chains(listeners(SHOP, WEB_POD, COLLECTOR, spec, mesh=mesh)["10.96.0.1_81"])[0])["accessLog"]
-    assert log["typedConfig"]["commonConfig"]["grpcService"]["envoyGrpc"]["clusterName"] == "outbound|4317||obs.obs.svc.cluster.local"
+    assert (
+        log["typedConfig"]["commonConfig"]["grpcService"]["envoyGrpc"]["clusterName"]
+        == "outbound|4317||obs.obs.svc.cluster.local"
+    )
 
 
 # -- builds ----------------------------------------------------------------------------------------------------------------
@@ -170,16 +200,29 @@ EXTENSIONS = frozenset(name for need in NEEDS.values() for name in need.extensio
         (replace(WEB, version="", envoy=None), set()),
         (replace(WEB, version="unknown"), set()),
         (replace(WEB, version="1.29-alpha"), {"no_context_propagation"}),
-        (replace(WEB, version="1.28.0"), {"no_context_propagation", "collector_service of Zipkin", "value of custom tags"}),
+        (
+            replace(WEB, version="1.28.0"),
+            {"no_context_propagation", "collector_service of Zipkin", "value of custom tags"},
+        ),
         (replace(WEB, envoy=(1, 37)), {"no_context_propagation"}),
         (replace(WEB, envoy=(1, 36)), {"no_context_propagation", "value of custom tags"}),
         (
             replace(WEB, envoy=(1, 35)),
-            {"no_context_propagation", "value of custom tags", "collector_service of Zipkin", "trace_context_option of Zipkin"},
+            {
+                "no_context_propagation",
+                "value of custom tags",
+                "collector_service of Zipkin",
+                "trace_context_option of Zipkin",
+            },
         ),
         (
             replace(WEB, version="1.27.9"),
-            {"no_context_propagation", "value of custom tags", "collector_service of Zipkin", "trace_context_option of Zipkin"},
+            {
+                "no_context_propagation",
+                "value of custom tags",
+                "collector_service of Zipkin",
+                "trace_context_option of Zipkin",
+            },
         ),
         (replace(WEB, version="1.30", envoy=(1, 38)), set()),
         (replace(WEB, extensions=frozenset()), {name for name, need in NEEDS.items() if need.extensions}),

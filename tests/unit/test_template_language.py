@@ -1,4 +1,5 @@
 """The template language: whitespace, control flow, variables, and errors with their place."""
+
 from __future__ import annotations
 
 import pytest
@@ -49,7 +50,10 @@ def test_language(text: str, wanted: str) -> None:
         ("\n{{.x.a}}", 'template: t:2:4: executing "t" at <.x.a>: can\'t evaluate field a in type interface {}'),
         ("{{.n.a.b}}", 'template: t:1:4: executing "t" at <.n.a.b>: nil pointer evaluating interface {}.a'),
         ('{{fail "no"}}', 'template: t:1:2: executing "t" at <fail "no">: error calling fail: no'),
-        ("{{index .l 7}}", 'template: t:1:2: executing "t" at <index .l 7>: error calling index: index out of range: 7'),
+        (
+            "{{index .l 7}}",
+            'template: t:1:2: executing "t" at <index .l 7>: error calling index: index out of range: 7',
+        ),
         ("{{if .x}}", "template: t:1: unexpected EOF"),
         ("{{end}}", "template: t:1: unexpected {{end}}"),
         ("\n{{end}}", "template: t:2: unexpected {{end}}"),
@@ -65,14 +69,26 @@ def test_language(text: str, wanted: str) -> None:
         ("{{$x = 1}}", 'template: t:1: undefined variable "$x"'),
         ("{{(.x).y}}", 'template: t:1:6: executing "t" at <(.x).y>: can\'t evaluate field y in type int'),
         ("{{(.m).a 1}}", 'template: t:1:6: executing "t" at <(.m).a>: a is not a method but has arguments'),
-        ("{{call .x 1}}", 'template: t:1:2: executing "t" at <call .x 1>: error calling call: non-function 1 of type int'),
+        (
+            "{{call .x 1}}",
+            'template: t:1:2: executing "t" at <call .x 1>: error calling call: non-function 1 of type int',
+        ),
         ('{{template "t"}}', "template: t: exceeded maximum template depth"),
-        ('{{dateModify "1h" 5}}', 'template: t:1:2: executing "t" at <dateModify "1h" 5>: error calling dateModify: '
-         "wrong type for value; expected time.Time"),
-        ('{{genSignedCert "a" nil nil 1 5}}', 'template: t:1:2: executing "t" at <genSignedCert "a" nil nil 1 5>: error calling genSignedCert: '
-         "wrong type for value; expected sprig.certificate"),
-        ('{{bcrypt "a"}}', 'template: t:1:2: executing "t" at <bcrypt "a">: error calling bcrypt: bcrypt is not supported'),
-        ('{{upper 3}}', 'template: t:1:8: executing "t" at <3>: expected string; found 3'),
+        (
+            '{{dateModify "1h" 5}}',
+            'template: t:1:2: executing "t" at <dateModify "1h" 5>: error calling dateModify: '
+            "wrong type for value; expected time.Time",
+        ),
+        (
+            '{{genSignedCert "a" nil nil 1 5}}',
+            'template: t:1:2: executing "t" at <genSignedCert "a" nil nil 1 5>: error calling genSignedCert: '
+            "wrong type for value; expected sprig.certificate",
+        ),
+        (
+            '{{bcrypt "a"}}',
+            'template: t:1:2: executing "t" at <bcrypt "a">: error calling bcrypt: bcrypt is not supported',
+        ),
+        ("{{upper 3}}", 'template: t:1:8: executing "t" at <3>: expected string; found 3'),
     ],
 )
 def test_errors_say_where(text: str, wanted: str) -> None:
@@ -93,7 +109,11 @@ def test_a_function_says_how_many_arguments_it_takes() -> None:
         "...any": ["", "", "", ""],
         "int ...any": ["want at least 1 got 0", "", "", ""],
     }
-    assert [takes("int ...any", print).kind_of(index).name for index in range(3)] == ["int", "interface {}", "interface {}"]
+    assert [takes("int ...any", print).kind_of(index).name for index in range(3)] == [
+        "int",
+        "interface {}",
+        "interface {}",
+    ]
     assert [takes("any", print, lazy=lazy).lazy for lazy in (True, False)] == [True, False]
     assert not takes("any", print).lazy
 
@@ -107,7 +127,11 @@ def test_a_template_calls_those_of_further_texts_and_says_in_which_an_error_is()
     made.add("part", "<{{ . }}>")
     assert made.execute(1) == "a<1><2>!"
     for name, data, error in (
-        ("wrong", DATA, 'template: parts:2:5: executing "wrong" at <.x.y>: can\'t evaluate field y in type interface {}'),
+        (
+            "wrong",
+            DATA,
+            'template: parts:2:5: executing "wrong" at <.x.y>: can\'t evaluate field y in type interface {}',
+        ),
         ("other", 1, 'template: other: no template "other" associated with template "main"'),
     ):
         with pytest.raises(TemplateError) as found:

@@ -2,6 +2,7 @@
 
 The results were taken from a program in Go that executes each template with the data below.
 """
+
 from __future__ import annotations
 
 import json
@@ -23,9 +24,21 @@ FUNCTIONS = {**SPRIG, "toYaml": takes("any", go_yaml.dump)}
 
 def data() -> dict[str, Any]:
     return {
-        "x": 1, "l": [1, 2, 3], "n": None, "f": 15020.0, "m": {"b": 2, "a": 1}, "e": [], "s": "text", "words": StringList(["b", "a"]),
-        "texts": StringMap(k="v"), "deep": {"a": {"b": "c"}}, "neg": -3, "pi": 3.14159, "t": True, "mixed": ["a", None, 1.5, True, {"z": None}],
-    }  # fmt: skip
+        "x": 1,
+        "l": [1, 2, 3],
+        "n": None,
+        "f": 15020.0,
+        "m": {"b": 2, "a": 1},
+        "e": [],
+        "s": "text",
+        "words": StringList(["b", "a"]),
+        "texts": StringMap(k="v"),
+        "deep": {"a": {"b": "c"}},
+        "neg": -3,
+        "pi": 3.14159,
+        "t": True,
+        "mixed": ["a", None, 1.5, True, {"z": None}],
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +62,36 @@ def test_the_table_calls_nearly_every_function() -> None:
     text = " ".join(row["template"] for row in TABLE)
     left_out = {name for name in SPRIG if f"{name} " not in text and f"{name})" not in text and f"{name}}}" not in text}
     assert left_out <= {
-        "ago", "bcrypt", "buildCustomCert", "call", "decryptAES", "derivePassword", "encryptAES", "env", "expandenv", "genCA", "genCAWithKey",
-        "genPrivateKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "getHostByName", "htpasswd",
-        "must_date_modify", "now", "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4",
-        "mustSlice", "mustPush", "mustPrepend", "mustFromJson",
-    }  # fmt: skip
+        "ago",
+        "bcrypt",
+        "buildCustomCert",
+        "call",
+        "decryptAES",
+        "derivePassword",
+        "encryptAES",
+        "env",
+        "expandenv",
+        "genCA",
+        "genCAWithKey",
+        "genPrivateKey",
+        "genSelfSignedCert",
+        "genSelfSignedCertWithKey",
+        "genSignedCert",
+        "genSignedCertWithKey",
+        "getHostByName",
+        "htpasswd",
+        "must_date_modify",
+        "now",
+        "randAlpha",
+        "randAlphaNum",
+        "randAscii",
+        "randBytes",
+        "randInt",
+        "randNumeric",
+        "shuffle",
+        "uuidv4",
+        "mustSlice",
+        "mustPush",
+        "mustPrepend",
+        "mustFromJson",
+    }

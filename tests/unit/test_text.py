@@ -1,4 +1,5 @@
 """Text of others, made safe to show."""
+
 from __future__ import annotations
 
 import os
@@ -38,12 +39,18 @@ def test_expressions_have_a_length(length: int, fault: str) -> None:
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("/a/{*}/b/{**}", ""), ("/a/{**}/b", ""), ("a/{*}", "'a/{*}' does not begin with /"),
-        ("/a/{**}/{*}", "nothing that stands for segments may follow {**}"), ("/a{*}", "braces are for {*} and {**} alone, as whole segments"),
-        ("/a b/{*}", "'a b' is not a segment of a path"), ("/a b", ""),
-        (f"/{'a' * 253}/{{*}}", ""), (f"/{'a' * 254}/{{*}}", "longer than 256 characters"), (f"/{'a' * 300}", ""),
+        ("/a/{*}/b/{**}", ""),
+        ("/a/{**}/b", ""),
+        ("a/{*}", "'a/{*}' does not begin with /"),
+        ("/a/{**}/{*}", "nothing that stands for segments may follow {**}"),
+        ("/a{*}", "braces are for {*} and {**} alone, as whole segments"),
+        ("/a b/{*}", "'a b' is not a segment of a path"),
+        ("/a b", ""),
+        (f"/{'a' * 253}/{{*}}", ""),
+        (f"/{'a' * 254}/{{*}}", "longer than 256 characters"),
+        (f"/{'a' * 300}", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_path_of_templates(path: str, fault: str) -> None:
     assert find_template_fault(path) == fault
 
@@ -54,13 +61,30 @@ def test_cut() -> None:
 
 
 def test_a_page_shows_file_names_that_are_no_utf8() -> None:
-    problem = {"file": os.fsdecode(b"/etc/caf\xe9.yaml"), "message": "two\nlines", "lines": [1, None], os.fsdecode(b"\xff"): True}
-    assert encode([problem], {}).body == rb'[{"file":"/etc/caf\\xe9.yaml","message":"two\nlines","lines":[1,null],"\\xff":true}]'
+    problem = {
+        "file": os.fsdecode(b"/etc/caf\xe9.yaml"),
+        "message": "two\nlines",
+        "lines": [1, None],
+        os.fsdecode(b"\xff"): True,
+    }
+    assert (
+        encode([problem], {}).body
+        == rb'[{"file":"/etc/caf\\xe9.yaml","message":"two\nlines","lines":[1,null],"\\xff":true}]'
+    )
     assert encode([problem], {"pretty": ""}).body.startswith(b"[\n    {\n")
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"), [(0, "0B"), (999, "999B"), (1000, "1.0kB"), (33_210, "33.2kB"), (10**6, "1.0MB"), (10**9, "1.0GB"), (1_400_000_000, "1.4GB")]
+    ("size", "shown"),
+    [
+        (0, "0B"),
+        (999, "999B"),
+        (1000, "1.0kB"),
+        (33_210, "33.2kB"),
+        (10**6, "1.0MB"),
+        (10**9, "1.0GB"),
+        (1_400_000_000, "1.4GB"),
+    ],
 )
 def test_sizes_as_people_read_them(size: int, shown: str) -> None:
     assert human_size(size) == shown

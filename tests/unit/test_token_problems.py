@@ -1,4 +1,5 @@
 """Inline keys that are wrong in ways that a table of objects cannot show."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """Where the keys of a token rule come from, in what proxies are sent."""
+
 from __future__ import annotations
 
 import json
@@ -55,7 +56,9 @@ def test_keys_of_no_service_are_ours_to_fetch_unless_proxies_fetch_all() -> None
 def provider(*objects: Any, **environ: str) -> Any:
     """The one provider of the filter of tokens of a workload."""
     found = listeners(service("web", "[{name: http, port: 80}]"), WEB_POD, *objects, **environ)
-    config = next(f for f in http(found["virtualInbound"])["httpFilters"] if f["name"] == "envoy.filters.http.jwt_authn")["typedConfig"]
+    config = next(
+        f for f in http(found["virtualInbound"])["httpFilters"] if f["name"] == "envoy.filters.http.jwt_authn"
+    )["typedConfig"]
     (only,) = config["providers"].values()
     return only
 

@@ -1,4 +1,5 @@
 """The roots of the authority reach the table that proxies' roots are derived from."""
+
 from __future__ import annotations
 
 import datetime
@@ -29,7 +30,9 @@ async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
         signer = authority.authority.signer
         first = certificate_pem(signer.certificate).decode()
         assert made.db.authority_roots.peek(OWN) == (first,)
-        authority.authority.renew(sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now()))
+        authority.authority.renew(
+            sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now())
+        )
         (second,) = made.db.authority_roots.peek(OWN) or ()
         assert second != first
         assert second == certificate_pem(authority.authority.signer.certificate).decode()

@@ -1,4 +1,5 @@
 """What is taken for so where nobody says it: of named tuples, and of whatever Envoy's configuration is translated from."""
+
 from __future__ import annotations
 
 import msgspec
@@ -31,11 +32,17 @@ def test_what_is_taken_for_so_where_nobody_says_it() -> None:
             defaults = dict(getattr(kind, "_field_defaults", {}))
             if package is pilot.translate and issubclass(kind, msgspec.Struct):
                 defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
-            found += [f"{kind.__name__}.{name}={default}" for name, default in defaults.items() if isinstance(default, int | float | str) and default]
+            found += [
+                f"{kind.__name__}.{name}={default}"
+                for name, default in defaults.items()
+                if isinstance(default, int | float | str) and default
+            ]
     assert found == ASSUMED.split()
 
 
 def test_what_is_translated_from_is_frozen_but_groups_that_are_being_gathered() -> None:
-    structs = [kind for kind in classes("pilot.translate", list(pilot.translate.__path__)) if issubclass(kind, msgspec.Struct)]
+    structs = [
+        kind for kind in classes("pilot.translate", list(pilot.translate.__path__)) if issubclass(kind, msgspec.Struct)
+    ]
     assert len(structs) > 50
     assert [kind.__name__ for kind in structs if not kind.__struct_config__.frozen] == ["LocalityGroup"]

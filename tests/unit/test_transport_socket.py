@@ -1,4 +1,5 @@
 """TLS contexts of listeners, and where secrets come from."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,8 +15,15 @@ from pilot.translate.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS
 from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
 
 
-def server(quic: bool = False, defaults: TLSConfig | None = None, certificates: ServerCertificates | None = None, **settings: Any) -> dict[str, Any]:
-    context = build_server_context(ServerTLSSettings(**settings), certificates or ServerCertificates(), quic=quic, defaults=defaults)
+def server(
+    quic: bool = False,
+    defaults: TLSConfig | None = None,
+    certificates: ServerCertificates | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    context = build_server_context(
+        ServerTLSSettings(**settings), certificates or ServerCertificates(), quic=quic, defaults=defaults
+    )
     found: dict[str, Any] = json_format.MessageToDict(context)
     return found
 
@@ -39,20 +47,32 @@ FILES = {"server_certificate": "/c", "private_key": "/k", "ca_certificates": "/c
         ({"mode": "SIMPLE", "credential_name": "web"}, ["kubernetes://web"], None, False),
         ({"mode": "MUTUAL", "credential_name": "web"}, ["kubernetes://web"], "kubernetes://web-cacert", True),
         ({"mode": "OPTIONAL_MUTUAL", "credential_name": "web"}, ["kubernetes://web"], "kubernetes://web-cacert", False),
-        ({"mode": "MUTUAL", "credential_names": ("rsa", "ecdsa")}, ["kubernetes://rsa", "kubernetes://ecdsa"], "kubernetes://rsa-cacert", True),
-        ({"mode": "MUTUAL", "credential_name": "web", "ca_cert_credential_name": "ca"}, ["kubernetes://web"], "kubernetes://ca", True),
+        (
+            {"mode": "MUTUAL", "credential_names": ("rsa", "ecdsa")},
+            ["kubernetes://rsa", "kubernetes://ecdsa"],
+            "kubernetes://rsa-cacert",
+            True,
+        ),
+        (
+            {"mode": "MUTUAL", "credential_name": "web", "ca_cert_credential_name": "ca"},
+            ["kubernetes://web"],
+            "kubernetes://ca",
+            True,
+        ),
         ({"mode": "SIMPLE", **FILES}, ["file-cert:/c~/k"], None, False),
         ({"mode": "MUTUAL", **FILES}, ["file-cert:/c~/k"], "file-root:/ca", True),
         ({"mode": "OPTIONAL_MUTUAL", **FILES}, ["file-cert:/c~/k"], "file-root:/ca", False),
         (
             {"mode": "SIMPLE", "tls_certificates": (TLSCertificate("/a", "/b"), TLSCertificate("/d", "/e"))},
-            ["file-cert:/a~/b", "file-cert:/d~/e"], None, False,
+            ["file-cert:/a~/b", "file-cert:/d~/e"],
+            None,
+            False,
         ),
         ({"mode": "ISTIO_MUTUAL"}, ["default"], "ROOTCA", True),
         ({"mode": "ISTIO_MUTUAL", "credential_name": "ignored"}, ["default"], "ROOTCA", True),
         ({"mode": "SIMPLE", "credential_name": "builtin://"}, ["default"], None, False),
     ],
-)  # fmt: skip
+)
 def test_servers(settings: dict[str, Any], certificates: list[str], verified_by: str | None, required: bool) -> None:
     context = server(**settings)
     assert served(context) == certificates
@@ -62,41 +82,63 @@ def test_servers(settings: dict[str, Any], certificates: list[str], verified_by:
 
 
 def test_http3_cannot_ask_for_certificates() -> None:
-    context = build_server_context(ServerTLSSettings(mode="MUTUAL", credential_name="web"), ServerCertificates(), HTTP3_ALPN, quic=True)
+    context = build_server_context(
+        ServerTLSSettings(mode="MUTUAL", credential_name="web"), ServerCertificates(), HTTP3_ALPN, quic=True
+    )
     assert not context.require_client_certificate.value
     assert list(context.common_tls_context.alpn_protocols) == ["h3"]
     assert build_quic(context).name == "envoy.transport_sockets.quic"
 
 
 def test_verification() -> None:
-    found = server(mode="MUTUAL", credential_name="web", subject_alt_names=("a",), verify_certificate_hash=("h",), verify_certificate_spki=("s",))
+    found = server(
+        mode="MUTUAL",
+        credential_name="web",
+        subject_alt_names=("a",),
+        verify_certificate_hash=("h",),
+        verify_certificate_spki=("s",),
+    )
     assert found["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
-        "matchSubjectAltNames": [{"exact": "a"}], "verifyCertificateHash": ["h"], "verifyCertificateSpki": ["s"],
-    }  # fmt: skip
+        "matchSubjectAltNames": [{"exact": "a"}],
+        "verifyCertificateHash": ["h"],
+        "verifyCertificateSpki": ["s"],
+    }
     simple = server(mode="SIMPLE", credential_name="web", subject_alt_names=("a",))
     assert simple["commonTlsContext"]["validationContext"] == {"matchSubjectAltNames": [{"exact": "a"}]}
     lax = server(mode="MUTUAL", **FILES, ca_crl="/crl", insecure_skip_verify=True)
     assert lax["commonTlsContext"]["combinedValidationContext"]["defaultValidationContext"] == {
-        "crl": {"filename": "/crl"}, "trustChainVerification": "ACCEPT_UNTRUSTED",
-    }  # fmt: skip
+        "crl": {"filename": "/crl"},
+        "trustChainVerification": "ACCEPT_UNTRUSTED",
+    }
 
 
 @pytest.mark.parametrize(
     ("settings", "defaults", "expected"),
     [
         ({}, None, None),
-        ({"min_protocol_version": "TLSV1_2", "max_protocol_version": "TLSV1_3"}, None,
-         {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"}),
+        (
+            {"min_protocol_version": "TLSV1_2", "max_protocol_version": "TLSV1_3"},
+            None,
+            {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"},
+        ),
         ({"cipher_suites": ("AES128-SHA", "NO-SUCH", "AES128-SHA")}, None, {"cipherSuites": ["AES128-SHA"]}),
-        ({}, TLSConfig(cipher_suites=("AES256-SHA",), ecdh_curves=("P-256",), min_protocol_version="TLSV1_3"),
-         {"cipherSuites": ["AES256-SHA"], "ecdhCurves": ["P-256"], "tlsMinimumProtocolVersion": "TLSv1_3"}),
-        ({"cipher_suites": ("AES128-SHA",), "min_protocol_version": "TLSV1_1"},
-         TLSConfig(cipher_suites=("AES256-SHA",), min_protocol_version="TLSV1_3"),
-         {"cipherSuites": ["AES128-SHA"], "tlsMinimumProtocolVersion": "TLSv1_1"}),
+        (
+            {},
+            TLSConfig(cipher_suites=("AES256-SHA",), ecdh_curves=("P-256",), min_protocol_version="TLSV1_3"),
+            {"cipherSuites": ["AES256-SHA"], "ecdhCurves": ["P-256"], "tlsMinimumProtocolVersion": "TLSv1_3"},
+        ),
+        (
+            {"cipher_suites": ("AES128-SHA",), "min_protocol_version": "TLSV1_1"},
+            TLSConfig(cipher_suites=("AES256-SHA",), min_protocol_version="TLSV1_3"),
+            {"cipherSuites": ["AES128-SHA"], "tlsMinimumProtocolVersion": "TLSv1_1"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_parameters(settings: dict[str, Any], defaults: TLSConfig | None, expected: Any) -> None:
-    assert server(mode="SIMPLE", credential_name="web", defaults=defaults, **settings)["commonTlsContext"].get("tlsParams") == expected
+    assert (
+        server(mode="SIMPLE", credential_name="web", defaults=defaults, **settings)["commonTlsContext"].get("tlsParams")
+        == expected
+    )
     assert "tlsParams" not in server(mode="ISTIO_MUTUAL", defaults=defaults, **settings)["commonTlsContext"]
 
 
@@ -104,14 +146,22 @@ def test_inbound_mutual_tls() -> None:
     found = json_format.MessageToDict(build_inbound_context(ServerCertificates(), PEER_ALPN, ("td", "old")))
     common = found["commonTlsContext"]
     assert common["alpnProtocols"] == ["istio-peer-exchange", "h2", "http/1.1"]
-    assert common["tlsParams"] == {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3", "cipherSuites": list(MESH_CIPHERS)}
+    assert common["tlsParams"] == {
+        "tlsMinimumProtocolVersion": "TLSv1_2",
+        "tlsMaximumProtocolVersion": "TLSv1_3",
+        "cipherSuites": list(MESH_CIPHERS),
+    }
     names = common["combinedValidationContext"]["defaultValidationContext"]["matchSubjectAltNames"]
     assert names == [{"prefix": "spiffe://td/"}, {"prefix": "spiffe://old/"}]
     assert (served(found), roots(found), found["requireClientCertificate"]) == (["default"], "ROOTCA", True)
-    strict = build_inbound_context(ServerCertificates(), ("h2",), (), TLSConfig(min_protocol_version="TLSV1_3", cipher_suites=("AES128-SHA",)))
+    strict = build_inbound_context(
+        ServerCertificates(), ("h2",), (), TLSConfig(min_protocol_version="TLSV1_3", cipher_suites=("AES128-SHA",))
+    )
     assert json_format.MessageToDict(strict)["commonTlsContext"]["tlsParams"] == {
-        "tlsMinimumProtocolVersion": "TLSv1_3", "tlsMaximumProtocolVersion": "TLSv1_3", "cipherSuites": ["AES128-SHA"],
-    }  # fmt: skip
+        "tlsMinimumProtocolVersion": "TLSv1_3",
+        "tlsMaximumProtocolVersion": "TLSv1_3",
+        "cipherSuites": ["AES128-SHA"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -128,7 +178,9 @@ def test_inbound_mutual_tls_keeps_to_the_compliance_policy(compliance: str, para
 
 
 def test_inbound_with_own_files() -> None:
-    own = ServerCertificates(TlsFilesFacet(server_cert="/c", server_key="/k", server_root="/ca"), SecretServersFacet(files=True))
+    own = ServerCertificates(
+        TlsFilesFacet(server_cert="/c", server_key="/k", server_root="/ca"), SecretServersFacet(files=True)
+    )
     found = json_format.MessageToDict(build_inbound_context(own, ("h2",), ()))
     assert (served(found), roots(found)) == (["file-cert:/c~/k"], "file-root:/ca")
     source = found["commonTlsContext"]["tlsCertificateSdsSecretConfigs"][0]["sdsConfig"]
@@ -146,7 +198,9 @@ def test_inbound_with_own_files() -> None:
         ("builtin://-cacert", False, None, "ROOTCA", "sds-grpc"),
     ],
 )
-def test_credentials(name: str, user_server: bool, provider: SdsProvider | None, secret: str, cluster: str | None) -> None:
+def test_credentials(
+    name: str, user_server: bool, provider: SdsProvider | None, secret: str, cluster: str | None
+) -> None:
     found = build_credential_secret(name, user_server, provider)
     assert found.name == secret
     if cluster is None:

@@ -1,4 +1,5 @@
 """The roots that proxies are told of where the mesh has several."""
+
 from __future__ import annotations
 
 import json
@@ -66,7 +67,9 @@ def test_the_same_roots_in_another_order_are_no_change() -> None:
     assert world.resources("sidecar~10.1.0.1~p.a~a.svc.cluster.local")[PROXY_CONFIG][""] is before
 
 
-@pytest.mark.parametrize(("pem", "reason"), [("x", "no certificates"), (text(PARTNER) + LEAF.chain.decode(), "not a CA's")])
+@pytest.mark.parametrize(
+    ("pem", "reason"), [("x", "no certificates"), (text(PARTNER) + LEAF.chain.decode(), "not a CA's")]
+)
 def test_what_is_no_root_is_told_and_left_out(pem: str, reason: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(mesh_of(pem))])
     assert config is not None

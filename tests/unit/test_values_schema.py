@@ -1,4 +1,5 @@
 """The schemas of charts' values: they allow what charts and IstioOperators say, and nothing that has no effect."""
+
 from __future__ import annotations
 
 import functools
@@ -19,7 +20,9 @@ from tests.support.json_schema import wrong_paths
 
 @functools.cache
 def schema(chart: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((installation_folder() / "charts" / chart / "values.schema.json").read_text("utf-8"))
+    found: dict[str, Any] = json.loads(
+        (installation_folder() / "charts" / chart / "values.schema.json").read_text("utf-8")
+    )
     return found
 
 
@@ -37,7 +40,11 @@ def test_what_a_chart_has_as_defaults_may_be_said(chart: str) -> None:
 
 @pytest.mark.parametrize("profile", profile_names())
 def test_what_an_istiooperator_says_to_a_chart_may_be_said(profile: str) -> None:
-    more = ["values.pilot.env.A=b", "meshConfig.accessLogFile=/dev/stdout", "values.global.proxy.resources.requests.cpu=10m"]
+    more = [
+        "values.pilot.env.A=b",
+        "meshConfig.accessLogFile=/dev/stdout",
+        "values.global.proxy.resources.requests.cpu=10m",
+    ]
     operator = prepared(user_settings((), [f"profile={profile}", *more]), print, None, False)
     for chosen in wanted(operator):
         assert wrong(chosen.component.chart, chart_values(operator, chosen)) == []
@@ -52,7 +59,11 @@ def test_what_an_istiooperator_says_to_a_chart_may_be_said(profile: str) -> None
         ("istiod", {"tolerations": [{"key": "a", "operatr": "Exists"}]}, "$.tolerations[0].operatr"),
         ("istiod", {"global": {"proxy": {"privileged": "no"}}}, "$.global.proxy.privileged"),
         ("cni", {"repair": {"enabled": 1}}, "$.repair.enabled"),
-        ("ingress", {"gateways": {"istio-ingressgateway": {"autoscaleMax": {}}}}, "$.gateways.istio-ingressgateway.autoscaleMax"),
+        (
+            "ingress",
+            {"gateways": {"istio-ingressgateway": {"autoscaleMax": {}}}},
+            "$.gateways.istio-ingressgateway.autoscaleMax",
+        ),
         ("gateway", {"service": []}, "$.service"),
         ("gateway", {"servce": {}}, "$.servce"),
         ("ztunnel", {"tolerations": {}}, "$.tolerations"),
@@ -68,8 +79,14 @@ def test_what_other_charts_say_to_all_is_no_mistake() -> None:
 
 def test_the_same_mistakes_are_refused_of_an_istiooperator_with_their_paths() -> None:
     for assignment, said in (
-        ("values.pilot.autoscaleMinn=2", "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; is autoscaleMin meant?"),
-        ("values.global.proxy.privileged=no", 'spec.values.global.proxy.privileged: expected true or false (bool), got "no"'),
+        (
+            "values.pilot.autoscaleMinn=2",
+            "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; is autoscaleMin meant?",
+        ),
+        (
+            "values.global.proxy.privileged=no",
+            'spec.values.global.proxy.privileged: expected true or false (bool), got "no"',
+        ),
     ):
         with pytest.raises(SettingsError) as caught:
             installation_of(user_settings((), [assignment]), print)

@@ -1,4 +1,5 @@
 """Views that are small, held to all that they give: which service is meant, which facts of a place matter, which rule comes first."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,14 +23,21 @@ HOST = "x.example"
 
 
 def entry(namespace: str, exported: str = "'*'") -> dict[str, object]:
-    return make("ServiceEntry", "x", f"{{hosts: [{HOST}], ports: [{{number: 80, name: http}}], resolution: DNS, exportTo: [{exported}]}}", namespace)
+    return make(
+        "ServiceEntry",
+        "x",
+        f"{{hosts: [{HOST}], ports: [{{number: 80, name: http}}], resolution: DNS, exportTo: [{exported}]}}",
+        namespace,
+    )
 
 
 @pytest.mark.parametrize(
     ("owner", "viewer", "meant"),
     [("a", "a", "a"), ("a", "c", "b"), ("b", "c", "b"), ("b", "a", "b"), ("c", "a", "a"), ("c", "c", "b")],
 )
-def test_a_destination_is_the_owners_service_where_the_router_sees_it_else_the_routers(owner: str, viewer: str, meant: str) -> None:
+def test_a_destination_is_the_owners_service_where_the_router_sees_it_else_the_routers(
+    owner: str, viewer: str, meant: str
+) -> None:
     db = world(entry("a", "."), entry("b")).mesh
     assert destination_ref(db, HOST, owner, viewer) == ServiceRef(HOST, meant)
     assert destination_ref(db, "none.example", owner, viewer) is None
@@ -43,9 +51,15 @@ def balanced(fields: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ("failoverPriority: [kubernetes.io/hostname, zoo]", Placement(locality=True, node=True, labels=frozenset({"zoo"}))),
+        (
+            "failoverPriority: [kubernetes.io/hostname, zoo]",
+            Placement(locality=True, node=True, labels=frozenset({"zoo"})),
+        ),
         ("failoverPriority: [topology.kubernetes.io/zone]", Placement(locality=True)),
-        ("failoverPriority: [topology.istio.io/network]", Placement(locality=True, network=True, labels=frozenset({label.NETWORK}))),
+        (
+            "failoverPriority: [topology.istio.io/network]",
+            Placement(locality=True, network=True, labels=frozenset({label.NETWORK})),
+        ),
         ("failoverPriority: [zoo]", Placement(locality=True, labels=frozenset({"zoo"}))),
     ],
 )
@@ -80,15 +94,22 @@ def test_rules_come_by_path_then_method_then_headers_then_query_parameters() -> 
 
     present = StringMatch(regex=".*")
     ordered = [
-        rule(uri=StringMatch(exact="/long")), rule(uri=StringMatch(exact="/a"), query_params={"q": present}), rule(uri=StringMatch(exact="/a")),
-        rule(uri=StringMatch(prefix="/longer")), rule(uri=StringMatch(prefix="/b"), method=StringMatch(exact="GET")),
+        rule(uri=StringMatch(exact="/long")),
+        rule(uri=StringMatch(exact="/a"), query_params={"q": present}),
+        rule(uri=StringMatch(exact="/a")),
+        rule(uri=StringMatch(prefix="/longer")),
+        rule(uri=StringMatch(prefix="/b"), method=StringMatch(exact="GET")),
         rule(uri=StringMatch(prefix="/b"), headers={"h": present, "i": present}),
         rule(uri=StringMatch(prefix="/b"), headers={"h": present}, query_params={"q": present}),
         rule(uri=StringMatch(prefix="/b"), headers={"h": present}),
-        rule(uri=StringMatch(prefix="/b"), query_params={"q": present, "r": present}), rule(uri=StringMatch(prefix="/b")),
-        rule(uri=StringMatch(regex="/very.*long")), rule(uri=StringMatch(regex="/.*")), rule(method=StringMatch(exact="GET")), rule(),
+        rule(uri=StringMatch(prefix="/b"), query_params={"q": present, "r": present}),
+        rule(uri=StringMatch(prefix="/b")),
+        rule(uri=StringMatch(regex="/very.*long")),
+        rule(uri=StringMatch(regex="/.*")),
+        rule(method=StringMatch(exact="GET")),
+        rule(),
         HTTPRoute(),
-    ]  # fmt: skip
+    ]
     keys = [by_specificity(each) for each in ordered]
     assert keys == sorted(set(keys))
     assert by_specificity(ordered[4]) == (0, -2, -2, 0, 0, 0)
@@ -124,18 +145,34 @@ def test_the_kinds_of_routes_that_a_listener_takes(
 
 
 def test_a_kind_of_another_group_is_none_of_the_listeners() -> None:
-    foreign, own = RouteGroupKind(group="other", kind="HTTPRoute"), RouteGroupKind(group="gateway.networking.k8s.io", kind="HTTPRoute")
+    foreign, own = (
+        RouteGroupKind(group="other", kind="HTTPRoute"),
+        RouteGroupKind(group="gateway.networking.k8s.io", kind="HTTPRoute"),
+    )
     assert supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign,)))) == ((), False)
     found, whole = supported_kinds(Listener(protocol="HTTP", allowed_routes=AllowedRoutes(kinds=(foreign, own))))
     assert ([kind.name for kind in found], whole) == (["HTTPRoute"], False)
 
 
-@pytest.mark.parametrize("matters", [Placement(), Placement(locality=True), Placement(node=True), Placement(network=True)], ids=str)
+@pytest.mark.parametrize(
+    "matters", [Placement(), Placement(locality=True), Placement(node=True), Placement(network=True)], ids=str
+)
 def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_that_matter(
     monkeypatch: pytest.MonkeyPatch, matters: Placement
 ) -> None:
     made = world()
-    node_id = made.connect(proxy("sidecar", "web-0", "a", "10.0.0.1", NODE_NAME="n1", NETWORK="net", CLUSTER_ID="c2", REQUESTED_NETWORK_VIEW="x,y"))
+    node_id = made.connect(
+        proxy(
+            "sidecar",
+            "web-0",
+            "a",
+            "10.0.0.1",
+            NODE_NAME="n1",
+            NETWORK="net",
+            CLUSTER_ID="c2",
+            REQUESTED_NETWORK_VIEW="x,y",
+        )
+    )
     known = made.mesh.proxies.peek(node_id)
     assert known is not None
     place, network = Locality("r", "z", "s"), "net"
@@ -143,6 +180,11 @@ def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_th
     monkeypatch.setattr(classify, "proxy_locality", lambda db, node: place)
     monkeypatch.setattr(classify, "proxy_network", lambda db, node: network)
     assert classify._reach(made.mesh, known, node_id) == ReachFacet(
-        network=network if matters.network else "", cluster_id="c2", locality=place if matters.locality else Locality(),
-        node="n1" if matters.node else "", ipv4=True, ipv6=False, networks=frozenset({"x", "y"}),
-    )  # fmt: skip
+        network=network if matters.network else "",
+        cluster_id="c2",
+        locality=place if matters.locality else Locality(),
+        node="n1" if matters.node else "",
+        ipv4=True,
+        ipv6=False,
+        networks=frozenset({"x", "y"}),
+    )

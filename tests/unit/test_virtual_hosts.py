@@ -1,4 +1,5 @@
 """Virtual hosts of sidecars: on which ports hosts of VirtualServices are, and what the default route of a service is hashed by."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -46,18 +47,30 @@ def hashed_by(route: dict[str, Any]) -> list[Any]:
 
 
 def rule(host: str) -> str:
-    return istio("DestinationRule", host, f"host: {host}, trafficPolicy: {{loadBalancer: {{consistentHash: {{httpHeaderName: by-{host}}}}}}}")
+    return istio(
+        "DestinationRule",
+        host,
+        f"host: {host}, trafficPolicy: {{loadBalancer: {{consistentHash: {{httpHeaderName: by-{host}}}}}}}",
+    )
 
 
 CONDITIONAL = istio(
-    "VirtualService", "web", "hosts: [web], http: [{match: [{sourceLabels: {app: other}}], route: [{destination: {host: api, port: {number: 80}}}]}]"
+    "VirtualService",
+    "web",
+    "hosts: [web], http: [{match: [{sourceLabels: {app: other}}], route: [{destination: {host: api, port: {number: 80}}}]}]",
 )
 
 
 def test_a_route_is_hashed_as_the_rule_for_a_wildcard_says() -> None:
-    routed = istio("VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: api, port: {number: 80}}}]}]")
-    anything = "host: '*.shop.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: by-any}}}"
-    (route,) = virtual_hosts(routed + istio("DestinationRule", "any", anything), "80")["web.shop.svc.cluster.local:80"]["routes"]
+    routed = istio(
+        "VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: api, port: {number: 80}}}]}]"
+    )
+    anything = (
+        "host: '*.shop.svc.cluster.local', trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: by-any}}}"
+    )
+    (route,) = virtual_hosts(routed + istio("DestinationRule", "any", anything), "80")["web.shop.svc.cluster.local:80"][
+        "routes"
+    ]
     assert hashed_by(route) == ["by-any"]
 
 
@@ -75,7 +88,11 @@ def test_the_default_route_behind_conditional_rules_is_hashed_by_its_own_service
     assert hashed_by(route) == ["by-web"]
 
 
-WILD = istio("ServiceEntry", "wild", "hosts: ['*.wild.com'], ports: [{number: 8080, name: http, protocol: HTTP}], resolution: NONE")
+WILD = istio(
+    "ServiceEntry",
+    "wild",
+    "hosts: ['*.wild.com'], ports: [{number: 8080, name: http, protocol: HTTP}], resolution: NONE",
+)
 REDIRECT = "http: [{redirect: {uri: /r}}]"
 
 
@@ -92,7 +109,9 @@ def test_a_wildcard_counts_for_the_oldest_virtual_service_alone() -> None:
 
 
 def test_a_destination_without_a_port_has_the_only_one_of_its_service_behind_a_forward_proxy_too() -> None:
-    objects = istio("ServiceEntry", "one", "hosts: [one.com], ports: [{number: 9000, name: http, protocol: HTTP}], resolution: DNS")
+    objects = istio(
+        "ServiceEntry", "one", "hosts: [one.com], ports: [{number: 9000, name: http, protocol: HTTP}], resolution: DNS"
+    )
     objects += istio("VirtualService", "web", "hosts: [web], http: [{route: [{destination: {host: one.com}}]}]")
     found = virtual_hosts(objects, "http_proxy", mesh="proxyHttpPort: 15007")
     assert found["web.shop.svc.cluster.local:80"]["routes"][0]["route"]["cluster"] == "outbound|9000||one.com"

@@ -1,4 +1,5 @@
 """VirtualServices: whole names, delegates, who sees which, and in what order."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -48,7 +49,14 @@ def names(keys: tuple[ObjectKey, ...]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("written", "expected"),
-    [("gw", "ns/gw"), ("other/gw", "other/gw"), ("./gw", "ns/gw"), ("gw.other.svc.local", "other/gw"), ("gw.other", "other/gw"), ("mesh", "mesh")],
+    [
+        ("gw", "ns/gw"),
+        ("other/gw", "other/gw"),
+        ("./gw", "ns/gw"),
+        ("gw.other.svc.local", "other/gw"),
+        ("gw.other", "other/gw"),
+        ("mesh", "mesh"),
+    ],
 )
 def test_gateway_names(written: str, expected: str) -> None:
     assert qualify_gateway(written, "ns") == expected
@@ -88,7 +96,11 @@ def delegate_problems(found: World) -> list[Problem]:
 
 
 def test_delegates_take_the_place_of_their_route() -> None:
-    leaf = written("leaf", "team", "http: [{name: one, route: [{destination: {host: r}}]}, {name: two, route: [{destination: {host: s}}]}]")
+    leaf = written(
+        "leaf",
+        "team",
+        "http: [{name: one, route: [{destination: {host: r}}]}, {name: two, route: [{destination: {host: s}}]}]",
+    )
     found = world(written("root", "ns", ROOT), leaf)
     merged = virtual_service(found.mesh, ObjectKey("ns", "root"))
     assert merged is not None
@@ -104,7 +116,10 @@ def test_delegates_take_the_place_of_their_route() -> None:
         ("", "no VirtualService team/leaf"),
         (written("leaf", "team", "hosts: [x.com], " + TO), "hosts of its own"),
         (written("leaf", "team", 'exportTo: ["."], ' + TO), "not exported"),
-        (written("leaf", "team", "http: [{match: [{uri: {prefix: /b}}], route: [{destination: {host: r}}]}]"), "contradict"),
+        (
+            written("leaf", "team", "http: [{match: [{uri: {prefix: /b}}], route: [{destination: {host: r}}]}]"),
+            "contradict",
+        ),
     ],
 )
 def test_a_rule_without_its_delegate_is_left_out_and_said(leaf: str, reason: str) -> None:
@@ -139,7 +154,12 @@ def test_private_ones_first_then_exported_then_public_by_age() -> None:
     assert names(virtual_services_for(found.mesh, "a", "mesh")) == ["private", "for-a", "public-old", "public-new"]
     assert names(virtual_services_for(found.mesh, "b", "mesh")) == ["public-old", "public-new"]
     assert names(virtual_services_for(found.mesh, "b", "b/gw")) == ["gateway"]
-    assert names(virtual_services_of(found.mesh, "x.com", "b", ViewerKey("a"))) == ["private", "for-a", "public-old", "public-new"]
+    assert names(virtual_services_of(found.mesh, "x.com", "b", ViewerKey("a"))) == [
+        "private",
+        "for-a",
+        "public-old",
+        "public-new",
+    ]
     assert names(virtual_services_of(found.mesh, "x.com", "b", ViewerKey(""))) == ["public-old", "public-new"]
     assert viewers(found.mesh) == {"a"}
 
@@ -152,7 +172,14 @@ def test_the_mesh_says_who_sees_what_says_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("a.x.com", ["exact"]), ("b.x.com", ["near"]), ("b.c.x.com", ["near"]), ("b.com", ["far"]), ("*.x.com", ["near"]), ("b.org", [])],
+    [
+        ("a.x.com", ["exact"]),
+        ("b.x.com", ["near"]),
+        ("b.c.x.com", ["near"]),
+        ("b.com", ["far"]),
+        ("*.x.com", ["near"]),
+        ("b.org", []),
+    ],
 )
 def test_exact_hosts_before_the_longest_wildcard(host: str, expected: list[str]) -> None:
     found = world(

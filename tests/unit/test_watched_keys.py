@@ -1,4 +1,5 @@
 """What a writer of objects by key is told of, and what it leaves behind."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """What waypoints are sent, and what sidecars and gateways are sent of tunnels: one thing at a time. The whole: golden case `ambient`."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,9 @@ from tests.support.world import World, proxy
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 API = "gateway.networking.k8s.io/v1"
 OF_WAYPOINT = f"{{{GATEWAY_NAME}: w, gateway.istio.io/managed: istio.io-mesh-controller}}"
-WAYPOINT = proxy("waypoint", "w-0", "a", "10.1.0.9", {GATEWAY_NAME: "w", "gateway.istio.io/managed": "istio.io-mesh-controller"})
+WAYPOINT = proxy(
+    "waypoint", "w-0", "a", "10.1.0.9", {GATEWAY_NAME: "w", "gateway.istio.io/managed": "istio.io-mesh-controller"}
+)
 SIDECAR = proxy("sidecar", "client-0", "b", "10.1.0.8", {"app": "client"})
 ROUTER = proxy("router", "edge-0", "b", "10.1.0.7", {"app": "edge"})
 AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}
@@ -49,11 +52,15 @@ def cart(port: str = HTTP, labels: str = "istio.io/use-waypoint: w", captured: b
     return (
         make("Service", "cart", spec, "a", labels=f"{{{labels}}}"),
         endpoint_slice("cart", at("10.1.0.1", "cart-0"), namespace="a", ports=served),
-        pod("cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart, version: v1}", annotations=redirected),
+        pod(
+            "cart-0", "10.1.0.1", "a", "{serviceAccountName: cart}", "{app: cart, version: v1}", annotations=redirected
+        ),
     )
 
 
-def sent(*objects: Mapping[str, Any], by: Proxy = WAYPOINT, mesh: str = "", **environ: str) -> dict[str, dict[str, Plain]]:
+def sent(
+    *objects: Mapping[str, Any], by: Proxy = WAYPOINT, mesh: str = "", **environ: str
+) -> dict[str, dict[str, Plain]]:
     """What a proxy is sent, by type and name."""
     made = world(*objects, mesh_config=mesh, **{**AMBIENT, **environ})
     return of_world(made, by)
@@ -87,7 +94,9 @@ def routes(found: Mapping[str, Mapping[str, Plain]]) -> list[Plain]:
 
 
 def members(load: Plain) -> Iterator[endpoint_components_pb2.LbEndpoint]:
-    for group in json_format.ParseDict({k: v for k, v in load.items() if k != "@type"}, endpoint_pb2.ClusterLoadAssignment()).endpoints:
+    for group in json_format.ParseDict(
+        {k: v for k, v in load.items() if k != "@type"}, endpoint_pb2.ClusterLoadAssignment()
+    ).endpoints:
         yield from group.lb_endpoints
 
 
@@ -99,10 +108,15 @@ def tunnels(load: Plain) -> list[dict[str, str]]:
 
 # -- what a waypoint serves ------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("port", "chains"),
-    [(HTTP, [VIP_HTTP]), (TCP, [f"inbound-vip|90|tcp|{CART}"]), (UNKNOWN, [f"inbound-vip|91|http|{CART}", f"inbound-vip|91|tcp|{CART}"])],
-)  # fmt: skip
+    [
+        (HTTP, [VIP_HTTP]),
+        (TCP, [f"inbound-vip|90|tcp|{CART}"]),
+        (UNKNOWN, [f"inbound-vip|91|http|{CART}", f"inbound-vip|91|tcp|{CART}"]),
+    ],
+)
 def test_a_port_has_a_chain_and_a_cluster_for_what_is_spoken_on_it(port: str, chains: list[str]) -> None:
     found = sent(*installed(), *cart(port))
     assert sorted(chain_names(found)) == [*sorted(["direct-http", "direct-tcp"]), *chains]
@@ -112,9 +126,13 @@ def test_a_port_has_a_chain_and_a_cluster_for_what_is_spoken_on_it(port: str, ch
 @pytest.mark.parametrize(("told_to", "told"), [("'*'", True), ("a", True), ("b", False)])
 def test_the_service_of_a_provider_is_told_to_waypoints_that_may_see_it(told_to: str, told: bool) -> None:
     exported = f"{{networking.istio.io/exportTo: {told_to}}}"
-    tracer = make("Service", "zipkin", "{clusterIP: 10.96.0.7, ports: [{name: http, port: 9411}]}", "b", annotations=exported)
+    tracer = make(
+        "Service", "zipkin", "{clusterIP: 10.96.0.7, ports: [{name: http, port: 9411}]}", "b", annotations=exported
+    )
     mesh = "extensionProviders: [{name: z, zipkin: {service: zipkin.b.svc.cluster.local, port: 9411}}]"
-    assert ("outbound|9411||zipkin.b.svc.cluster.local" in sent(*installed(), *cart(), tracer, mesh=mesh)[CLUSTER]) == told
+    assert (
+        "outbound|9411||zipkin.b.svc.cluster.local" in sent(*installed(), *cart(), tracer, mesh=mesh)[CLUSTER]
+    ) == told
 
 
 def test_what_is_not_attached_costs_nothing() -> None:
@@ -124,17 +142,25 @@ def test_what_is_not_attached_costs_nothing() -> None:
     assert [n for n in others[CLUSTER] if "other.b" in n and n.startswith("inbound-vip")] == []
 
 
-@pytest.mark.parametrize(("label", "served"), [("istio.io/use-waypoint: none", False), ("istio.io/use-waypoint: absent", False), ("a: b", True)])
+@pytest.mark.parametrize(
+    ("label", "served"),
+    [("istio.io/use-waypoint: none", False), ("istio.io/use-waypoint: absent", False), ("a: b", True)],
+)
 def test_a_service_follows_its_namespace_unless_it_says_otherwise(label: str, served: bool) -> None:
     namespace = make("Namespace", "a", labels="{istio.io/use-waypoint: w}")
     assert (VIP_HTTP in chain_names(sent(*installed(), *cart(labels=label), namespace))) == served
 
 
-@pytest.mark.parametrize(("traffic", "service", "direct"), [("service", 1, 0), ("workload", 0, 1), ("all", 1, 1), ("none", 0, 0)])
+@pytest.mark.parametrize(
+    ("traffic", "service", "direct"), [("service", 1, 0), ("workload", 0, 1), ("all", 1, 1), ("none", 0, 0)]
+)
 def test_what_a_waypoint_is_for(traffic: str, service: int, direct: int) -> None:
     objects = (*installed(traffic), *cart(), make("Namespace", "a", labels="{istio.io/use-waypoint: w}"))
     found = sent(*objects)
-    assert (VIP_HTTP in chain_names(found), "10.1.0.1" in str(main(found)["filterChainMatcher"])) == (bool(service), bool(direct))
+    assert (VIP_HTTP in chain_names(found), "10.1.0.1" in str(main(found)["filterChainMatcher"])) == (
+        bool(service),
+        bool(direct),
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,10 +168,15 @@ def test_what_a_waypoint_is_for(traffic: str, service: int, direct: int) -> None
     [
         make("WorkloadEntry", "vm", "{address: 10.9.0.1, labels: {istio.io/use-waypoint: w}}", "a"),
         make("WorkloadEntry", "vm", "{address: 10.9.0.1}", "a", labels="{istio.io/use-waypoint: w}"),
-        make("ServiceEntry", "vm", "{hosts: [vm.com], resolution: STATIC, ports: [{number: 80, name: http}], endpoints: "
-             "[{address: 10.9.0.1, labels: {istio.io/use-waypoint: w}}]}", "a"),
+        make(
+            "ServiceEntry",
+            "vm",
+            "{hosts: [vm.com], resolution: STATIC, ports: [{number: 80, name: http}], endpoints: "
+            "[{address: 10.9.0.1, labels: {istio.io/use-waypoint: w}}]}",
+            "a",
+        ),
     ],
-)  # fmt: skip
+)
 def test_workloads_that_objects_declare_may_be_behind_a_waypoint(declared: Plain) -> None:
     assert "10.9.0.1" in str(main(sent(*installed("workload"), declared))["filterChainMatcher"])
     assert "10.9.0.1" not in str(main(sent(*installed("service"), declared))["filterChainMatcher"])
@@ -174,24 +205,32 @@ EJECTING = "outlierDetection: {consecutive5xxErrors: 3}"
         ("DNS", "", "", [0, 0]),
     ],
 )
-def test_what_is_near_a_waypoint_comes_first_where_endpoints_can_fail(resolution: str, of_mesh: str, of_service: str, priorities: list[int]) -> None:
+def test_what_is_near_a_waypoint_comes_first_where_endpoints_can_fail(
+    resolution: str, of_mesh: str, of_service: str, priorities: list[int]
+) -> None:
     places = "[{address: 10.9.0.1, locality: r1/z1}, {address: 10.9.0.2, locality: r2/z2}]"
     spec = f"{{hosts: [far.com], ports: [{{number: 80, name: http, protocol: HTTP}}], resolution: {resolution}, endpoints: {places}}}"
     entry = make("ServiceEntry", "far", spec, "a", labels="{istio.io/use-waypoint: w}")
     rule = make("DestinationRule", "far", f"{{host: far.com, trafficPolicy: {{{of_service}}}}}", "a")
     near = msgspec.structs.replace(WAYPOINT, locality=Locality("r1", "z1"))
-    found, name = sent(*installed(), entry, *([rule] if of_service else ()), by=near, mesh=of_mesh), "inbound-vip|80|http|far.com"
+    found, name = (
+        sent(*installed(), entry, *([rule] if of_service else ()), by=near, mesh=of_mesh),
+        "inbound-vip|80|http|far.com",
+    )
     load = found[ENDPOINT][name] if resolution == "STATIC" else found[CLUSTER][name]["loadAssignment"]
     assert [group.get("priority", 0) for group in load["endpoints"]] == priorities
 
 
 # -- routes ----------------------------------------------------------------------------------------------------------------
 
+
 def test_a_virtual_service_leads_to_subsets_here_and_to_services_elsewhere() -> None:
     rule = make("DestinationRule", "cart", f"{{host: {CART}, subsets: [{{name: v1, labels: {{version: v1}}}}]}}", "a")
     other = make("Service", "other", f"{{clusterIP: 10.96.0.5, ports: [{HTTP}]}}", "b")
     spec = "{hosts: [%s], http: [{match: [{uri: {prefix: /b}}], route: [{destination: {host: other.b.svc.cluster.local}}]}, %s]}"
-    service = make("VirtualService", "cart", spec % (CART, f"{{route: [{{destination: {{host: {CART}, subset: v1}}}}]}}"), "a")
+    service = make(
+        "VirtualService", "cart", spec % (CART, f"{{route: [{{destination: {{host: {CART}, subset: v1}}}}]}}"), "a"
+    )
     found = sent(*installed(), *cart(), rule, other, service)
     led = ["outbound|80||other.b.svc.cluster.local", f"inbound-vip|80|http/v1|{CART}"]
     assert [route["route"]["cluster"] for route in routes(found)] == led
@@ -199,19 +238,29 @@ def test_a_virtual_service_leads_to_subsets_here_and_to_services_elsewhere() -> 
 
 
 @pytest.mark.parametrize(("weights", "led"), [((99, 1), [("cart", 99), ("other", 1)]), ((100, 0), [("cart", 100)])])
-def test_connections_are_split_by_weight_and_what_has_none_gets_nothing(weights: tuple[int, int], led: list[tuple[str, int]]) -> None:
+def test_connections_are_split_by_weight_and_what_has_none_gets_nothing(
+    weights: tuple[int, int], led: list[tuple[str, int]]
+) -> None:
     other = make("Service", "other", f"{{clusterIP: 10.96.0.5, ports: [{TCP}]}}", "b")
     to = "{destination: {host: %s, port: {number: 90}}, weight: %d}"
     targets = ", ".join(to % pair for pair in zip((CART, "other.b.svc.cluster.local"), weights, strict=True))
     split = make("VirtualService", "cart", f"{{hosts: [{CART}], tcp: [{{route: [{targets}]}}]}}", "a")
     clusters = {"cart": f"inbound-vip|90|tcp|{CART}", "other": "outbound|90||other.b.svc.cluster.local"}
-    routed = manager(sent(*installed(), *cart(TCP), other, split), f"inbound-vip|90|tcp|{CART}")["weightedClusters"]["clusters"]
+    routed = manager(sent(*installed(), *cart(TCP), other, split), f"inbound-vip|90|tcp|{CART}")["weightedClusters"][
+        "clusters"
+    ]
     assert [(one["name"], one["weight"]) for one in routed] == [(clusters[name], weight) for name, weight in led]
 
 
 def test_a_route_of_the_service_applies_at_its_waypoint() -> None:
-    route = make("HTTPRoute", "cart", "{parentRefs: [{group: '', kind: Service, name: cart}], rules: [{matches: [{path: {type: Exact, value: /x}}], "
-                 "backendRefs: [{name: cart, port: 80}]}]}", "a", apiVersion=API)  # fmt: skip
+    route = make(
+        "HTTPRoute",
+        "cart",
+        "{parentRefs: [{group: '', kind: Service, name: cart}], rules: [{matches: [{path: {type: Exact, value: /x}}], "
+        "backendRefs: [{name: cart, port: 80}]}]}",
+        "a",
+        apiVersion=API,
+    )
     (only,) = routes(sent(*installed(), *cart(), route))
     assert (only["match"]["path"], only["route"]["cluster"]) == ("/x", VIP_HTTP)
 
@@ -223,6 +272,7 @@ def test_labels_of_clients_are_not_known() -> None:
 
 
 # -- policies --------------------------------------------------------------------------------------------------------------
+
 
 def rbac_at(found: Mapping[str, Mapping[str, Plain]], chain: str = VIP_HTTP) -> bool:
     return any("rbac" in f["name"] for f in manager(found, chain)["httpFilters"])
@@ -252,7 +302,12 @@ def test_a_policy_without_a_target_is_not_for_waypoints(spec: str) -> None:
 
 
 def test_spans_follow_the_service() -> None:
-    telemetry = make("Telemetry", "t", "{targetRefs: [{group: '', kind: Service, name: cart}], tracing: [{disableSpanReporting: true}]}", "a")
+    telemetry = make(
+        "Telemetry",
+        "t",
+        "{targetRefs: [{group: '', kind: Service, name: cart}], tracing: [{disableSpanReporting: true}]}",
+        "a",
+    )
     for objects, expected in (((), (True, True)), ((telemetry,), (False, True))):
         found = sent(*installed(), *cart(), *objects)
         assert ("tracing" in manager(found), "tracing" in manager(found, "direct-http")) == expected
@@ -260,10 +315,11 @@ def test_spans_follow_the_service() -> None:
 
 # -- tunnels ---------------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("by", "name"),
     [(WAYPOINT, VIP_HTTP), (SIDECAR, f"outbound|80||{CART}"), (ROUTER, f"outbound|80||{CART}")],
-)  # fmt: skip
+)
 def test_workloads_that_take_tunnels_are_reached_by_them(by: Proxy, name: str) -> None:
     tunnelled, plain = (sent(*installed(), *cart(captured=captured), by=by) for captured in (True, False))
     assert tunnels(tunnelled[ENDPOINT][name]) == [{"local": "10.1.0.1:8080"}]
@@ -278,7 +334,10 @@ def test_workloads_that_take_tunnels_are_reached_by_them(by: Proxy, name: str) -
 def test_tunnels_are_left_to_those_who_can(by: Proxy, off: str) -> None:
     more = {"DISABLE_HBONE_SEND": "true"} if off == "metadata" else {}
     extensions = frozenset({"envoy.filters.network.tcp_proxy"}) if off == "build" else by.extensions
-    client = by.__class__(**{f: getattr(by, f) for f in by.__struct_fields__} | {"metadata": {**by.metadata, **more}, "extensions": extensions})
+    client = by.__class__(
+        **{f: getattr(by, f) for f in by.__struct_fields__}
+        | {"metadata": {**by.metadata, **more}, "extensions": extensions}
+    )
     found = sent(*installed(), *cart(), by=client, PILOT_ENABLE_SENDING_HBONE=str(off != "setting").lower())
     assert tunnels(found[ENDPOINT][f"outbound|80||{CART}"]) == [{}]
     assert "connect_originate" not in found[LISTENER]
@@ -286,13 +345,17 @@ def test_tunnels_are_left_to_those_who_can(by: Proxy, off: str) -> None:
 
 @pytest.mark.parametrize(("label", "entered"), [("'true'", True), ("'false'", False)])
 def test_a_gateway_enters_by_the_waypoint_of_a_service_that_wants_it(label: str, entered: bool) -> None:
-    found = sent(*installed(), *cart(labels=f"istio.io/use-waypoint: w, istio.io/ingress-use-waypoint: {label}"), by=ROUTER)
+    found = sent(
+        *installed(), *cart(labels=f"istio.io/use-waypoint: w, istio.io/ingress-use-waypoint: {label}"), by=ROUTER
+    )
     (tunnel,) = tunnels(found[ENDPOINT][f"outbound|80||{CART}"])
     assert tunnel["local"] == ("10.96.0.1:80" if entered else "10.1.0.1:8080")
     assert ("waypoint" in tunnel) == entered
 
 
-@pytest.mark.parametrize(("said", "setting", "listens"), [("true", "true", True), ("true", "false", False), ("", "true", False)])
+@pytest.mark.parametrize(
+    ("said", "setting", "listens"), [("true", "true", True), ("true", "false", False), ("", "true", False)]
+)
 def test_a_sidecar_takes_tunnels_where_it_says_so(said: str, setting: str, listens: bool) -> None:
     server = proxy("sidecar", "cart-0", "a", "10.1.0.1", {"app": "cart"}, **({"ENABLE_HBONE": said} if said else {}))
     found = sent(*installed(), *cart(), by=server, PILOT_ENABLE_SIDECAR_LISTENING_HBONE=setting)
@@ -302,7 +365,9 @@ def test_a_sidecar_takes_tunnels_where_it_says_so(said: str, setting: str, liste
 def test_a_workload_of_another_network_is_reached_through_a_tunnel_in_a_tunnel() -> None:
     def gateway(network: str) -> Plain:
         spec = "{gatewayClassName: istio-remote, addresses: [{value: 9.9.9.9}], listeners: [{name: h, port: 15008, protocol: HBONE}]}"
-        return make("Gateway", "east", spec, "istio-system", apiVersion=API, labels=f"{{topology.istio.io/network: {network}}}")
+        return make(
+            "Gateway", "east", spec, "istio-system", apiVersion=API, labels=f"{{topology.istio.io/network: {network}}}"
+        )
 
     objects = [*installed(), *cart(), make("Namespace", "istio-system", labels="{topology.istio.io/network: here}")]
     objects[-2]["metadata"]["labels"]["topology.istio.io/network"] = "there"
@@ -330,14 +395,29 @@ def test_connections_are_shared_out_among_several_destinations_alone(route: str,
 
 
 def test_requests_are_upgraded_to_http2_where_a_rule_says_so() -> None:
-    rule = make("DestinationRule", "two", f"{{host: {CART}, trafficPolicy: {{connectionPool: {{http: {{h2UpgradePolicy: UPGRADE}}}}}}}}", "a")
-    spoken = [str(sent(*installed(), *cart(), *more)[CLUSTER][VIP_HTTP].get("typedExtensionProtocolOptions")) for more in ((), (rule,))]
+    rule = make(
+        "DestinationRule",
+        "two",
+        f"{{host: {CART}, trafficPolicy: {{connectionPool: {{http: {{h2UpgradePolicy: UPGRADE}}}}}}}}",
+        "a",
+    )
+    spoken = [
+        str(sent(*installed(), *cart(), *more)[CLUSTER][VIP_HTTP].get("typedExtensionProtocolOptions"))
+        for more in ((), (rule,))
+    ]
     assert ["http2ProtocolOptions" in found for found in spoken] == [False, True]
 
 
-@pytest.mark.parametrize(("ports", "alone"), [(HTTP, [80]), (TCP, [90]), (UNKNOWN, []), (f"{HTTP}, {TCP}, {UNKNOWN}", [80, 90])])
+@pytest.mark.parametrize(
+    ("ports", "alone"), [(HTTP, [80]), (TCP, [90]), (UNKNOWN, []), (f"{HTTP}, {TCP}, {UNKNOWN}", [80, 90])]
+)
 def test_ports_whose_protocol_is_known_are_not_inspected_for_http(ports: str, alone: list[int]) -> None:
-    (inspector,) = [f for f in main(sent(*installed(), *cart(ports)))["listenerFilters"] if f["name"].endswith("http_inspector")]
+    (inspector,) = [
+        f for f in main(sent(*installed(), *cart(ports)))["listenerFilters"] if f["name"].endswith("http_inspector")
+    ]
     rules = inspector.get("filterDisabled", {})
-    found = [rule["destinationPortRange"]["start"] for rule in rules.get("orMatch", {}).get("rules", [rules] if rules else [])]
+    found = [
+        rule["destinationPortRange"]["start"]
+        for rule in rules.get("orMatch", {}).get("rules", [rules] if rules else [])
+    ]
     assert found == alone

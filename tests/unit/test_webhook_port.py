@@ -1,4 +1,5 @@
 """The port of the webhooks in a whole control plane: TLS, where the injector's configuration comes from, and how it changes."""
+
 from __future__ import annotations
 
 import json
@@ -63,7 +64,14 @@ async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_p
         config, values = config_texts(**{"global": {"tag": tag}})
         metadata = {"name": "istio-sidecar-injector", "namespace": "istio-system"}
         (tmp_path / "map.yaml").write_text(
-            yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config": config, "values": values}})
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": metadata,
+                    "data": {"config": config, "values": values},
+                }
+            )
         )
 
     write("1")
@@ -83,10 +91,15 @@ async def test_a_config_map_is_taken_where_there_is_no_folder_and_followed(tmp_p
 async def test_another_config_map_is_not_taken_for_the_injectors(tmp_path: pathlib.Path) -> None:
     def write(name: str, data: dict[str, str]) -> None:
         metadata = {"name": name, "namespace": "istio-system"}
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}))
+        (tmp_path / f"{name}.yaml").write_text(
+            yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        )
 
     def injector(tag: str) -> None:
-        write("istio-sidecar-injector", dict(zip(("config", "values"), config_texts(**{"global": {"tag": tag}}), strict=True)))
+        write(
+            "istio-sidecar-injector",
+            dict(zip(("config", "values"), config_texts(**{"global": {"tag": tag}}), strict=True)),
+        )
 
     taken: list[str | None] = []
     injector("1")

@@ -1,4 +1,5 @@
 """/inject and /validate over HTTP: what is answered to good and to bad requests, and what is counted."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +17,11 @@ async def test_a_pod_is_answered_with_a_patch_that_adds_the_proxy() -> None:
     async with serving(make_injector()) as asked:
         found = await asked.injected(pod())
         assert [c["name"] for c in found["spec"]["containers"]] == ["app", "istio-proxy"]
-        for line in ("sidecar_injection_requests_total 1", "sidecar_injection_success_total 1", "sidecar_injection_time_seconds_count 1"):
+        for line in (
+            "sidecar_injection_requests_total 1",
+            "sidecar_injection_success_total 1",
+            "sidecar_injection_time_seconds_count 1",
+        ):
             assert asked.metric(line)
 
 
@@ -107,11 +112,14 @@ async def test_cve_2022_39278_a_huge_body_is_refused_before_it_is_read(path: str
     [
         b"[" * DEEP,
         b'{"a":' * DEEP,
-        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":' + b'{"a":' * DEEP
-        + b"1" + b"}" * DEEP + b"}}",
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","object":'
+        + b'{"a":' * DEEP
+        + b"1"
+        + b"}" * DEEP
+        + b"}}",
     ],
     ids=["lists", "objects", "the object"],
-)  # fmt: skip
+)
 async def test_cve_2022_24726_a_deeply_nested_body_is_refused(path: str, body: bytes) -> None:
     async with serving(make_injector()) as asked:
         answer = await asked.response(path, body)
@@ -129,9 +137,15 @@ async def test_cve_2022_24726_what_is_nested_as_deeply_as_it_can_be_decoded_is_a
 
 
 SERVICE_ENTRY: dict[str, Any] = {
-    "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "one", "namespace": "shop"},
-    "spec": {"hosts": ["one.example.com"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "NONE"},
-}  # fmt: skip
+    "apiVersion": "networking.istio.io/v1",
+    "kind": "ServiceEntry",
+    "metadata": {"name": "one", "namespace": "shop"},
+    "spec": {
+        "hosts": ["one.example.com"],
+        "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+        "resolution": "NONE",
+    },
+}
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -141,10 +155,14 @@ def entry(**changes: Any) -> dict[str, Any]:
 async def test_right_configuration_is_allowed_in_every_version_with_its_warnings() -> None:
     async with serving(None) as asked:
         assert await asked.response("/validate", review(SERVICE_ENTRY)) == {"uid": "the-uid", "allowed": True}
-        assert (await asked.response("/validate", review({**SERVICE_ENTRY, "apiVersion": "networking.istio.io/v1beta9"})))["allowed"]
+        assert (
+            await asked.response("/validate", review({**SERVICE_ENTRY, "apiVersion": "networking.istio.io/v1beta9"}))
+        )["allowed"]
         what = {"group": "networking.istio.io", "version": "v1", "resource": "serviceentries"}
         await asked.response("/validate", review(SERVICE_ENTRY, resource=what))
-        assert asked.metric('galley_validation_passed{group="networking.istio.io",resource="serviceentries",version="v1"} 1')
+        assert asked.metric(
+            'galley_validation_passed{group="networking.istio.io",resource="serviceentries",version="v1"} 1'
+        )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +174,13 @@ async def test_right_configuration_is_allowed_in_every_version_with_its_warnings
         (entry(hosts="a"), "error decoding configuration: spec.hosts: expected a list"),
         (entry(hosts=[]), "configuration is invalid: spec.hosts"),
         (
-            {**SERVICE_ENTRY, "metadata": {**SERVICE_ENTRY["metadata"], "annotations": {"internal.istio.io/webhook-always-reject": "true"}}},
+            {
+                **SERVICE_ENTRY,
+                "metadata": {
+                    **SERVICE_ENTRY["metadata"],
+                    "annotations": {"internal.istio.io/webhook-always-reject": "true"},
+                },
+            },
             "configuration is invalid: it has the annotation internal.istio.io/webhook-always-reject",
         ),
     ],

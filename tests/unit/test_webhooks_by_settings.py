@@ -1,4 +1,5 @@
 """What webhooks are answered with by the settings and the tables: native sidecars, users, ProxyConfigs, templates, and the port's certificate."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,8 +36,15 @@ class Hooks:
     """The webhooks of a control plane with tables that the test fills."""
 
     def __init__(self, environ: dict[str, str] | None = None, folder: str = "/nowhere", **flags: str) -> None:
-        self.settings = load([f"--{name}={value}" for name, value in {"injectionDir": folder, **flags}.items()], environ or {}).settings
-        self.db, self.mesh, self.certificate, self.done = Mesh(self.settings.mesh), MeshConfig(), SimpleNamespace(context=None), list[str]()
+        self.settings = load(
+            [f"--{name}={value}" for name, value in {"injectionDir": folder, **flags}.items()], environ or {}
+        ).settings
+        self.db, self.mesh, self.certificate, self.done = (
+            Mesh(self.settings.mesh),
+            MeshConfig(),
+            SimpleNamespace(context=None),
+            list[str](),
+        )
         self.certificate.start, self.certificate.stop = self._does("start"), self._does("stop")
         certificate: Any = self.certificate
         self.part = WebhooksPart(self.settings, lambda: self.mesh, self.db, Metrics(), certificate)
@@ -85,10 +93,13 @@ def injector_map(tag: str, name: str = "istio-sidecar-injector", namespace: str 
 def texts(tag: str) -> tuple[str, str]:
     """The keys `config` and `values` with a template that is quick to compile."""
     templates = {"sidecar": "metadata: {labels: {a: b}}", "gateway": "spec: {}"}
-    return json.dumps({"policy": "enabled", "defaultTemplates": ["sidecar"], "templates": templates}), json.dumps({"global": {"tag": tag}})
+    return json.dumps({"policy": "enabled", "defaultTemplates": ["sidecar"], "templates": templates}), json.dumps(
+        {"global": {"tag": tag}}
+    )
 
 
 # -- what an injection asks --------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize(
     ("versions", "on", "native"),
@@ -124,10 +135,18 @@ def test_a_setting_of_native_sidecars_that_makes_no_sense_is_told() -> None:
         Hooks({"ENABLE_NATIVE_SIDECARS": "Maybe"})
 
 
-@pytest.mark.parametrize(("platform", "ids", "resets"), [("", (1337, 1337), False), ("openshift", (1000659999, 1000659999), True)])
-def test_on_openshift_proxies_run_as_the_users_of_their_namespace(platform: str, ids: tuple[int, int], resets: bool) -> None:
+@pytest.mark.parametrize(
+    ("platform", "ids", "resets"), [("", (1337, 1337), False), ("openshift", (1000659999, 1000659999), True)]
+)
+def test_on_openshift_proxies_run_as_the_users_of_their_namespace(
+    platform: str, ids: tuple[int, int], resets: bool
+) -> None:
     it = Hooks({"PLATFORM": platform})
-    it.put(plain("v1", "Namespace", "shop", metadata={"annotations": {"openshift.io/sa.scc.uid-range": "1000650000/10000"}}))
+    it.put(
+        plain(
+            "v1", "Namespace", "shop", metadata={"annotations": {"openshift.io/sa.scc.uid-range": "1000650000/10000"}}
+        )
+    )
     assert it.part.surroundings.proxy_ids("shop") == ids
     assert it.part.surroundings.proxy_ids("bank") == (1337, 1337)
     assert it.part.surroundings.resets_users is resets
@@ -135,9 +154,19 @@ def test_on_openshift_proxies_run_as_the_users_of_their_namespace(platform: str,
 
 def test_proxy_configs_come_oldest_first_with_what_they_say() -> None:
     it, api = Hooks(), "networking.istio.io/v1beta1"
-    young = plain(api, "ProxyConfig", "a", "shop", metadata={"creationTimestamp": "2025-02-01T00:00:00Z"}, spec={
-        "selector": {"matchLabels": {"app": "web"}}, "concurrency": 3, "environmentVariables": {"A": "b"}, "image": {"imageType": "debug"},
-    })  # fmt: skip
+    young = plain(
+        api,
+        "ProxyConfig",
+        "a",
+        "shop",
+        metadata={"creationTimestamp": "2025-02-01T00:00:00Z"},
+        spec={
+            "selector": {"matchLabels": {"app": "web"}},
+            "concurrency": 3,
+            "environmentVariables": {"A": "b"},
+            "image": {"imageType": "debug"},
+        },
+    )
     old = plain(api, "ProxyConfig", "b", "bank", metadata={"creationTimestamp": "2025-01-01T00:00:00Z"}, spec={})
     it.put(young, old)
     assert list(it.part.surroundings.proxy_configs()) == [
@@ -155,6 +184,7 @@ def test_what_settings_say_reaches_the_injector() -> None:
 
 # -- where its configuration comes from --------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("environ", "name", "namespace"),
     [
@@ -163,7 +193,9 @@ def test_what_settings_say_reaches_the_injector() -> None:
         ({"REVISION": "blue"}, "istio-sidecar-injector-blue", "istio-system"),
     ],
 )
-async def test_the_config_map_of_the_revision_is_taken_and_followed(environ: dict[str, str], name: str, namespace: str) -> None:
+async def test_the_config_map_of_the_revision_is_taken_and_followed(
+    environ: dict[str, str], name: str, namespace: str
+) -> None:
     it = Hooks(environ)
     it.put(injector_map("1", name, namespace))
     assert (it.tag, it.part.templates) == (None, None)
@@ -212,10 +244,14 @@ async def test_without_injection_nothing_is_taken() -> None:
 
 def test_without_a_port_of_its_own_there_is_no_certificate() -> None:
     assert [part.name for part in Hooks(httpsAddr="").part.parts()] == ["the injector's configuration"]
-    assert [part.name for part in Hooks().part.parts()] == ["the certificate of the webhooks", "the injector's configuration"]
+    assert [part.name for part in Hooks().part.parts()] == [
+        "the certificate of the webhooks",
+        "the injector's configuration",
+    ]
 
 
 # -- the port ----------------------------------------------------------------------------------------------------------
+
 
 def context(number: int) -> ssl.SSLContext:
     signer = root(number)
@@ -227,7 +263,9 @@ async def issuer(port: int) -> str:
     """The subject of whoever has issued the certificate that the port shows now."""
     accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     accepting.check_hostname, accepting.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=accepting, server_hostname="istiod.istio-system.svc")
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=accepting, server_hostname="istiod.istio-system.svc"
+    )
     found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     return x509.load_der_x509_certificate(found).issuer.rfc4514_string()

@@ -1,4 +1,5 @@
 """Every field of the mesh config either does something, or whoever sets it is told that it does not."""
+
 from __future__ import annotations
 
 import pathlib
@@ -28,7 +29,9 @@ def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
         yield from structs(argument)
 
 
-def reachable(struct: type[msgspec.Struct], seen: set[type[msgspec.Struct]]) -> Iterator[tuple[type[msgspec.Struct], str]]:
+def reachable(
+    struct: type[msgspec.Struct], seen: set[type[msgspec.Struct]]
+) -> Iterator[tuple[type[msgspec.Struct], str]]:
     """The fields of a message and of the messages in it, but for those in a field that has no effect as a whole."""
     if struct in seen:
         return
@@ -52,7 +55,9 @@ READERS = "\n".join(
 @pytest.mark.parametrize(("struct", "field"), FIELDS, ids=[f"{struct.__name__}.{field}" for struct, field in FIELDS])
 def test_a_field_is_read_by_somebody_or_said_to_have_no_effect(struct: type[msgspec.Struct], field: str) -> None:
     listed = field in WITHOUT_EFFECT.get(struct, {}) or (struct.__name__, field) in ELSEWHERE
-    assert listed or re.search(rf"\.{field}\b|\"{field}\"", READERS), "nobody reads it: read it, or list it in WITHOUT_EFFECT"
+    assert listed or re.search(rf"\.{field}\b|\"{field}\"", READERS), (
+        "nobody reads it: read it, or list it in WITHOUT_EFFECT"
+    )
 
 
 def test_only_fields_that_there_are_are_listed() -> None:
@@ -66,8 +71,14 @@ def test_only_fields_that_there_are_are_listed() -> None:
         ("ingressClass: other", "ingressClass"),
         ("defaultConfig: {concurrency: 3}", "defaultConfig.concurrency"),
         ("defaultConfig: {tracing: {zipkin: {address: 'z:1'}}}", "defaultConfig.tracing.zipkin"),
-        ("defaultConfig: {connectionSettings: {listenerConnectionLimit: 3}}", "defaultConfig.connectionSettings.listenerConnectionLimit"),
-        ("extensionProviders: [{name: z, lightstep: {service: z.a.svc.cluster.local, port: 80}}]", "extensionProviders[3].lightstep"),
+        (
+            "defaultConfig: {connectionSettings: {listenerConnectionLimit: 3}}",
+            "defaultConfig.connectionSettings.listenerConnectionLimit",
+        ),
+        (
+            "extensionProviders: [{name: z, lightstep: {service: z.a.svc.cluster.local, port: 80}}]",
+            "extensionProviders[3].lightstep",
+        ),
     ],
 )
 def test_who_sets_a_field_without_effect_is_told(text: str, path: str) -> None:

@@ -1,4 +1,5 @@
 """What is known of a proxy's own workload: the services that it serves, its labels, where it runs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +15,12 @@ from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 
 PORTS = "[{name: http, containerPort: 8080}, {name: metrics, containerPort: 9090}, {name: dns, containerPort: 5353, protocol: UDP}]"
-POD = pod("alpha-0", "10.1.0.1", labels="{app: alpha, version: v1}", spec=f"{{nodeName: n, containers: [{{name: c, image: i, ports: {PORTS}}}]}}")
+POD = pod(
+    "alpha-0",
+    "10.1.0.1",
+    labels="{app: alpha, version: v1}",
+    spec=f"{{nodeName: n, containers: [{{name: c, image: i, ports: {PORTS}}}]}}",
+)
 NODE = make("Node", "n", labels="{topology.kubernetes.io/region: r, topology.kubernetes.io/zone: z}")
 
 
@@ -22,7 +28,12 @@ def sidecar(name: str = "alpha-0", ip: str = "10.1.0.1", **metadata: Any) -> Pro
     return proxy("sidecar", name, "a", ip, **metadata)
 
 
-def service(name: str, ports: str = "[{name: http, port: 80, targetPort: 8080}]", selector: str = "{app: alpha}", **metadata: Any) -> Plain:
+def service(
+    name: str,
+    ports: str = "[{name: http, port: 80, targetPort: 8080}]",
+    selector: str = "{app: alpha}",
+    **metadata: Any,
+) -> Plain:
     return make("Service", name, f"{{clusterIP: 10.96.0.1, selector: {selector}, ports: {ports}}}", **metadata)
 
 
@@ -33,6 +44,7 @@ def targets(made: World, connected: Proxy | None = None) -> list[tuple[str, int,
 
 
 # -- by its Pod --------------------------------------------------------------------------------------------------------------
+
 
 def test_services_that_select_its_pod_by_their_age() -> None:
     made = world(
@@ -55,8 +67,14 @@ def test_services_that_select_its_pod_by_their_age() -> None:
         ("[{name: http, port: 80}]", [(80, 80)]),
         ("[{name: http, port: 80, targetPort: nothing}, {name: tcp, port: 81, targetPort: 82}]", [(81, 82)]),
         ("[{name: http-a, port: 80, targetPort: 8080}, {name: http-b, port: 81, targetPort: http}]", [(80, 8080)]),
-        ("[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 81, targetPort: http}]", [(80, 8080), (81, 8080)]),
-        ("[{name: dns, port: 53, protocol: UDP, targetPort: dns}, {name: tcp-dns, port: 53, targetPort: dns}]", [(53, 5353)]),
+        (
+            "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 81, targetPort: http}]",
+            [(80, 8080), (81, 8080)],
+        ),
+        (
+            "[{name: dns, port: 53, protocol: UDP, targetPort: dns}, {name: tcp-dns, port: 53, targetPort: dns}]",
+            [(53, 5353)],
+        ),
     ],
 )
 def test_target_ports(ports: str, expected: list[tuple[int, int]]) -> None:
@@ -65,7 +83,10 @@ def test_target_ports(ports: str, expected: list[tuple[int, int]]) -> None:
 
 def test_ports_of_sidecar_containers_count() -> None:
     containers = "{initContainers: [{name: s, image: i, restartPolicy: Always, ports: [{name: late, containerPort: 7}]}, {name: once, image: i}]}"
-    made = world(pod("alpha-0", "10.1.0.1", labels="{app: alpha}", spec=containers), service("alpha", "[{name: http, port: 80, targetPort: late}]"))
+    made = world(
+        pod("alpha-0", "10.1.0.1", labels="{app: alpha}", spec=containers),
+        service("alpha", "[{name: http, port: 80, targetPort: late}]"),
+    )
     assert targets(made) == [("alpha.a", 80, 7)]
 
 
@@ -81,6 +102,7 @@ def test_a_pod_that_no_service_selects_is_found_in_endpoint_slices() -> None:
 
 
 # -- without its Pod ---------------------------------------------------------------------------------------------------------
+
 
 def test_an_unknown_pod_is_taken_by_the_labels_that_it_announces() -> None:
     made = world(service("alpha"), service("other", selector="{app: beta}"))
@@ -116,6 +138,7 @@ def test_a_proxy_of_another_cluster_serves_none_of_the_services_here() -> None:
 
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
 
+
 def vm(name: str, address: str, more: str = "", **metadata: Any) -> Plain:
     return make("WorkloadEntry", name, f"{{address: {address}, labels: {{app: alpha}}{more}}}", **metadata)
 
@@ -138,8 +161,12 @@ def test_of_several_entries_of_an_address_that_of_its_name_counts() -> None:
 
 
 def entry(name: str, host: str, more: str, **metadata: Any) -> Plain:
-    ports = "[{number: 80, name: http, protocol: HTTP, targetPort: 8080}, {number: 81, name: http-more, protocol: HTTP}]"
-    return make("ServiceEntry", name, f"{{hosts: [{host}.example.com], resolution: STATIC, ports: {ports}, {more}}}", **metadata)
+    ports = (
+        "[{number: 80, name: http, protocol: HTTP, targetPort: 8080}, {number: 81, name: http-more, protocol: HTTP}]"
+    )
+    return make(
+        "ServiceEntry", name, f"{{hosts: [{host}.example.com], resolution: STATIC, ports: {ports}, {more}}}", **metadata
+    )
 
 
 def test_entries_that_name_its_address_or_select_it() -> None:
@@ -150,10 +177,16 @@ def test_entries_that_name_its_address_or_select_it() -> None:
         entry("elsewhere", "z", "endpoints: [{address: 10.1.0.1}]", namespace="b"),
         entry("other", "w", "workloadSelector: {labels: {version: v2}}"),
     )
-    assert targets(made) == [("x.example.com", 80, 7), ("x.example.com", 81, 81), ("y.example.com", 80, 8080), ("y.example.com", 81, 81)]
+    assert targets(made) == [
+        ("x.example.com", 80, 7),
+        ("x.example.com", 81, 81),
+        ("y.example.com", 80, 8080),
+        ("y.example.com", 81, 81),
+    ]
 
 
 # -- labels and place --------------------------------------------------------------------------------------------------------
+
 
 def test_labels_of_the_registry_come_before_announced_ones() -> None:
     made = world(POD, NODE)
@@ -186,5 +219,3 @@ def test_a_virtual_machine_is_where_its_entry_says() -> None:
     key = made.connect(sidecar("vm", "10.9.0.1"))
     assert proxy_locality(made.mesh, key) == Locality("r", "z", "s")
     assert proxy_labels(made.mesh, key)["app"] == "alpha"
-
-

@@ -1,4 +1,5 @@
 """What writers write: statuses beside those of others, entries of proxies that register themselves, and what they try again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -39,9 +40,17 @@ def condition(kind: str, status: str, at: str = "", **more: Any) -> Plain:
             [condition("Accepted", "True", reason="New")],
             [condition("Accepted", "True", "then", reason="New")],
         ),
-        ([condition("Accepted", "False", "then")], [condition("Accepted", "True")], [condition("Accepted", "True", "now")]),
+        (
+            [condition("Accepted", "False", "then")],
+            [condition("Accepted", "True")],
+            [condition("Accepted", "True", "now")],
+        ),
         ([condition("Accepted", "True")], [condition("Accepted", "True")], [condition("Accepted", "True", "now")]),
-        ([condition("Theirs", "True", "then"), condition("Programmed", "True", "then")], [], [condition("Theirs", "True", "then")]),
+        (
+            [condition("Theirs", "True", "then"), condition("Programmed", "True", "then")],
+            [],
+            [condition("Theirs", "True", "then")],
+        ),
         (
             [condition("Programmed", "True", "then"), condition("Theirs", "x"), condition("Accepted", "True", "then")],
             [condition("ResolvedRefs", "True"), condition("Accepted", "True"), condition("Programmed", "False")],
@@ -87,7 +96,9 @@ def test_parents_of_all_controllers_stay_where_they_are() -> None:
             entry("ours.io/c", "now", name="a", port=1),
         ]
     }
-    assert merge_status({}, {"parents": wanted[:1]}, MOMENT) == {"parents": [entry("ours.io/mesh", "now", name="b", kind="Service", group="")]}
+    assert merge_status({}, {"parents": wanted[:1]}, MOMENT) == {
+        "parents": [entry("ours.io/mesh", "now", name="b", kind="Service", group="")]
+    }
 
 
 def test_only_sixteen_ancestors_have_room() -> None:
@@ -105,15 +116,19 @@ def test_listeners_keep_the_times_of_their_own_conditions() -> None:
     ]
     wanted = [{"name": name, "attachedRoutes": 2, "conditions": [condition("Accepted", "True")]} for name in "bca"]
     merged = [
-        {"name": n, "attachedRoutes": 2, "conditions": [condition("Accepted", "True", at)]} for n, at in (("b", "now"), ("c", "now"), ("a", "then"))
+        {"name": n, "attachedRoutes": 2, "conditions": [condition("Accepted", "True", at)]}
+        for n, at in (("b", "now"), ("c", "now"), ("a", "then"))
     ]
-    assert merge_status({"listeners": old}, {"listeners": wanted, "addresses": [1]}, MOMENT) == {"listeners": merged, "addresses": [1]}
+    assert merge_status({"listeners": old}, {"listeners": wanted, "addresses": [1]}, MOMENT) == {
+        "listeners": merged,
+        "addresses": [1],
+    }
 
 
 # -- registration ------------------------------------------------------------------------------------------------------
 
 
-def proxy(ip: str = "10.0.0.1", identity: str = "", locality: Locality = Locality(), **metadata: Any) -> Proxy:  # noqa: B008
+def proxy(ip: str = "10.0.0.1", identity: str = "", locality: Locality = Locality(), **metadata: Any) -> Proxy:
     labels = {"LABELS": {"version": "v1", "istio-locality": "a.b"}}
     return Proxy(
         type=NodeType.SIDECAR,
@@ -155,16 +170,30 @@ def group(spec: str) -> Object[WorkloadGroup]:
 
 def test_an_entry_has_what_its_template_and_its_proxy_say() -> None:
     places = "serviceAccount: web, network: other, locality: r/z"
-    template = f"template: {{address: 9.9.9.9, ports: {{http: 8080}}, labels: {{app: web, version: v0}}, weight: 3, {places}}}"
+    template = (
+        f"template: {{address: 9.9.9.9, ports: {{http: 8080}}, labels: {{app: web, version: v0}}, weight: 3, {places}}}"
+    )
     of = group(f"{{metadata: {{labels: {{tier: one, app: own}}, annotations: {{a: b}}}}, {template}}}")
     labels = {"app": "own", "version": "v1", "tier": "one"}
     made = build_entry(of, proxy(PROXY_CONFIG={"readinessProbe": {"httpGet": {}}}), "uid-1", "networking.istio.io/v1")
-    owner = {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadGroup", "name": "group", "uid": "uid-1", "controller": True}
+    owner = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "WorkloadGroup",
+        "name": "group",
+        "uid": "uid-1",
+        "controller": True,
+    }
     annotations = {"a": "b", "istio.io/autoRegistrationGroup": "group", "proxy.istio.io/health-checks-enabled": "true"}
     assert made == {
         "apiVersion": "networking.istio.io/v1",
         "kind": "WorkloadEntry",
-        "metadata": {"name": "group-10.0.0.1", "namespace": "shop", "labels": labels, "annotations": annotations, "ownerReferences": [owner]},
+        "metadata": {
+            "name": "group-10.0.0.1",
+            "namespace": "shop",
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [owner],
+        },
         "spec": {
             "address": "10.0.0.1",
             "ports": {"http": 8080},
@@ -196,8 +225,16 @@ WEB = "spiffe://cluster.local/ns/shop/sa/web"
         (WEB, "web", None),
         (WEB, "", None),
         (WEB, "db", f"{WEB} may not register a workload of shop/db"),
-        (WEB.replace("shop", "other"), "web", "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/web"),
-        (WEB.replace("shop", "other"), "", "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/*"),
+        (
+            WEB.replace("shop", "other"),
+            "web",
+            "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/web",
+        ),
+        (
+            WEB.replace("shop", "other"),
+            "",
+            "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/*",
+        ),
         ("", "web", "a workload is registered for a verified identity alone"),
     ],
 )

@@ -1,4 +1,5 @@
 """Whole objects that writers keep at an API server, request by request."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,8 +31,17 @@ class Scripted:
     def __init__(self, **answers: list[Any]) -> None:
         self._answers, self.asked = answers, list[tuple[Any, ...]]()
 
-    async def call(self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes | None = None, content_type: str = "") -> bytes:
-        self.asked.append(tuple(part for part in (method, path, query, json.loads(body) if body else None, content_type) if part))
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "",
+    ) -> bytes:
+        self.asked.append(
+            tuple(part for part in (method, path, query, json.loads(body) if body else None, content_type) if part)
+        )
         answers = self._answers[method]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
@@ -45,7 +55,11 @@ def deployed(client: Scripted, changed: Any = print) -> DeployedObjects:
 
 def service(version: str = "", labels: Plain | None = None, **spec: Any) -> Plain:
     metadata = {"namespace": "a", "name": "edge", **({"resourceVersion": version} if version else {})}
-    return {"kind": "Service", "metadata": {**metadata, "labels": {MANAGED: "x"} if labels is None else labels}, "spec": spec}
+    return {
+        "kind": "Service",
+        "metadata": {**metadata, "labels": {MANAGED: "x"} if labels is None else labels},
+        "spec": spec,
+    }
 
 
 GONE = NotFound(404, "NotFound", "")
@@ -56,7 +70,9 @@ TYPE = ("application/apply-patch+yaml",)
 
 async def test_an_object_is_made_and_written_again_only_where_it_is_another() -> None:
     wanted, there = service(type="ClusterIP"), service("7", type="ClusterIP", clusterIP="1.1.1.1")
-    client = Scripted(GET=[GONE, {**there, "status": {"x": 1}}, service("8", type="Other"), there], PATCH=[there], DELETE=[{}, GONE])
+    client = Scripted(
+        GET=[GONE, {**there, "status": {"x": 1}}, service("8", type="Other"), there], PATCH=[there], DELETE=[{}, GONE]
+    )
     them = deployed(client)
     assert await them.apply(wanted) is True
     assert await them.apply(wanted) is True
@@ -68,7 +84,9 @@ async def test_an_object_is_made_and_written_again_only_where_it_is_another() ->
     await them.delete(EDGE)
     await them.delete(EDGE)
     assert await them.apply(wanted) is True
-    assert [one[0] for one in client.asked[5:]] == ["DELETE", "DELETE", "GET", "PATCH"], "what was deleted is not known any more"
+    assert [one[0] for one in client.asked[5:]] == ["DELETE", "DELETE", "GET", "PATCH"], (
+        "what was deleted is not known any more"
+    )
 
 
 @pytest.mark.parametrize("labels", [{}, {"app": "theirs"}])
@@ -98,7 +116,9 @@ async def test_whose_objects_change_is_told_unless_it_was_us() -> None:
     (follower,) = [one for one in them.followers() if one.collection.path.endswith("/services")]
 
     async def see(plain: Plain | None) -> None:
-        await follower._receive([ObjectChange(Name("a", "edge"), None if plain is None else json.dumps(plain).encode())])
+        await follower._receive(
+            [ObjectChange(Name("a", "edge"), None if plain is None else json.dumps(plain).encode())]
+        )
 
     await them.apply(service(labels=labelled, type="A"))
     await see(service("7", labelled, type="A"))
@@ -143,7 +163,19 @@ def test_the_class_that_nobody_wrote_is_made_once(answer: Any) -> None:
     classes = DefaultClasses(client, world.mesh, lambda name: paths.get(name, ""), Backoff(), random.Random(1))  # type: ignore[arg-type]
     run_for_a_moment(classes)
     assert client.asked == [("POST", "/apis/gateway.networking.k8s.io/v1/gatewayclasses", CLASS)]
-    world.set(rows_of([make("GatewayClass", "istio", "{controllerName: theirs.io/c}", "", apiVersion="gateway.networking.k8s.io/v1")]))
+    world.set(
+        rows_of(
+            [
+                make(
+                    "GatewayClass",
+                    "istio",
+                    "{controllerName: theirs.io/c}",
+                    "",
+                    apiVersion="gateway.networking.k8s.io/v1",
+                )
+            ]
+        )
+    )
     run_for_a_moment(classes)
     assert len(client.asked) == 1, "one that is there is left alone"
 
@@ -156,7 +188,12 @@ async def test_the_trust_bundle_is_made_and_changed() -> None:
     roots = "one"
     await bundle._settle(NAME)
     spec = {"signerName": "istio.io/istiod-ca", "trustBundle": "one"}
-    made = {"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": NAME}, "spec": spec}
+    made = {
+        "apiVersion": "certificates.k8s.io/v1beta1",
+        "kind": "ClusterTrustBundle",
+        "metadata": {"name": NAME},
+        "spec": spec,
+    }
     assert client.asked == [("POST", PATH, made)]
     kept = {**made, "metadata": {"name": NAME, "resourceVersion": "7"}}
     await bundle._receive([ObjectChange(Name("", NAME), json.dumps(kept).encode())])

@@ -1,4 +1,5 @@
 """What a control plane writes into clusters by its settings: which parts there are, which lock each waits for, and what they are told."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,9 +35,21 @@ from tests.support.stand_ins import Journal, StandIn
 from tests.support.world import rows_of
 
 PARTS = (
-    "RootCertificates", "TrustBundle", "Together", "AutoAddresses", "Analysis", "CaBundles", "WorkloadEntries", "GatewayWriters", "Precedence",
-    "ServiceExports", "NodeTaints", "RemoteWriters", "Election", "Lock",
-)  # fmt: skip
+    "RootCertificates",
+    "TrustBundle",
+    "Together",
+    "AutoAddresses",
+    "Analysis",
+    "CaBundles",
+    "WorkloadEntries",
+    "GatewayWriters",
+    "Precedence",
+    "ServiceExports",
+    "NodeTaints",
+    "RemoteWriters",
+    "Election",
+    "Lock",
+)
 USUAL = ["RootCertificates", "AutoAddresses", "CaBundles", "WorkloadEntries", "GatewayWriters", "Precedence"]
 ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
 TERMS = LeaseTerms()
@@ -56,16 +69,32 @@ class Authority:
 class Written:
     """The writers of a control plane whose parts are stand-ins."""
 
-    def __init__(self, journal: Journal, environ: dict[str, str], flags: tuple[str, ...] = (), authority: bool = True, mesh: str = "") -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        environ: dict[str, str],
+        flags: tuple[str, ...] = (),
+        authority: bool = True,
+        mesh: str = "",
+    ) -> None:
         self.journal, self.client, self.counts, self.pace = journal, object(), object(), Pace(Backoff(1.0, 2.0))
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), followed=["a kind"])
         self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
-        self.problems, self.db, self.authority = ProblemStore(), Mesh(self.settings.mesh), Authority() if authority else None
+        self.problems, self.db, self.authority = (
+            ProblemStore(),
+            Mesh(self.settings.mesh),
+            Authority() if authority else None,
+        )
         config, found = decode_mesh_config([yaml.safe_load(mesh)] if mesh else [])
         assert config is not None, found
         self.db.commit([(self.db.mesh, "mesh", config)])
         self.kubernetes: Any = SimpleNamespace(
-            client=self.client, source=self.source, pace=self.pace, counts=self.counts, problems=self.problems, beside=None
+            client=self.client,
+            source=self.source,
+            pace=self.pace,
+            counts=self.counts,
+            problems=self.problems,
+            beside=None,
         )
         self.writers = Writers(self.kubernetes, self.settings, self.db, self.authority, self.webhooks, TERMS)  # type: ignore[arg-type]
 
@@ -99,16 +128,31 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         ({}, (), False, ["AutoAddresses", "WorkloadEntries", "GatewayWriters", "Precedence"]),
         ({}, ("--configDir=/etc",), True, ["RootCertificates", "CaBundles", "Precedence"]),
         ({"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}, (), False, ["WorkloadEntries", "GatewayWriters", "Precedence"]),
-        ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, (), False, ["AutoAddresses", "GatewayWriters", "Precedence"]),
-        ({"PILOT_ENABLE_ANALYSIS": "true"}, (), False, ["AutoAddresses", "Analysis", "WorkloadEntries", "GatewayWriters", "Precedence"]),
+        (
+            {"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"},
+            (),
+            False,
+            ["AutoAddresses", "GatewayWriters", "Precedence"],
+        ),
+        (
+            {"PILOT_ENABLE_ANALYSIS": "true"},
+            (),
+            False,
+            ["AutoAddresses", "Analysis", "WorkloadEntries", "GatewayWriters", "Precedence"],
+        ),
         ({"PILOT_ENABLE_ANALYSIS": "true"}, ("--configDir=/etc",), False, ["Precedence"]),
-        ({"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}, (), True, ["RootCertificates", "TrustBundle", "Together", *USUAL[1:]]),
+        (
+            {"ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"},
+            (),
+            True,
+            ["RootCertificates", "TrustBundle", "Together", *USUAL[1:]],
+        ),
         ({"ENABLE_MCS_AUTO_EXPORT": "true"}, (), True, [*USUAL, "ServiceExports"]),
         ({"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true"}, (), True, [*USUAL, "NodeTaints"]),
         ({"EXTERNAL_ISTIOD": "true"}, (), True, [*USUAL, "RemoteWriters"]),
         ({"EXTERNAL_ISTIOD": "true"}, (), False, ["AutoAddresses", "WorkloadEntries", "GatewayWriters", "Precedence"]),
     ],
-)  # fmt: skip
+)
 def test_settings_say_what_is_written(
     journal: Journal, environ: dict[str, str], flags: tuple[str, ...], authority: bool, parts: list[str]
 ) -> None:
@@ -117,8 +161,11 @@ def test_settings_say_what_is_written(
 
 
 ALL = {
-    "PILOT_ENABLE_ANALYSIS": "true", "ENABLE_MCS_AUTO_EXPORT": "true", "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true", "EXTERNAL_ISTIOD": "true",
-}  # fmt: skip
+    "PILOT_ENABLE_ANALYSIS": "true",
+    "ENABLE_MCS_AUTO_EXPORT": "true",
+    "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS": "true",
+    "EXTERNAL_ISTIOD": "true",
+}
 
 
 def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
@@ -150,10 +197,15 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
 
 def test_settings_of_parts_reach_them(journal: Journal) -> None:
     environ = {
-        **ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh", "CLUSTER_ID": "east", "PILOT_ANALYSIS_INTERVAL": "1s",
-        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "1m", "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
+        **ALL,
+        "REVISION": "blue",
+        "POD_NAMESPACE": "mesh",
+        "CLUSTER_ID": "east",
+        "PILOT_ANALYSIS_INTERVAL": "1s",
+        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "1m",
+        "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
         "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME": "a/taint",
-    }  # fmt: skip
+    }
     it = Written(journal, environ, ("--cniNamespace=kube-system",))
     assert it.one("Analysis").given[4] == 1.0
     assert it.one("CaBundles").given[1:3] == ("blue", "mesh")
@@ -176,12 +228,20 @@ def test_a_process_that_is_no_pod_has_a_name_of_its_own(journal: Journal) -> Non
 
 
 @pytest.mark.parametrize(
-    ("injection", "validation", "kinds"), [("a", "b", [MUTATING, VALIDATING]), ("a", "", [MUTATING]), ("", "b", [VALIDATING]), ("", "", None)]
+    ("injection", "validation", "kinds"),
+    [("a", "b", [MUTATING, VALIDATING]), ("a", "", [MUTATING]), ("", "b", [VALIDATING]), ("", "", None)],
 )
 def test_roots_are_written_into_the_kinds_of_webhooks_that_are_named(
     journal: Journal, injection: str, validation: str, kinds: list[Any] | None
 ) -> None:
-    it = Written(journal, {"INJECTION_WEBHOOK_CONFIG_NAME": injection, "VALIDATION_WEBHOOK_CONFIG_NAME": validation, "EXTERNAL_ISTIOD": "true"})
+    it = Written(
+        journal,
+        {
+            "INJECTION_WEBHOOK_CONFIG_NAME": injection,
+            "VALIDATION_WEBHOOK_CONFIG_NAME": validation,
+            "EXTERNAL_ISTIOD": "true",
+        },
+    )
     assert [one.given[4] for one in journal.made if one.name == "CaBundles"] == ([kinds] if kinds else [])
     client: Any = object()
     roots, bundles = it.one("RemoteWriters").given[2](client)
@@ -205,10 +265,15 @@ def test_roots_come_from_whoever_proxies_trust(journal: Journal) -> None:
     ("environ", "maps"),
     [
         ({"PILOT_ENABLE_CA_CRL": "false", "PILOT_CA_CERT_CONFIGMAP": "ours"}, {"ours": {"root-cert.pem": "roots"}}),
-        ({"PILOT_CRL_CONFIGMAP": "gone", "ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"}, {"gone": {"ca-crl.pem": "revoked"}}),
+        (
+            {"PILOT_CRL_CONFIGMAP": "gone", "ENABLE_CLUSTER_TRUST_BUNDLE_API": "true"},
+            {"gone": {"ca-crl.pem": "revoked"}},
+        ),
     ],
 )
-def test_settings_name_the_maps_that_have_roots(journal: Journal, environ: dict[str, str], maps: dict[str, Any]) -> None:
+def test_settings_name_the_maps_that_have_roots(
+    journal: Journal, environ: dict[str, str], maps: dict[str, Any]
+) -> None:
     it = Written(journal, environ)
     assert it.one("RootCertificates").given[1]() == maps
     if "ENABLE_CLUSTER_TRUST_BUNDLE_API" in environ:
@@ -241,7 +306,12 @@ def test_services_that_stay_in_their_cluster_are_not_exported(journal: Journal) 
     mesh = "serviceSettings: [{settings: {clusterLocal: true}, hosts: [own.shop.svc.example.org]}]"
     it = Written(journal, ALL, ("--domain=example.org",), mesh=mesh)
     stays = it.one("ServiceExports").given[1]
-    assert [stays("shop", "own"), stays("own", "shop"), stays("shop", "web"), stays("kube-system", "dns")] == [True, False, False, True]
+    assert [stays("shop", "own"), stays("own", "shop"), stays("shop", "web"), stays("kube-system", "dns")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     config, _ = decode_mesh_config([])
     it.db.commit([(it.db.mesh, "mesh", config)])
     assert not stays("shop", "own"), "the mesh config says so no more"
@@ -249,14 +319,24 @@ def test_services_that_stay_in_their_cluster_are_not_exported(journal: Journal) 
 
 # -- who writes, and when ----------------------------------------------------------------------------------------------
 
+
 async def test_each_matter_waits_for_a_lock_of_its_own(journal: Journal) -> None:
     it = Written(journal, {**ALL, "POD_NAMESPACE": "mesh"})
     it.one("GatewayWriters").matters = lambda: [("istio-leader", None), ("istio-gateway-status-leader-default", None)]
     await it.begin()
     locks = [one.given for one in journal.made if one.name == "Lock"]
-    names = ("istio-namespace-controller-election", "istio-ip-autoallocate", "istio-analyze-leader", "istio-serviceexport-controller-election",
-             "istio-node-untaint", "istio-leader")  # fmt: skip
-    assert locks == [*((it.client, CONFIG_MAP, "mesh", name) for name in names), (it.client, LEASE, "mesh", "istio-gateway-status-leader-default")]
+    names = (
+        "istio-namespace-controller-election",
+        "istio-ip-autoallocate",
+        "istio-analyze-leader",
+        "istio-serviceexport-controller-election",
+        "istio-node-untaint",
+        "istio-leader",
+    )
+    assert locks == [
+        *((it.client, CONFIG_MAP, "mesh", name) for name in names),
+        (it.client, LEASE, "mesh", "istio-gateway-status-leader-default"),
+    ]
     elections = [one for one in journal.made if one.name == "Election"]
     precedence = it.one("Precedence")
     for election, lock in zip(elections, [one for one in journal.made if one.name == "Lock"], strict=True):
@@ -270,11 +350,19 @@ async def test_each_matter_waits_for_a_lock_of_its_own(journal: Journal) -> None
 async def test_without_elections_every_replica_writes(journal: Journal) -> None:
     it = Written(journal, {**ALL, "ENABLE_LEADER_ELECTION": "false"})
     await it.begin()
-    begun = ["WorkloadEntries.start", "GatewayWriters.start", "CaBundles.run", "RootCertificates.run", "AutoAddresses.run", "Analysis.run",
-             "ServiceExports.run", "NodeTaints.run"]  # fmt: skip
+    begun = [
+        "WorkloadEntries.start",
+        "GatewayWriters.start",
+        "CaBundles.run",
+        "RootCertificates.run",
+        "AutoAddresses.run",
+        "Analysis.run",
+        "ServiceExports.run",
+        "NodeTaints.run",
+    ]
     assert journal.lines == begun
     await it.writers.stop()
-    assert journal.lines[len(begun):] == ["GatewayWriters.stop", "Precedence.stop", "WorkloadEntries.stop"]
+    assert journal.lines[len(begun) :] == ["GatewayWriters.stop", "Precedence.stop", "WorkloadEntries.stop"]
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == [], "nothing is left running"
 
 
@@ -319,7 +407,15 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
 
 def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Journal) -> None:
     it = Written(journal, ALL)
-    rows = rows_of([make("ServiceEntry", "one", "{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}")])
+    rows = rows_of(
+        [
+            make(
+                "ServiceEntry",
+                "one",
+                "{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: NONE}",
+            )
+        ]
+    )
     [row] = rows.values()
     edits: Any = [("service_entries", "a", row), ("service_entries", "b", None), ("mesh", "mesh", object())]
     commit = Commit([], edits, 1, 0.0, 0.0, Counter(), 0.0)
@@ -330,6 +426,7 @@ def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Jou
 
 
 # -- other clusters ----------------------------------------------------------------------------------------------------
+
 
 async def test_other_clusters_are_written_to_by_whoever_leads_there(journal: Journal) -> None:
     it = Written(journal, {**ALL, "REVISION": "blue", "POD_NAMESPACE": "mesh"})

@@ -1,4 +1,5 @@
 """What an API server does with wrong objects: the schemas of our definitions refuse what a schema can say, `/validate` everything, with the path."""
+
 from __future__ import annotations
 
 import json
@@ -24,7 +25,11 @@ def as_json(bad: Bad) -> dict[str, Any] | None:
         plain = json.loads(json.dumps(yaml.safe_load(bad.text), allow_nan=False))
     except (yaml.YAMLError, ValueError):
         return None
-    return plain if isinstance(plain, dict) and "istio.io/" in str(plain.get("apiVersion")) and plain.get("kind") in SCHEMAS else None
+    return (
+        plain
+        if isinstance(plain, dict) and "istio.io/" in str(plain.get("apiVersion")) and plain.get("kind") in SCHEMAS
+        else None
+    )
 
 
 OBJECTS = [(bad, plain) for bad in bad_objects() if (plain := as_json(bad)) is not None]

@@ -1,4 +1,5 @@
 """What is said of values that are not of their field's type, in the words that users read."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,9 @@ from pilot.model.config.mesh_config import MeshConfig
 
 
 def said(kind: str, spec: Any, version: str = "networking.istio.io/v1") -> list[tuple[str, str]]:
-    decoded = decode_document({"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "shop"}, "spec": spec})
+    decoded = decode_document(
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "shop"}, "spec": spec}
+    )
     return [(problem.path, problem.message) for problem in decoded.problems]
 
 
@@ -35,8 +38,14 @@ def test_text_in_the_place_of_a_mapping_is_not_to_be_quoted() -> None:
 
 
 def test_a_whole_number_is_taken_where_a_fraction_may_be() -> None:
-    route = {"fault": {"abort": {"httpStatus": 500, "percentage": {"value": 50}}}, "route": [{"destination": {"host": "a"}}], "nobodyKnows": 1}
-    assert [path for path, _ in said("VirtualService", {"hosts": ["a"], "http": [route]})] == ["spec.http[0].nobodyKnows"]
+    route = {
+        "fault": {"abort": {"httpStatus": 500, "percentage": {"value": 50}}},
+        "route": [{"destination": {"host": "a"}}],
+        "nobodyKnows": 1,
+    }
+    assert [path for path, _ in said("VirtualService", {"hosts": ["a"], "http": [route]})] == [
+        "spec.http[0].nobodyKnows"
+    ]
 
 
 def test_keys_that_are_no_text_are_named() -> None:

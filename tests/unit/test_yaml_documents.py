@@ -70,7 +70,13 @@ def test_what_is_no_text_is_told_with_its_line(data: bytes) -> None:
 
 
 def test_keys_are_text_as_in_json() -> None:
-    assert plain("{80: a, true: b, 1.5: c, null: d, e: f}") == {"80": "a", "true": "b", "1.5": "c", "null": "d", "e": "f"}
+    assert plain("{80: a, true: b, 1.5: c, null: d, e: f}") == {
+        "80": "a",
+        "true": "b",
+        "1.5": "c",
+        "null": "d",
+        "e": "f",
+    }
 
 
 def test_many_documents_with_their_lines() -> None:
@@ -147,17 +153,28 @@ def test_json() -> None:
     assert read_documents(b" \n", "a.json") == []
 
 
-@pytest.mark.parametrize("text", [
-    '{"kind": "List", "items": [{"a": 1}, [2], "x", null], "b": {"c": []}, "kind": "Last"}',
-    '{"items": [], "a": 1}', '{"items": null}', '{"items": {"a": 1}}', '{"a": "b"}', "[1, 2]", "7",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "List", "items": [{"a": 1}, [2], "x", null], "b": {"c": []}, "kind": "Last"}',
+        '{"items": [], "a": 1}',
+        '{"items": null}',
+        '{"items": {"a": 1}}',
+        '{"a": "b"}',
+        "[1, 2]",
+        "7",
+    ],
+)
 def test_a_large_json_text_says_the_same_as_a_small_one(text: str) -> None:
     (large,) = read_documents(text.encode() + b" " * (1 << 21), "a.json")
     (small,) = read_documents(text.encode(), "a.json")
     assert large.plain == small.plain
 
 
-@pytest.mark.parametrize("text", ['{"items": [{"a": 1},\n {"a" 1}]}', '{"items": [\n1}', '{"a":\n x}', '{"items": []}\n1', '{"items": [\n"\xff"]}'])
+@pytest.mark.parametrize(
+    "text",
+    ['{"items": [{"a": 1},\n {"a" 1}]}', '{"items": [\n1}', '{"a":\n x}', '{"items": []}\n1', '{"items": [\n"\xff"]}'],
+)
 def test_a_large_json_text_is_wrong_where_a_small_one_is(text: str) -> None:
     faults = []
     for data in (text.encode("latin-1"), text.encode("latin-1") + b" " * (1 << 21)):
@@ -167,7 +184,10 @@ def test_a_large_json_text_is_wrong_where_a_small_one_is(text: str) -> None:
     assert faults[0] == faults[1]
 
 
-@pytest.mark.parametrize(("data", "line"), [(b'{"a": 1,\n"b": }', 2), (b"{", 0), (b'"\\ud800"', 0), (b"\xff", 0), (b"[" * 3000 + b"]" * 3000, 0)])
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [(b'{"a": 1,\n"b": }', 2), (b"{", 0), (b'"\\ud800"', 0), (b"\xff", 0), (b"[" * 3000 + b"]" * 3000, 0)],
+)
 def test_json_that_is_none(data: bytes, line: int) -> None:
     with pytest.raises(SyntaxFault) as fault:
         read_documents(data, "a.json")
@@ -184,11 +204,17 @@ _values = st.recursive(
 
 @given(st.dictionaries(st.text("xyz", min_size=1), _values, min_size=1))
 def test_what_yaml_writes_is_read_back(value: dict[str, Any]) -> None:
-    quoted = yaml.safe_dump(value, allow_unicode=True, default_style='"')  # PyYAML leaves text bare that is a number elsewhere: 0E0
+    quoted = yaml.safe_dump(
+        value, allow_unicode=True, default_style='"'
+    )  # PyYAML leaves text bare that is a number elsewhere: 0E0
     assert plain(quoted) == value
 
 
-@given(st.dictionaries(st.text("xyz", min_size=1), st.integers() | st.booleans() | st.none() | st.text("abc -"), min_size=1))
+@given(
+    st.dictionaries(
+        st.text("xyz", min_size=1), st.integers() | st.booleans() | st.none() | st.text("abc -"), min_size=1
+    )
+)
 def test_bare_values_are_read_back(value: dict[str, Any]) -> None:
     assert plain(yaml.safe_dump(value)) == value
 
@@ -227,7 +253,9 @@ def test_the_line_of_a_path(path: str, line: int, more: str) -> None:
     assert document.line_of(path) == line
 
 
-@pytest.mark.parametrize(("path", "line"), [("b.c", 3), ("d.c", 3), ("e.c", 5), ("e.g", 6), ("f", 7), ("f.i", 9), ("true", 10)])
+@pytest.mark.parametrize(
+    ("path", "line"), [("b.c", 3), ("d.c", 3), ("e.c", 5), ("e.g", 6), ("f", 7), ("f.i", 9), ("true", 10)]
+)
 def test_the_line_of_what_is_repeated_merged_or_an_alias(path: str, line: int) -> None:
     """What an alias repeats is where it is written, what is merged is where it is merged into, and of a key that is there twice the last counts."""
     text = b"---\nb: &x\n  c: 1\nd: *x\ne:\n  g: {<<: *x}\nf:\n  i: 1\n  i: 2\nyes: 1\n"
@@ -235,16 +263,23 @@ def test_the_line_of_what_is_repeated_merged_or_an_alias(path: str, line: int) -
     assert document.line_of(path) == line
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    ('{"a": {"b": [1, 2]}}', [1, 1, 1]), ('\n{"a": {"b": [1, 2]}}\n', [2, 2, 2]), ('{\n"a": {\n\n "b": [\n1, 2\n]}}', [2, 4, 5]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a": {"b": [1, 2]}}', [1, 1, 1]),
+        ('\n{"a": {"b": [1, 2]}}\n', [2, 2, 2]),
+        ('{\n"a": {\n\n "b": [\n1, 2\n]}}', [2, 4, 5]),
+    ],
+)
 def test_the_line_of_a_path_in_json(text: str, lines: list[int]) -> None:
     (document,) = read_documents(text.encode(), "a.json")
     assert [document.line_of(path) for path in ("a", "a.b", "a.b[0]")] == lines
 
 
 def test_the_line_of_a_path_in_json_that_is_no_yaml() -> None:
-    (document,) = read_documents(b'{"a": "\\ud83d\\ude00 \\"{\\n",\n\t"b\\"": [\r\n{}, [],\n1.5e3, {"c": true,\n"a": 1, "a":\n2}]}', "a.json")
+    (document,) = read_documents(
+        b'{"a": "\\ud83d\\ude00 \\"{\\n",\n\t"b\\"": [\r\n{}, [],\n1.5e3, {"c": true,\n"a": 1, "a":\n2}]}', "a.json"
+    )
     paths = ("a", 'b"', 'b"[0]', 'b"[1]', 'b"[2]', 'b"[3]', 'b"[3].c', 'b"[3].a', 'b"[9]', "b", "")
     assert [document.line_of(path) for path in paths] == [1, 2, 3, 3, 4, 4, 4, 5, 2, 1, 1]
 
@@ -261,7 +296,7 @@ def test_random_json_has_the_lines_that_libyaml_sees(seed: int) -> None:
 def random_json(choose: random.Random, depth: int) -> Any:
     kind = choose.randrange(6 if depth else 4)
     if kind < 4:
-        return choose.choice((None, True, -3, 1.5, "", "a, {b}: [c]", "tab\t\"quoted\" é"))
+        return choose.choice((None, True, -3, 1.5, "", "a, {b}: [c]", 'tab\t"quoted" é'))
     items = [random_json(choose, depth - 1) for _ in range(choose.randrange(4))]
     return items if kind == 4 else {f"key {number}": item for number, item in enumerate(items)}
 
@@ -269,7 +304,10 @@ def random_json(choose: random.Random, depth: int) -> Any:
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_lines_of_a_large_json_list_are_those_of_a_small_one(indent: int | None) -> None:
     """Its items are looked through one by one; two of them are alike."""
-    items = [{"kind": "Service", "metadata": {"name": f"s{n // 2}"}, "spec": {"ports": [{"port": 1}, {"port": n // 2}]}} for n in range(40)]
+    items = [
+        {"kind": "Service", "metadata": {"name": f"s{n // 2}"}, "spec": {"ports": [{"port": 1}, {"port": n // 2}]}}
+        for n in range(40)
+    ]
     text = "\n" + json.dumps({"kind": "List", "items": items}, indent=indent)
     (small,) = read_documents(text.encode(), "a.json")
     (large,) = read_documents(text.encode() + b" " * (1 << 20), "a.json")

@@ -1,4 +1,5 @@
 """Policies that ztunnels enforce, held against connections as a ztunnel holds them."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -48,7 +49,10 @@ def _match(m: pb.Match, c: Connection) -> bool:
         def holds(one: pb.StringMatch) -> bool:
             kind = one.WhichOneof("match_type")
             tests = {
-                "exact": value == one.exact, "prefix": value.startswith(one.prefix), "suffix": value.endswith(one.suffix), "presence": bool(value)
+                "exact": value == one.exact,
+                "prefix": value.startswith(one.prefix),
+                "suffix": value.endswith(one.suffix),
+                "presence": bool(value),
             }
             return bool(value) and tests[kind]
 
@@ -63,7 +67,9 @@ def _match(m: pb.Match, c: Connection) -> bool:
     return (
         met(m.principals, m.not_principals, text(c.principal))
         and met(m.namespaces, m.not_namespaces, text(c.account[0]))
-        and met(m.service_accounts, m.not_service_accounts, lambda one: (one.namespace, one.serviceAccount) == c.account)
+        and met(
+            m.service_accounts, m.not_service_accounts, lambda one: (one.namespace, one.serviceAccount) == c.account
+        )
         and met(m.source_ips, m.not_source_ips, within(c.source))
         and met(m.destination_ips, m.not_destination_ips, within(c.destination))
         and met(m.destination_ports, m.not_destination_ports, lambda port: port == c.port)
@@ -75,7 +81,8 @@ def lets_in(world: World, name: str, connection: Connection) -> bool:
     policies, namespace = told(world, AUTHORIZATION), workload(world, name).namespace
     named = set(workload(world, name).authorization_policies)
     applied = [
-        policy for key, policy in policies.items()
+        policy
+        for key, policy in policies.items()
         if key in named or policy.scope == pb.GLOBAL or (policy.scope == pb.NAMESPACE and policy.namespace == namespace)
     ]
     if any(policy.action == pb.DENY and said(policy, connection) for policy in applied):
@@ -105,50 +112,57 @@ FRIEND = Connection("cluster.local/ns/b/sa/friend")
 
 # -- AuthorizationPolicies -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("spec", "connection", "expected"), [
-    ("{}", FRIEND, False),  # it allows nothing
-    ("{rules: [{}]}", FRIEND, True),
-    ("{action: DENY, rules: [{}]}", FRIEND, False),
-    ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", PLAIN, False),
-    ("{rules: [{from: [{source: {principals: ['*']}}]}]}", PLAIN, False),
-    ("{rules: [{from: [{source: {principals: ['*/friend']}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {principals: ['cluster.local/ns/b/*']}}]}]}", FRIEND, True),
-    ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", PLAIN, False),
-    ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {namespaces: [b]}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {notNamespaces: [b]}}]}]}", FRIEND, False),
-    ("{rules: [{from: [{source: {serviceAccounts: [b/friend]}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {serviceAccounts: [friend]}}]}]}", FRIEND, False),  # that of namespace a
-    ("{rules: [{from: [{source: {ipBlocks: [10.1.9.0/24]}}]}]}", FRIEND, True),
-    ("{rules: [{from: [{source: {notIpBlocks: [10.1.9.9]}}]}]}", FRIEND, False),
-    ("{rules: [{to: [{operation: {ports: ['8080']}}]}]}", FRIEND, True),
-    ("{rules: [{to: [{operation: {notPorts: ['8080']}}]}]}", FRIEND, False),
-    ("{rules: [{when: [{key: source.namespace, values: [b]}]}]}", FRIEND, True),
-    ("{rules: [{when: [{key: source.principal, notValues: ['*']}]}]}", FRIEND, False),
-    ("{rules: [{when: [{key: source.ip, values: [10.1.9.9]}]}]}", FRIEND, True),
-    ("{rules: [{when: [{key: destination.ip, notValues: [10.1.0.0/16]}]}]}", FRIEND, False),
-    ("{rules: [{when: [{key: destination.port, values: ['80']}]}]}", FRIEND, False),
-    ("{rules: [{from: [{source: {namespaces: [b]}}], to: [{operation: {ports: ['80']}}]}]}", FRIEND, False),
-    ("{rules: [{from: [{source: {namespaces: [c]}}, {source: {namespaces: [b]}}]}]}", FRIEND, True),
-])
+
+@pytest.mark.parametrize(
+    ("spec", "connection", "expected"),
+    [
+        ("{}", FRIEND, False),  # it allows nothing
+        ("{rules: [{}]}", FRIEND, True),
+        ("{action: DENY, rules: [{}]}", FRIEND, False),
+        ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {principals: [cluster.local/ns/b/sa/friend]}}]}]}", PLAIN, False),
+        ("{rules: [{from: [{source: {principals: ['*']}}]}]}", PLAIN, False),
+        ("{rules: [{from: [{source: {principals: ['*/friend']}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {principals: ['cluster.local/ns/b/*']}}]}]}", FRIEND, True),
+        ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", PLAIN, False),
+        ("{action: DENY, rules: [{from: [{source: {notPrincipals: ['*']}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {namespaces: [b]}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {notNamespaces: [b]}}]}]}", FRIEND, False),
+        ("{rules: [{from: [{source: {serviceAccounts: [b/friend]}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {serviceAccounts: [friend]}}]}]}", FRIEND, False),  # that of namespace a
+        ("{rules: [{from: [{source: {ipBlocks: [10.1.9.0/24]}}]}]}", FRIEND, True),
+        ("{rules: [{from: [{source: {notIpBlocks: [10.1.9.9]}}]}]}", FRIEND, False),
+        ("{rules: [{to: [{operation: {ports: ['8080']}}]}]}", FRIEND, True),
+        ("{rules: [{to: [{operation: {notPorts: ['8080']}}]}]}", FRIEND, False),
+        ("{rules: [{when: [{key: source.namespace, values: [b]}]}]}", FRIEND, True),
+        ("{rules: [{when: [{key: source.principal, notValues: ['*']}]}]}", FRIEND, False),
+        ("{rules: [{when: [{key: source.ip, values: [10.1.9.9]}]}]}", FRIEND, True),
+        ("{rules: [{when: [{key: destination.ip, notValues: [10.1.0.0/16]}]}]}", FRIEND, False),
+        ("{rules: [{when: [{key: destination.port, values: ['80']}]}]}", FRIEND, False),
+        ("{rules: [{from: [{source: {namespaces: [b]}}], to: [{operation: {ports: ['80']}}]}]}", FRIEND, False),
+        ("{rules: [{from: [{source: {namespaces: [c]}}, {source: {namespaces: [b]}}]}]}", FRIEND, True),
+    ],
+)
 def test_what_a_policy_lets_through(spec: str, connection: Connection, expected: bool) -> None:
     assert decided(spec, connection) == [expected]
 
 
-@pytest.mark.parametrize(("rule", "path"), [
-    ("{to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
-    ("{to: [{operation: {paths: [/x]}}]}", "to[0].operation.paths"),
-    ("{to: [{operation: {hosts: [x]}}]}", "to[0].operation.hosts"),
-    ("{from: [{source: {requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
-    ("{from: [{source: {remoteIpBlocks: [10.1.9.9]}}]}", "from[0].source.remoteIpBlocks"),
-    ("{from: [{source: {trustDomains: [cluster.local]}}]}", "from[0].source.trustDomains"),
-    ("{when: [{key: 'request.headers[x]', values: [y]}]}", "when[0].key"),
-    ("{when: [{key: 'request.auth.claims[iss]', values: [y]}]}", "when[0].key"),
-    ("{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
-    ("{from: [{source: {namespaces: [b], requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
-    ("{to: [{operation: {ports: ['8080'], methods: [GET]}}]}", "to[0].operation.methods"),
-])
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ("{to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
+        ("{to: [{operation: {paths: [/x]}}]}", "to[0].operation.paths"),
+        ("{to: [{operation: {hosts: [x]}}]}", "to[0].operation.hosts"),
+        ("{from: [{source: {requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
+        ("{from: [{source: {remoteIpBlocks: [10.1.9.9]}}]}", "from[0].source.remoteIpBlocks"),
+        ("{from: [{source: {trustDomains: [cluster.local]}}]}", "from[0].source.trustDomains"),
+        ("{when: [{key: 'request.headers[x]', values: [y]}]}", "when[0].key"),
+        ("{when: [{key: 'request.auth.claims[iss]', values: [y]}]}", "when[0].key"),
+        ("{from: [{source: {namespaces: [b]}}], to: [{operation: {methods: [GET]}}]}", "to[0].operation.methods"),
+        ("{from: [{source: {namespaces: [b], requestPrincipals: ['*']}}]}", "from[0].source.requestPrincipals"),
+        ("{to: [{operation: {ports: ['8080'], methods: [GET]}}]}", "to[0].operation.methods"),
+    ],
+)
 @pytest.mark.parametrize("action", ["ALLOW", "DENY"])
 def test_what_connections_do_not_show_lets_nothing_through(rule: str, path: str, action: str) -> None:
     """Whatever a policy of requests would do, the connections that it may concern do not come through, and somebody is told."""
@@ -158,7 +172,13 @@ def test_what_connections_do_not_show_lets_nothing_through(rule: str, path: str,
 
 
 def find_problems_of(made: World) -> list[Any]:
-    return [p for check in CHECKS if check.name == "AuthorizationPolicy" for key in check.keys(made.mesh) for p in check.problems(made.mesh, key)]
+    return [
+        p
+        for check in CHECKS
+        if check.name == "AuthorizationPolicy"
+        for key in check.keys(made.mesh)
+        for p in check.problems(made.mesh, key)
+    ]
 
 
 def test_the_rest_of_a_rule_that_denies_still_counts() -> None:
@@ -216,6 +236,7 @@ def test_a_label_that_changes_brings_another_policy() -> None:
 
 # -- PeerAuthentications ---------------------------------------------------------------------------------------------------
 
+
 def peer(spec: str, name: str = "pa", namespace: str = "a", **more: Any) -> Plain:
     return make("PeerAuthentication", name, spec, namespace, **more)
 
@@ -223,28 +244,81 @@ def peer(spec: str, name: str = "pa", namespace: str = "a", **more: Any) -> Plai
 SELECTED = "selector: {matchLabels: {app: web}}"
 
 
-@pytest.mark.parametrize(("policies", "named", "open_ports"), [
-    ([], [], [8080, 7000]),
-    ([peer("{mtls: {mode: PERMISSIVE}}")], [], [8080, 7000]),
-    ([peer("{mtls: {mode: STRICT}}")], [STRICT], []),
-    ([peer("{mtls: {mode: STRICT}}", namespace="istio-system")], [STRICT], []),
-    ([peer("{mtls: {mode: STRICT}}", namespace="istio-system"), peer("{mtls: {mode: PERMISSIVE}}")], [], [8080, 7000]),
-    ([peer("{mtls: {mode: STRICT}}", namespace="istio-system"), peer("{mtls: {mode: UNSET}}")], [STRICT], []),
-    ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}")], [STRICT], []),
-    ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, mtls: {{mode: DISABLE}}}}")], [], [8080, 7000]),
-    ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")], [CONVERTED % "pa"], [7000]),
-    ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: DISABLE}}}}}}")], [CONVERTED % "pa"], [7000]),
-    ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [STRICT], []),
-    ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")], [CONVERTED % "pa"], [7000]),
-    ([peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [CONVERTED % "pa"], [8080]),
-    ([peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [CONVERTED % "pa"], [8080]),
-    ([peer("{mtls: {mode: STRICT}}", "m", "istio-system"), peer("{mtls: {mode: UNSET}}", "ns"),
-      peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")], [CONVERTED % "pa"], [7000]),
-    ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", "new", day=3), peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}}}", "old", day=2)], [],
-     [8080, 7000]),
-    ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", namespace="istio-system")], [], [8080, 7000]),
-    ([peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}", namespace="istio-system")], [], [8080, 7000]),
-])
+@pytest.mark.parametrize(
+    ("policies", "named", "open_ports"),
+    [
+        ([], [], [8080, 7000]),
+        ([peer("{mtls: {mode: PERMISSIVE}}")], [], [8080, 7000]),
+        ([peer("{mtls: {mode: STRICT}}")], [STRICT], []),
+        ([peer("{mtls: {mode: STRICT}}", namespace="istio-system")], [STRICT], []),
+        (
+            [peer("{mtls: {mode: STRICT}}", namespace="istio-system"), peer("{mtls: {mode: PERMISSIVE}}")],
+            [],
+            [8080, 7000],
+        ),
+        ([peer("{mtls: {mode: STRICT}}", namespace="istio-system"), peer("{mtls: {mode: UNSET}}")], [STRICT], []),
+        ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}")], [STRICT], []),
+        ([peer("{mtls: {mode: STRICT}}", "ns"), peer(f"{{{SELECTED}, mtls: {{mode: DISABLE}}}}")], [], [8080, 7000]),
+        (
+            [
+                peer("{mtls: {mode: STRICT}}", "ns"),
+                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
+            ],
+            [CONVERTED % "pa"],
+            [7000],
+        ),
+        (
+            [
+                peer("{mtls: {mode: STRICT}}", "ns"),
+                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: DISABLE}}}}}}"),
+            ],
+            [CONVERTED % "pa"],
+            [7000],
+        ),
+        (
+            [
+                peer("{mtls: {mode: STRICT}}", "ns"),
+                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}"),
+            ],
+            [STRICT],
+            [],
+        ),
+        (
+            [peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}")],
+            [CONVERTED % "pa"],
+            [7000],
+        ),
+        ([peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")], [CONVERTED % "pa"], [8080]),
+        (
+            [peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}")],
+            [CONVERTED % "pa"],
+            [8080],
+        ),
+        (
+            [
+                peer("{mtls: {mode: STRICT}}", "m", "istio-system"),
+                peer("{mtls: {mode: UNSET}}", "ns"),
+                peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: PERMISSIVE}}}}}}"),
+            ],
+            [CONVERTED % "pa"],
+            [7000],
+        ),
+        (
+            [
+                peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", "new", day=3),
+                peer(f"{{{SELECTED}, mtls: {{mode: PERMISSIVE}}}}", "old", day=2),
+            ],
+            [],
+            [8080, 7000],
+        ),
+        ([peer(f"{{{SELECTED}, mtls: {{mode: STRICT}}}}", namespace="istio-system")], [], [8080, 7000]),
+        (
+            [peer(f"{{{SELECTED}, portLevelMtls: {{'7000': {{mode: STRICT}}}}}}", namespace="istio-system")],
+            [],
+            [8080, 7000],
+        ),
+    ],
+)
 def test_connections_without_mutual_tls(policies: list[Plain], named: list[str], open_ports: list[int]) -> None:
     made = ambient(captured(), *policies)
     assert list(workload(made, "w").authorization_policies) == named
@@ -260,12 +334,22 @@ def test_the_static_policy_is_there_where_any_workload_may_name_it() -> None:
 
 # -- waypoints -------------------------------------------------------------------------------------------------------------
 
+
 def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
     status = {"addresses": [{"type": "Hostname", "value": "g.a.svc"}]}
-    gateway = make("Gateway", "g", "{gatewayClassName: other, listeners: []}", apiVersion="gateway.networking.k8s.io/v1", status=status)
+    gateway = make(
+        "Gateway",
+        "g",
+        "{gatewayClassName: other, listeners: []}",
+        apiVersion="gateway.networking.k8s.io/v1",
+        status=status,
+    )
     own = pod("g-0", "10.1.0.9", spec="{serviceAccountName: g}", labels="{gateway.networking.k8s.io/gateway-name: g}")
     service = make(
-        "Service", "s", "{clusterIP: 10.96.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}", labels="{istio.io/use-waypoint: g}"
+        "Service",
+        "s",
+        "{clusterIP: 10.96.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}",
+        labels="{istio.io/use-waypoint: g}",
     )
     deny_all = policy("{}")
     objects = captured(), gateway, own, service, deny_all
@@ -279,10 +363,15 @@ def test_workloads_let_their_waypoints_in_where_the_setting_says_so() -> None:
 
 # -- problems --------------------------------------------------------------------------------------------------------------
 
+
 def test_whoever_writes_a_policy_that_is_enforced_otherwise_is_told_where() -> None:
     spec = "{action: DENY, rules: [{to: [{operation: {methods: [GET], paths: [/x]}}]}, {when: [{key: 'request.headers[x]', values: [y]}]}]}"
     found = {p.path: p.message for p in find_problems_of(ambient(captured(), policy(spec)))}
-    assert list(found) == ["spec.rules[0].to[0].operation.methods", "spec.rules[0].to[0].operation.paths", "spec.rules[1].when[0].key"]
+    assert list(found) == [
+        "spec.rules[0].to[0].operation.methods",
+        "spec.rules[0].to[0].operation.paths",
+        "spec.rules[1].when[0].key",
+    ]
     assert "denies whatever" in found["spec.rules[0].to[0].operation.methods"]
 
 

@@ -1,4 +1,5 @@
 """What ConfigMaps lay over the objects of a Gateway, by strategic merge; none of them can make an object another one."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +21,20 @@ OVERLAYS = {
 ASKED_FOR = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
 """Kinds that are there only where something is laid over them."""
 _IDENTITY = (
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-    "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields", "selfLink",
-)  # fmt: skip
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+    "selfLink",
+)
 
 
 class OverlayError(ValueError):

@@ -3,6 +3,7 @@
 Nothing that a Gateway or a ConfigMap says can give objects of other kinds, in other namespaces, or of names that are not the Gateway's: what
 comes out is held against a closed list before anybody applies it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -86,24 +87,46 @@ def _data(gateway: GatewayToRender, config: InjectorConfig) -> StructData:
     metadata = gateway.metadata
     asked = (metadata.get("annotations") or {}).get(IMAGE_TYPE)
     image = gateway.proxy_config.image.image_type if gateway.proxy_config.image is not None else ""
-    ports = [StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said}) for name, port, said in gateway.ports]
-    addresses = [StructData("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses]
+    ports = [
+        StructData("v1.ServicePort", {"Name": name, "Port": port, "Protocol": "TCP", "AppProtocol": said})
+        for name, port, said in gateway.ports
+    ]
+    addresses = [
+        StructData("v1.GatewaySpecAddress", {"Type": type_, "Value": value}) for type_, value in gateway.addresses
+    ]
     members = {
-        "Name": metadata["name"], "Namespace": metadata["namespace"], "UID": metadata.get("uid") or "",
-        "Labels": StringMap(metadata.get("labels") or {}), "Annotations": StringMap(metadata.get("annotations") or {}),
+        "Name": metadata["name"],
+        "Namespace": metadata["namespace"],
+        "UID": metadata.get("uid") or "",
+        "Labels": StringMap(metadata.get("labels") or {}),
+        "Annotations": StringMap(metadata.get("annotations") or {}),
         "ObjectMeta": ApiObject(metadata, TYPES["ObjectMeta"]),
         "Spec": StructData("v1.GatewaySpec", {"GatewayClassName": gateway.class_name, "Addresses": addresses}),
-        "GatewayClass": gateway.class_name, "DeploymentName": gateway.name, "ServiceAccount": gateway.account, "Ports": ports,
-        "ServiceType": gateway.service_type, "ClusterID": gateway.cluster, "KubeVersion": gateway.kubernetes, "Revision": gateway.revision,
-        "NativeSidecars": True, "ProxyUID": Int64(gateway.uid), "ProxyGID": Int64(gateway.gid), "CompliancePolicy": gateway.compliance_policy,
-        "InfrastructureLabels": StringMap(dict(gateway.labels)), "InfrastructureAnnotations": StringMap(dict(gateway.annotations)),
-        "GatewayNameLabel": NAME_LABEL, "ControllerLabel": gateway.managed,
+        "GatewayClass": gateway.class_name,
+        "DeploymentName": gateway.name,
+        "ServiceAccount": gateway.account,
+        "Ports": ports,
+        "ServiceType": gateway.service_type,
+        "ClusterID": gateway.cluster,
+        "KubeVersion": gateway.kubernetes,
+        "Revision": gateway.revision,
+        "NativeSidecars": True,
+        "ProxyUID": Int64(gateway.uid),
+        "ProxyGID": Int64(gateway.gid),
+        "CompliancePolicy": gateway.compliance_policy,
+        "InfrastructureLabels": StringMap(dict(gateway.labels)),
+        "InfrastructureAnnotations": StringMap(dict(gateway.annotations)),
+        "GatewayNameLabel": NAME_LABEL,
+        "ControllerLabel": gateway.managed,
         "IsEastWestGateway": gateway.managed == "istio.io-eastwest-controller",
         "ProxyImage": proxy_image(config, asked, image),
-        "InboundTrafficPolicyMode": (gateway.mesh.inbound_traffic_policy.mode if gateway.mesh.inbound_traffic_policy else "PASSTHROUGH").lower(),
+        "InboundTrafficPolicyMode": (
+            gateway.mesh.inbound_traffic_policy.mode if gateway.mesh.inbound_traffic_policy else "PASSTHROUGH"
+        ).lower(),
         "ProxyConfig": TemplateMessage(gateway.proxy_config, ProxyConfig),
-        "MeshConfig": TemplateMessage(gateway.mesh, MeshConfig), "Values": config.values,
-    }  # fmt: skip
+        "MeshConfig": TemplateMessage(gateway.mesh, MeshConfig),
+        "Values": config.values,
+    }
     return StructData("gateway.TemplateInput", members)
 
 
@@ -114,7 +137,9 @@ def _check(gateway: GatewayToRender, document: Any) -> Plain:
         raise RenderError("the template gives something that is no object")
     kind, namespace, name = document.get("kind"), metadata.get("namespace"), metadata.get("name")
     if not isinstance(kind, str) or KINDS.get(kind) != document.get("apiVersion"):
-        raise RenderError(f"the template gives {document.get('apiVersion')} {kind}; only {', '.join(KINDS)} are deployed")
+        raise RenderError(
+            f"the template gives {document.get('apiVersion')} {kind}; only {', '.join(KINDS)} are deployed"
+        )
     if namespace != gateway.metadata["namespace"]:
         raise RenderError(f"the template gives {kind} {name} in namespace {namespace!r}, which is not the Gateway's")
     if name != (gateway.account if kind == "ServiceAccount" else gateway.name):

@@ -1,4 +1,5 @@
 """The annotations of a pod that have a form. https://istio.io/latest/docs/reference/config/annotations/"""
+
 from __future__ import annotations
 
 import ipaddress

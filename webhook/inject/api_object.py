@@ -1,4 +1,5 @@
 """Objects of Kubernetes as templates see them: by the names of Go's fields, with zeros for what is absent."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -61,5 +62,9 @@ def _shown(value: Any, field: SchemaField) -> Any:
     if field.shape == "{":
         return StringMap(value or {}) if field.type == "string" else dict(value or {})
     if kind is not None:
-        return NilPointer(f"*v1.{kind.name}") if value is None and field.pointer else ApiObject(value or {}, kind, field.pointer)
+        return (
+            NilPointer(f"*v1.{kind.name}")
+            if value is None and field.pointer
+            else ApiObject(value or {}, kind, field.pointer)
+        )
     return value if value is not None or field.pointer else _ZEROS[field.type]

@@ -1,4 +1,5 @@
 """The injector's configuration: what the keys `config` and `values` of its ConfigMap say."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """The containers of a pod, found and put in order."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -54,5 +55,9 @@ def in_order(pod: Plain, hold: bool) -> Plain:
     spec["containers"] = first(main, PROXY) if hold else last(main, PROXY)
     if init:
         native = find(PROXY, init) is not None
-        spec["initContainers"] = first(init, INIT, VALIDATION, PROXY, CORE_DUMP) if native else last(first(init, VALIDATION), INIT, CORE_DUMP)
+        spec["initContainers"] = (
+            first(init, INIT, VALIDATION, PROXY, CORE_DUMP)
+            if native
+            else last(first(init, VALIDATION), INIT, CORE_DUMP)
+        )
     return {**pod, "spec": spec}

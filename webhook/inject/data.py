@@ -1,4 +1,5 @@
 """What a template is executed with. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/#template"""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Whether a pod is injected. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/"""
+
 from __future__ import annotations
 
 from typing import Any

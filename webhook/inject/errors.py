@@ -1,4 +1,5 @@
 """What keeps a pod from being injected."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """Istio's own functions of templates. They take the place of Sprig's where both have one of a name."""
+
 from __future__ import annotations
 
 import os
@@ -137,7 +138,9 @@ def omit_nil(value: Any) -> Any:
 
 
 def _otel(mesh: Any, annotations: Any, labels: Any, namespace: str, containers: Any) -> str:
-    config = mesh.message if isinstance(mesh, TemplateMessage) and isinstance(mesh.message, MeshConfig) else MeshConfig()
+    config = (
+        mesh.message if isinstance(mesh, TemplateMessage) and isinstance(mesh.message, MeshConfig) else MeshConfig()
+    )
     named = [(c.member("Name"), c.member("Image")) for c in containers or ()]
     return resource_attributes(config, annotations or {}, labels or {}, namespace, named)
 

@@ -1,4 +1,5 @@
 """The image of the proxy."""
+
 from __future__ import annotations
 
 from webhook.inject.config import InjectorConfig

@@ -1,4 +1,5 @@
 """One injection: a pod in, the injected pod out."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -56,7 +57,9 @@ def _warn(pod: Plain) -> None:
     if policy and policy != "ClusterFirst":
         metadata = pod.get("metadata") or {}
         name = f"{metadata.get('namespace', '')}/{metadata.get('name') or metadata.get('generateName', '')}"
-        _log.warning("the DNSPolicy of %s is %s, not ClusterFirst: its proxy may not find the control plane", name, policy)
+        _log.warning(
+            "the DNSPolicy of %s is %s, not ClusterFirst: its proxy may not find the control plane", name, policy
+        )
 
 
 def _environment(request: InjectionRequest) -> dict[str, str]:
@@ -64,7 +67,11 @@ def _environment(request: InjectionRequest) -> dict[str, str]:
     network the pod's label before both."""
     found = dict(request.environment)
     cluster = found.get(CLUSTER_VARIABLE) or request.config.value("global", "multiCluster", "clusterName")
-    network = request.labels.get(NETWORK) if NETWORK in request.labels else found.get(NETWORK_VARIABLE) or request.config.value("global", "network")
+    network = (
+        request.labels.get(NETWORK)
+        if NETWORK in request.labels
+        else found.get(NETWORK_VARIABLE) or request.config.value("global", "network")
+    )
     if cluster:
         found[CLUSTER_VARIABLE] = cluster
     if network:
@@ -75,7 +82,14 @@ def _environment(request: InjectionRequest) -> dict[str, str]:
 def _processed(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
     """Returns the pod with what no template can do."""
     metadata = pod.get("metadata") or {}
-    pod = {**pod, "metadata": {**metadata, "annotations": metadata.get("annotations") or {}, "labels": metadata.get("labels") or {}}}
+    pod = {
+        **pod,
+        "metadata": {
+            **metadata,
+            "annotations": metadata.get("annotations") or {},
+            "labels": metadata.get("labels") or {},
+        },
+    }
     pod = _with_environment(pod, request.environment)
     pod = secure_port(merge_metrics(pod, request))
     pod = rewrite_probes(pod, request)
@@ -88,14 +102,18 @@ def _with_environment(pod: Plain, environment: Mapping[str, str]) -> Plain:
     if sidecar is None or not environment:
         return pod
     kept = [e for e in sidecar.get("env") or () if e.get("name") not in environment]
-    return with_container(pod, {**sidecar, "env": kept + [{"name": k, "value": environment[k]} for k in sorted(environment)]})
+    return with_container(
+        pod, {**sidecar, "env": kept + [{"name": k, "value": environment[k]} for k in sorted(environment)]}
+    )
 
 
 def _with_metadata(pod: Plain, template: Plain, request: InjectionRequest) -> Plain:
     metadata = pod["metadata"]
     network = {NETWORK: request.environment[NETWORK_VARIABLE]} if NETWORK_VARIABLE in request.environment else {}
     annotations = {
-        **metadata["annotations"], STATUS: status_of(template, request.revision), **request.config.written.injected_annotations
+        **metadata["annotations"],
+        STATUS: status_of(template, request.revision),
+        **request.config.written.injected_annotations,
     }
     return {**pod, "metadata": {**metadata, "labels": {**metadata["labels"], **network}, "annotations": annotations}}
 
@@ -108,4 +126,7 @@ def _holds(request: InjectionRequest) -> bool:
             config = apply_override(config, text)
         except ValueError as error:
             raise InjectionError(str(error)) from error
-    return bool(config.hold_application_until_proxy_starts or request.config.value("global", "proxy", "holdApplicationUntilProxyStarts"))
+    return bool(
+        config.hold_application_until_proxy_starts
+        or request.config.value("global", "proxy", "holdApplicationUntilProxyStarts")
+    )

@@ -1,4 +1,5 @@
 """Messages of the mesh's configuration as templates see them: by the names of Go's fields, with getters that allow nil."""
+
 from __future__ import annotations
 
 import functools
@@ -93,7 +94,9 @@ class Span(GoStruct):
     def member(self, name: str) -> Any:
         """Returns the whole seconds, the nanoseconds beside them, or the duration as Go's."""
         values: dict[str, Any] = {
-            "Seconds": Int64(self.duration // 10**9), "Nanos": self.duration % 10**9, "AsDuration": format_duration(self.duration)
+            "Seconds": Int64(self.duration // 10**9),
+            "Nanos": self.duration % 10**9,
+            "AsDuration": format_duration(self.duration),
         }
         key = name.removeprefix("Get")
         if key not in values:
@@ -106,7 +109,9 @@ class Span(GoStruct):
 
     def printed(self, verb: str) -> str:
         """Returns the seconds and nanoseconds as protobuf's text."""
-        return f"seconds:{self.duration // 10**9}" + (f" nanos:{self.duration % 10**9}" if self.duration % 10**9 else "")
+        return f"seconds:{self.duration // 10**9}" + (
+            f" nanos:{self.duration % 10**9}" if self.duration % 10**9 else ""
+        )
 
 
 def _is_enum(kind: mi.Type) -> bool:

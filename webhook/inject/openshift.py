@@ -2,6 +2,7 @@
 
 https://docs.redhat.com/en/documentation/openshift_container_platform/latest/html/authentication_and_authorization/managing-pod-security-policies
 """
+
 from __future__ import annotations
 
 import re

@@ -2,6 +2,7 @@
 
 https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/#service-attributes
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -12,15 +13,23 @@ _PREFIX = "resource.opentelemetry.io/"
 
 
 def resource_attributes(
-    mesh: MeshConfig, annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str, containers: Sequence[tuple[str, str]]
+    mesh: MeshConfig,
+    annotations: Mapping[str, str],
+    labels: Mapping[str, str],
+    namespace: str,
+    containers: Sequence[tuple[str, str]],
 ) -> str:
     """Returns attribute=value between commas, "" where no provider of the mesh asks for them. `containers`: their names and images."""
-    asked = (p.opentelemetry.service_attribute_enrichment for p in mesh.extension_providers if p.opentelemetry is not None)
+    asked = (
+        p.opentelemetry.service_attribute_enrichment for p in mesh.extension_providers if p.opentelemetry is not None
+    )
     if "OTEL_SEMANTIC_CONVENTIONS" not in asked:
         return ""
     found = {
         "service.namespace": annotations.get(_PREFIX + "service.namespace") or namespace,
-        "service.version": annotations.get(_PREFIX + "service.version") or labels.get("app.kubernetes.io/version") or _version(containers),
+        "service.version": annotations.get(_PREFIX + "service.version")
+        or labels.get("app.kubernetes.io/version")
+        or _version(containers),
         "service.instance.id": annotations.get(_PREFIX + "service.instance.id") or _instance(namespace, containers),
     }
     return ",".join(f"{name}={value}" for name, value in found.items() if value)

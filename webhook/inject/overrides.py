@@ -2,6 +2,7 @@
 
 They are kept in an annotation, so that they are known when the pod is injected again.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -94,9 +95,14 @@ def _adjusted(final: Plain, request: InjectionRequest) -> Plain:
     init = find(INIT, containers(final, "initContainers")) or find(VALIDATION, containers(final, "initContainers"))
     if init is None:
         return final
-    tproxy = "TPROXY" in (request.proxy_config.interception_mode, ((final.get("metadata") or {}).get("annotations") or {}).get(INTERCEPTION_MODE))
+    tproxy = "TPROXY" in (
+        request.proxy_config.interception_mode,
+        ((final.get("metadata") or {}).get("annotations") or {}).get(INTERCEPTION_MODE),
+    )
     if tproxy and user is not None and (sidecar := find_anywhere(final, PROXY_NAME)) is not None:
-        final = with_container(final, {**sidecar, "securityContext": {**(sidecar.get("securityContext") or {}), "runAsUser": 0}})
+        final = with_container(
+            final, {**sidecar, "securityContext": {**(sidecar.get("securityContext") or {}), "runAsUser": 0}}
+        )
     if not tproxy and init["name"] == VALIDATION:
         ids = {key: value for key, value in (("runAsUser", user), ("runAsGroup", group)) if value is not None}
         init = {**init, "securityContext": {**(init.get("securityContext") or {}), **ids}}

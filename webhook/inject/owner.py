@@ -1,4 +1,5 @@
 """The workload that a pod belongs to, as far as the pod itself tells."""
+
 from __future__ import annotations
 
 import re
@@ -34,7 +35,10 @@ def _above(controller: WorkloadOwner, labels: dict[str, str]) -> WorkloadOwner:
     """Returns what made the controller of a pod, by its name and the pod's labels; the controller where they do not tell."""
     kind, name = controller.kind, controller.name
     if kind == "ReplicaSet":
-        for label, made_by, version in ((POD_TEMPLATE_HASH, "Deployment", controller.api_version), (ROLLOUT_TEMPLATE_HASH, "Rollout", "v1alpha1")):
+        for label, made_by, version in (
+            (POD_TEMPLATE_HASH, "Deployment", controller.api_version),
+            (ROLLOUT_TEMPLATE_HASH, "Rollout", "v1alpha1"),
+        ):
             if (value := labels.get(label)) and name.endswith(value):
                 return controller._replace(kind=made_by, api_version=version, name=name.removesuffix(f"-{value}"))
     if kind == "ReplicationController" and labels.get("deploymentconfig"):

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/configuration/mesh/app-health-check/
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -27,10 +28,15 @@ def rewrite_probes(pod: Plain, request: InjectionRequest) -> Plain:
         return pod
     agent = request.mesh.default_config.status_port
     if probers := _probers(pod, agent):
-        pod = with_container(pod, {**sidecar, "env": _told(sidecar.get("env") or [], probers, STATUS in pod["metadata"]["annotations"])})
+        pod = with_container(
+            pod, {**sidecar, "env": _told(sidecar.get("env") or [], probers, STATUS in pod["metadata"]["annotations"])}
+        )
     port = int(pod["metadata"]["annotations"].get(STATUS_PORT) or agent)
     fields = [field for field in ("containers", "initContainers") if containers(pod, field)]
-    return {**pod, "spec": {**pod["spec"], **{field: [_rewritten(c, port) for c in containers(pod, field)] for field in fields}}}
+    return {
+        **pod,
+        "spec": {**pod["spec"], **{field: [_rewritten(c, port) for c in containers(pod, field)] for field in fields}},
+    }
 
 
 def _is_rewritten(annotations: Plain, request: InjectionRequest) -> bool:
@@ -69,8 +75,16 @@ def _probers(pod: Plain, agent: int) -> Plain:
 def _paths(container: Plain) -> list[tuple[str, Plain, bool]]:
     """Returns each probe and hook of a container with the agent's path for it, and whether it is a hook."""
     name, lifecycle = container.get("name"), container.get("lifecycle") or {}
-    probes = [(f"/app-health/{name}/{path}", container[field], False) for field, path in _PROBES.items() if container.get(field)]
-    return probes + [(f"/app-lifecycle/{name}/{path}", lifecycle[field], True) for field, path in _HOOKS.items() if lifecycle.get(field)]
+    probes = [
+        (f"/app-health/{name}/{path}", container[field], False)
+        for field, path in _PROBES.items()
+        if container.get(field)
+    ]
+    return probes + [
+        (f"/app-lifecycle/{name}/{path}", lifecycle[field], True)
+        for field, path in _HOOKS.items()
+        if lifecycle.get(field)
+    ]
 
 
 def _prober(probe: Plain, named: Plain, agent: int, hook: bool) -> Plain | None:
@@ -98,7 +112,11 @@ def _rewritten(container: Plain, port: int) -> Plain:
     for field, path in _PROBES.items():
         if container.get(field):
             changed[field] = _to_agent(container[field], f"/app-health/{name}/{path}", port, _ACTIONS)
-    hooks = {f: _to_agent(lifecycle[f], f"/app-lifecycle/{name}/{path}", port, _ACTIONS[:2]) for f, path in _HOOKS.items() if lifecycle.get(f)}
+    hooks = {
+        f: _to_agent(lifecycle[f], f"/app-lifecycle/{name}/{path}", port, _ACTIONS[:2])
+        for f, path in _HOOKS.items()
+        if lifecycle.get(f)
+    }
     return {**changed, "lifecycle": {**lifecycle, **hooks}} if hooks else changed
 
 

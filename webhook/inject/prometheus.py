@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
 """
+
 from __future__ import annotations
 
 import re
@@ -19,7 +20,12 @@ from webhook.inject.request import InjectionRequest
 
 Plain = dict[str, Any]
 _log = scope("webhook")
-_SCRAPE, _PORT, _PATH, _TARGETS = "prometheus_io_scrape", "prometheus_io_port", "prometheus_io_path", "prometheus_istio_io_scrape_targets"
+_SCRAPE, _PORT, _PATH, _TARGETS = (
+    "prometheus_io_scrape",
+    "prometheus_io_port",
+    "prometheus_io_path",
+    "prometheus_istio_io_scrape_targets",
+)
 _OURS = frozenset({_SCRAPE, _PORT, _PATH, _TARGETS})
 _SECURE_PORT = "prometheus.istio.io/secure-port"
 _RESERVED = {
@@ -66,7 +72,11 @@ def merge_metrics(pod: Plain, request: InjectionRequest) -> Plain:
         told = {"name": "ISTIO_PROMETHEUS_ANNOTATIONS", "value": msgspec.json.encode(scrape).decode()}
         pod = with_container(pod, {**sidecar, "env": [*(sidecar.get("env") or ()), told]})
     kept = {k: v for k, v in annotations.items() if not is_prometheus(k)}
-    rerouted = {"prometheus.io/port": str(port), "prometheus.io/path": "/stats/prometheus", "prometheus.io/scrape": "true"}
+    rerouted = {
+        "prometheus.io/port": str(port),
+        "prometheus.io/path": "/stats/prometheus",
+        "prometheus.io/scrape": "true",
+    }
     return {**pod, "metadata": {**pod["metadata"], "annotations": {**kept, **rerouted}}}
 
 
@@ -87,7 +97,9 @@ def _is_merged(annotations: Mapping[str, str], request: InjectionRequest) -> boo
 def _configuration(annotations: Mapping[str, str], agent: int) -> dict[str, Any]:
     """Returns where the application's metrics are, as the agent reads it."""
     found: dict[str, Any] = {
-        "scrape": _said(annotations, _SCRAPE) or "", "path": _said(annotations, _PATH) or "", "port": _said(annotations, _PORT) or ""
+        "scrape": _said(annotations, _SCRAPE) or "",
+        "path": _said(annotations, _PATH) or "",
+        "port": _said(annotations, _PORT) or "",
     }
     targets = _targets(_said(annotations, _TARGETS) or "")
     if targets:
@@ -129,4 +141,8 @@ def secure_port(pod: Plain) -> Plain:
         return pod
     values = (e.get("value") for e in sidecar.get("env") or () if e.get("name") == "ENVOY_SECURE_MERGED_METRICS_PORT")
     port = next((value for value in values if value and value != "0"), None)
-    return pod if port is None else {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, _SECURE_PORT: port}}}
+    return (
+        pod
+        if port is None
+        else {**pod, "metadata": {**pod["metadata"], "annotations": {**annotations, _SECURE_PORT: port}}}
+    )

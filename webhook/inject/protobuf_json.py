@@ -1,4 +1,5 @@
 """Messages of the mesh's configuration in protobuf's JSON: fields that are zero are left out."""
+
 from __future__ import annotations
 
 import functools
@@ -16,7 +17,11 @@ def plain_message(message: msgspec.Struct, built_in: msgspec.Struct | None = Non
     found: dict[str, Any] = {}
     for name, encoded, zero in _fields(type(message)):
         value = getattr(message, name)
-        if value is None or (zero is not _NO_ZERO and value == zero) or (built_in is not None and value == getattr(built_in, name)):
+        if (
+            value is None
+            or (zero is not _NO_ZERO and value == zero)
+            or (built_in is not None and value == getattr(built_in, name))
+        ):
             continue
         found[encoded] = _plain(value)
     return found

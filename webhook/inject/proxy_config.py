@@ -1,4 +1,5 @@
 """The proxy config of one pod: the mesh's, and what namespaces and the pod itself say over it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,12 @@ class ProxyConfigObject(NamedTuple):
 
 
 def effective(
-    mesh: ProxyConfig, objects: Iterable[ProxyConfigObject], root: str, namespace: str, labels: Mapping[str, str], override: str | None
+    mesh: ProxyConfig,
+    objects: Iterable[ProxyConfigObject],
+    root: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    override: str | None,
 ) -> ProxyConfig:
     """Returns the proxy config of a pod. Later ones win: the mesh, the object of the root namespace, that of the pod's own namespace,
     `override` which is the pod's annotation, the object that selects the pod. ValueError where the override is wrong."""

@@ -1,4 +1,5 @@
 """The templates of a pod, executed and merged into it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -32,7 +33,9 @@ def render(request: InjectionRequest, seen: Plain) -> Rendered:
     """Returns the pod with its templates; these are shown the pod `seen`. InjectionError where one is not there, or fails."""
     of_proxy_config = request.proxy_config.image.image_type if request.proxy_config.image is not None else ""
     asked = ((seen.get("metadata") or {}).get("annotations") or {}).get(IMAGE_TYPE)
-    data = template_data(request, seen, proxy_image(request.config, asked, of_proxy_config), init_image(request.config, asked))
+    data = template_data(
+        request, seen, proxy_image(request.config, asked, of_proxy_config), init_image(request.config, asked)
+    )
     merged = request.pod
     template: Plain = {}
     for name in selected(request):
@@ -41,14 +44,20 @@ def render(request: InjectionRequest, seen: Plain) -> Rendered:
             template = merge(template, overlay, POD) if template else alone
             merged = merge(_moved(merged, template) if request.is_native else merged, overlay, POD)
         except MergeError as error:
-            raise InjectionError(f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {error}") from error
+            raise InjectionError(
+                f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {error}"
+            ) from error
     return Rendered(merged, template)
 
 
 def selected(request: InjectionRequest) -> Iterator[str]:
     """Yields the names of a pod's templates, aliases resolved once."""
     asked = request.annotations.get(TEMPLATES)
-    names = [name.strip() for name in asked.split(",")] if asked is not None else request.default_templates or request.config.default_templates
+    names = (
+        [name.strip() for name in asked.split(",")]
+        if asked is not None
+        else request.default_templates or request.config.default_templates
+    )
     for name in names:
         yield from request.config.written.aliases.get(name, (name,))
 
@@ -70,11 +79,15 @@ def _overlay(text: str) -> tuple[Plain, Plain]:
         documents = read_documents(text.encode(), "")
         plain = documents[0].plain if documents else {}
         if not isinstance(plain, dict):
-            raise InjectionError("failed parsing generated injected YAML (check Istio sidecar injector configuration): it is no mapping")
+            raise InjectionError(
+                "failed parsing generated injected YAML (check Istio sidecar injector configuration): it is no mapping"
+            )
         overlay = normalize(plain, POD)
         return overlay, merge({}, overlay, POD)
     except (SyntaxFault, ShapeError, MergeError) as fault:
-        raise InjectionError(f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {fault}") from fault
+        raise InjectionError(
+            f"failed parsing generated injected YAML (check Istio sidecar injector configuration): {fault}"
+        ) from fault
 
 
 def _moved(pod: Plain, template: Plain) -> Plain:
@@ -83,4 +96,7 @@ def _moved(pod: Plain, template: Plain) -> Plain:
     if own is None or find(PROXY, containers(template, "initContainers")) is None:
         return pod
     others = [c for c in containers(pod) if c is not own]
-    return {**pod, "spec": {**pod["spec"], "containers": others, "initContainers": [*containers(pod, "initContainers"), own]}}
+    return {
+        **pod,
+        "spec": {**pod["spec"], "containers": others, "initContainers": [*containers(pod, "initContainers"), own]},
+    }

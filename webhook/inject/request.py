@@ -1,4 +1,5 @@
 """What one injection is made with."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

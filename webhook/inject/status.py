@@ -1,4 +1,5 @@
 """The annotation that says what was injected, and a pod without it."""
+
 from __future__ import annotations
 
 from typing import Any

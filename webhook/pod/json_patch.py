@@ -1,4 +1,5 @@
 """What differs between two objects, as a JSON patch. https://www.rfc-editor.org/rfc/rfc6902"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

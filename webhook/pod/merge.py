@@ -3,6 +3,7 @@
 https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ describes it. The order of a merged list is that
 of the patch's items; those that the patch has not stay before the ones that they were before.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,7 +38,9 @@ def merge(original: Plain, patch: Plain, kind: Type | None) -> Plain:
         elif name not in merged:
             merged[name] = _added(value)
         else:
-            merged[name] = _merged(merged[name], value, kind.fields.get(name) if kind else None, patch.get(_SET_ORDER + name))
+            merged[name] = _merged(
+                merged[name], value, kind.fields.get(name) if kind else None, patch.get(_SET_ORDER + name)
+            )
     return merged
 
 
@@ -90,7 +93,11 @@ def _merge_items(mine: list[Any], patch: list[Any], field: SchemaField, order: A
         before = made.get(name) or (kept[places[name]] if name in places else None)
         made[name] = _added(item) if before is None else merge(before, item, kind)
     others = [(index, item) for index, item in enumerate(kept) if item.get(key) not in made]
-    repeated = {name: [item for index, item in enumerate(kept) if item.get(key) == name and index != places[name]] for name in made if name in places}
+    repeated = {
+        name: [item for index, item in enumerate(kept) if item.get(key) == name and index != places[name]]
+        for name in made
+        if name in places
+    }
     ordered = [item for name in _wanted(order, key, made) for item in (made[name], *repeated.get(name, ()))]
     return _interleave(others, ordered, places, key)
 

@@ -1,4 +1,5 @@
 """Pods as an API server writes them: amounts in their shortest form, nothing that says what its absence says."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,13 @@ from typing import Any
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES, SchemaField, Type
 
-_SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "int": (int,), "bool": (bool,), "port": (str, int), "quantity": (str, int, float)}
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "port": (str, int),
+    "quantity": (str, int, float),
+}
 _NAMES = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
 
 
@@ -36,7 +43,9 @@ def _field(item: Any, field: SchemaField, path: str) -> Any:
     if field.shape == "{":
         if not isinstance(item, dict):
             raise _wrong(path, item, "object")
-        return {key: None if entry is None else _one(entry, field.type, f"{path}[{key}]") for key, entry in item.items()}
+        return {
+            key: None if entry is None else _one(entry, field.type, f"{path}[{key}]") for key, entry in item.items()
+        }
     return _one(item, field.type, path)
 
 
@@ -78,5 +87,3 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value
-
-

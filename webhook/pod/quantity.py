@@ -1,4 +1,5 @@
 """Amounts of resources as Kubernetes writes them. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
+
 from __future__ import annotations
 
 import functools
@@ -23,7 +24,11 @@ def canonical(text: str) -> str:
         return sign.strip("+") + _scientific(number * Fraction(10) ** int(exponent[1:]))
     if suffix and suffix.endswith("i"):
         number = number * 2 ** _BINARY[suffix]
-        binary = _whole(number, {name: Fraction(2) ** power for name, power in _BINARY.items()}) if number >= 1 or not number else None
+        binary = (
+            _whole(number, {name: Fraction(2) ** power for name, power in _BINARY.items()})
+            if number >= 1 or not number
+            else None
+        )
         return sign.strip("+") + (binary or _decimal(number))
     return sign.strip("+") + _decimal(number * Fraction(10) ** _DECIMAL[suffix or ""])
 

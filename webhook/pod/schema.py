@@ -1,4 +1,5 @@
 """The types of Pods, by which they are merged, checked, and shown to templates."""
+
 from __future__ import annotations
 
 import re
@@ -6,13 +7,36 @@ from typing import NamedTuple
 
 from webhook.pod.fields import FIELDS
 
-_FIELD = re.compile(r"(?P<name>[\w-]+)(?P<written>!)?:(?P<pointer>\*)?(?P<open>[\[{])?(?P<type>\w+)[\]}]?(?P<key>@\w*)?")
+_FIELD = re.compile(
+    r"(?P<name>[\w-]+)(?P<written>!)?:(?P<pointer>\*)?(?P<open>[\[{])?(?P<type>\w+)[\]}]?(?P<key>@\w*)?"
+)
 _GO_NAMES = {
-    "uid": "UID", "dnsPolicy": "DNSPolicy", "dnsConfig": "DNSConfig", "tty": "TTY", "httpGet": "HTTPGet", "tcpSocket": "TCPSocket", "grpc": "GRPC",
-    "fsGroup": "FSGroup", "fsGroupChangePolicy": "FSGroupChangePolicy", "ip": "IP", "os": "OS", "httpHeaders": "HTTPHeaders", "nfs": "NFS",
-    "iscsi": "ISCSI", "rbd": "RBD", "fc": "FC", "csi": "CSI", "seLinuxOptions": "SELinuxOptions", "fsType": "FSType", "cephfs": "CephFS",
-    "gcePersistentDisk": "GCEPersistentDisk", "awsElasticBlockStore": "AWSElasticBlockStore", "apiVersion": "APIVersion",
-    "storageos": "StorageOS", "seLinuxChangePolicy": "SELinuxChangePolicy", "serviceAccount": "DeprecatedServiceAccount",
+    "uid": "UID",
+    "dnsPolicy": "DNSPolicy",
+    "dnsConfig": "DNSConfig",
+    "tty": "TTY",
+    "httpGet": "HTTPGet",
+    "tcpSocket": "TCPSocket",
+    "grpc": "GRPC",
+    "fsGroup": "FSGroup",
+    "fsGroupChangePolicy": "FSGroupChangePolicy",
+    "ip": "IP",
+    "os": "OS",
+    "httpHeaders": "HTTPHeaders",
+    "nfs": "NFS",
+    "iscsi": "ISCSI",
+    "rbd": "RBD",
+    "fc": "FC",
+    "csi": "CSI",
+    "seLinuxOptions": "SELinuxOptions",
+    "fsType": "FSType",
+    "cephfs": "CephFS",
+    "gcePersistentDisk": "GCEPersistentDisk",
+    "awsElasticBlockStore": "AWSElasticBlockStore",
+    "apiVersion": "APIVersion",
+    "storageos": "StorageOS",
+    "seLinuxChangePolicy": "SELinuxChangePolicy",
+    "serviceAccount": "DeprecatedServiceAccount",
 }
 
 

@@ -1,4 +1,5 @@
 """The injector's configuration of the default profile, with settings of an installation over it."""
+
 from __future__ import annotations
 
 import functools

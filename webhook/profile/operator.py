@@ -1,4 +1,5 @@
 """The settings of an IstioOperator, as far as injection follows from them."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +17,9 @@ def values_of(operator: Plain) -> Plain:
         found.setdefault("revision", spec["revision"])
     cni = ((spec.get("components") or {}).get("cni") or {}).get("enabled")
     own_cni = found.get("cni") or {}
-    pilot_cni = {key: value for key, value in (("enabled", cni), ("provider", own_cni.get("provider"))) if value is not None}
+    pilot_cni = {
+        key: value for key, value in (("enabled", cni), ("provider", own_cni.get("provider"))) if value is not None
+    }
     if pilot_cni:
         pilot = found.get("pilot") or {}
         found["pilot"] = {**pilot, "cni": {**pilot_cni, **(pilot.get("cni") or {})}}

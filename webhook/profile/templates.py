@@ -1,4 +1,5 @@
 """The default templates. Each is one text with the parts that it calls before it, so that it can stand alone in a ConfigMap."""
+
 from __future__ import annotations
 
 import functools

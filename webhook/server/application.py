@@ -1,4 +1,5 @@
 """The HTTP of the webhooks."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """The injector's configuration in a folder: the files `config` and `values`, followed as they change."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """/inject: pods are answered with a patch that adds their proxy."""
+
 from __future__ import annotations
 
 import asyncio
@@ -92,14 +93,30 @@ class Injector:
         namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
         refuse_wrong(annotations)
         mesh = around.mesh()
-        cluster = environment.get("ISTIO_META_CLUSTER_ID") or config.value("global", "multiCluster", "clusterName") or DEFAULT_CLUSTER
+        cluster = (
+            environment.get("ISTIO_META_CLUSTER_ID")
+            or config.value("global", "multiCluster", "clusterName")
+            or DEFAULT_CLUSTER
+        )
         objects, labels = around.proxy_configs(), metadata.get("labels") or {}
-        proxy_config = effective(mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG))
+        proxy_config = effective(
+            mesh.default_config, objects, mesh.root_namespace, namespace, labels, annotations.get(PROXY_CONFIG)
+        )
         native = around.native(cluster, (pod.get("spec") or {}).get("nodeName") or "")
         uid, gid = around.proxy_ids(namespace)
         pod = without_platform_users(pod) if around.resets_users else pod
         return InjectionRequest(
-            pod, owner_of(pod), config, mesh, proxy_config, around.revision, environment, native, uid, gid, around.compliance_policy
+            pod,
+            owner_of(pod),
+            config,
+            mesh,
+            proxy_config,
+            around.revision,
+            environment,
+            native,
+            uid,
+            gid,
+            around.compliance_policy,
         )
 
 
@@ -110,11 +127,18 @@ def without_platform_users(pod: Plain) -> Plain:
         c.get("name"): (c.get("securityContext") or {}).get("runAsUser")
         for c in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     }
-    others = {user for name, user in users.items() if name not in ("istio-proxy", "istio-init", "istio-validation") and user is not None}
+    others = {
+        user
+        for name, user in users.items()
+        if name not in ("istio-proxy", "istio-init", "istio-validation") and user is not None
+    }
     own = users.get("istio-proxy")
     if own is None or own not in others:
         return pod
-    return {**pod, "spec": {**spec, **{f: [_reset(c) for c in spec[f]] for f in ("containers", "initContainers") if spec.get(f)}}}
+    return {
+        **pod,
+        "spec": {**spec, **{f: [_reset(c) for c in spec[f]] for f in ("containers", "initContainers") if spec.get(f)}},
+    }
 
 
 def _reset(container: Plain) -> Plain:

@@ -1,4 +1,5 @@
 """The variables that the path of a webhook sets in proxies: /inject/cluster/NAME/net/NETWORK/KEY/value."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

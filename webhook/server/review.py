@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response
 """
+
 from __future__ import annotations
 
 import base64
@@ -91,7 +92,10 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Any]:
 
 def encode_answer(review: AdmissionReview | None, answer: AdmissionResponse) -> bytes:
     """Returns the body of an answer, in the version of the review; in v1 where the body was none."""
-    response: dict[str, Any] = {"uid": review.request.uid if review is not None and review.request is not None else "", "allowed": answer.allowed}
+    response: dict[str, Any] = {
+        "uid": review.request.uid if review is not None and review.request is not None else "",
+        "allowed": answer.allowed,
+    }
     if answer.patch:
         response["patch"] = base64.b64encode(answer.patch).decode()
         response["patchType"] = "JSONPatch"

@@ -1,4 +1,5 @@
 """/validate: configuration is refused for what would refuse it when it is read, and answered with its warnings."""
+
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
@@ -10,9 +11,13 @@ from pilot.model.problem import Problem, Severity
 from webhook.server.review import AdmissionRequest, AdmissionResponse, ReviewError, decode_object
 
 ALWAYS_REJECT = "internal.istio.io/webhook-always-reject"
-Reason = Literal["unsupported_operation", "yaml_decode_error", "unknown_type", "crd_conversion_error", "invalid_resource"]
+Reason = Literal[
+    "unsupported_operation", "yaml_decode_error", "unknown_type", "crd_conversion_error", "invalid_resource"
+]
 _FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
-_UNDECODABLE = frozenset({"wrong-type", "unknown-field", "bad-enum", "bad-duration", "bad-base64", "out-of-range", "exclusive-fields"})
+_UNDECODABLE = frozenset(
+    {"wrong-type", "unknown-field", "bad-enum", "bad-duration", "bad-base64", "out-of-range", "exclusive-fields"}
+)
 
 
 class Verdict(NamedTuple):
@@ -34,7 +39,9 @@ def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
     if kind is None:
         return _refused("unknown_type", f"unrecognized type {plain.get('kind')}")
     if unknown := [str(key) for key in plain if key not in _FIELDS]:
-        return _refused("invalid_resource", f'unknown field "{unknown[0]}" on {plain.get("kind")} resource {_name(plain)}')
+        return _refused(
+            "invalid_resource", f'unknown field "{unknown[0]}" on {plain.get("kind")} resource {_name(plain)}'
+        )
     return _judged(plain, kind, catalogue)
 
 
@@ -46,7 +53,9 @@ def _judged(plain: dict[str, Any], kind: Kind, catalogue: Catalogue) -> Verdict:
     if errors:
         undecodable = all(p.code in _UNDECODABLE for p in errors)
         head = "error decoding configuration" if undecodable else "configuration is invalid"
-        return _refused("crd_conversion_error" if undecodable else "invalid_resource", f"{head}: {'; '.join(map(_shown, errors))}")
+        return _refused(
+            "crd_conversion_error" if undecodable else "invalid_resource", f"{head}: {'; '.join(map(_shown, errors))}"
+        )
     if ALWAYS_REJECT in ((plain.get("metadata") or {}).get("annotations") or {}):
         return _refused("invalid_resource", f"configuration is invalid: it has the annotation {ALWAYS_REJECT}")
     return Verdict(AdmissionResponse(True, warnings=[_shown(p) for p in found.problems]))

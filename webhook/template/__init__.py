@@ -2,6 +2,7 @@
 
 https://pkg.go.dev/text/template defines the language, https://masterminds.github.io/sprig/ most of the functions.
 """
+
 from webhook.template.errors import TemplateError
 from webhook.template.template import Template, parse
 

@@ -1,4 +1,5 @@
 """Reading parts of values: fields, methods, and what can be ranged over."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -26,7 +27,9 @@ def read_fields(receiver: Any, names: tuple[str, ...], from_map: bool = False) -
         elif receiver is None:
             raise ActionError(f"nil pointer evaluating interface {{}}.{name}")
         else:
-            raise ActionError(f"can't evaluate field {name} in type {'interface {}' if from_map else type_name(receiver)}")
+            raise ActionError(
+                f"can't evaluate field {name} in type {'interface {}' if from_map else type_name(receiver)}"
+            )
     return receiver
 
 

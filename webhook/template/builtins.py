@@ -1,4 +1,5 @@
 """The functions that text/template itself has. https://pkg.go.dev/text/template#hdr-Functions"""
+
 from __future__ import annotations
 
 import urllib.parse
@@ -11,8 +12,12 @@ from webhook.template.printf import sprintf
 from webhook.template.printing import join_printed, line_printed, to_text
 from webhook.template.values import NilPointer, StringMap, is_true, kind_name, type_name
 
-_HTML = str.maketrans({"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\0": "\N{REPLACEMENT CHARACTER}"})
-_JS = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"})
+_HTML = str.maketrans(
+    {"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\0": "\N{REPLACEMENT CHARACTER}"}
+)
+_JS = str.maketrans(
+    {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
+)
 
 
 def _first_false(arguments: Any, dot: Any, slots: Any) -> Any:
@@ -40,7 +45,11 @@ def index(item: Any, *keys: Any) -> Any:
     for key in keys:
         if isinstance(item, dict):
             if not isinstance(key, str):
-                raise ActionError("value is nil; should be of type string" if key is None else f"value has type {type_name(key)}; should be string")
+                raise ActionError(
+                    "value is nil; should be of type string"
+                    if key is None
+                    else f"value has type {type_name(key)}; should be string"
+                )
             item = item.get(key, "" if isinstance(item, StringMap) else None)
         elif isinstance(item, list | str):
             item = _at(item, key)
@@ -75,12 +84,16 @@ def length(item: Any) -> int:
         return len(item.encode())
     if isinstance(item, list | dict):
         return len(item)
-    raise ActionError("reflect: call of reflect.Value.Type on zero Value" if item is None else f"len of type {type_name(item)}")
+    raise ActionError(
+        "reflect: call of reflect.Value.Type on zero Value" if item is None else f"len of type {type_name(item)}"
+    )
 
 
 def call(function: Any, *_: Any) -> Any:
     """Fails: no value of a template is a function."""
-    raise ActionError("call of nil" if function is None else f"non-function {to_text(function)} of type {type_name(function)}")
+    raise ActionError(
+        "call of nil" if function is None else f"non-function {to_text(function)} of type {type_name(function)}"
+    )
 
 
 def _escapable(values: tuple[Any, ...]) -> str:

@@ -1,4 +1,5 @@
 """eq, ne, lt, le, gt and ge of templates."""
+
 from __future__ import annotations
 
 from typing import Any

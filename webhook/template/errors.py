@@ -1,4 +1,5 @@
 """What is wrong with a template, in Go's words: users search for them."""
+
 from __future__ import annotations
 
 

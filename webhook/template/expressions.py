@@ -1,4 +1,5 @@
 """The trees of pipelines → functions that evaluate them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -7,14 +8,30 @@ from typing import Any
 from webhook.template.access import read_fields
 from webhook.template.errors import ActionError, LocatedError, TemplateError
 from webhook.template.function import ANY, Function, check
-from webhook.template.nodes import ChainNode, CommandNode, DotNode, FieldsNode, LiteralNode, Operand, PipeNode, VariableNode, WordNode
+from webhook.template.nodes import (
+    ChainNode,
+    CommandNode,
+    DotNode,
+    FieldsNode,
+    LiteralNode,
+    Operand,
+    PipeNode,
+    VariableNode,
+    WordNode,
+)
 from webhook.template.values import GoStruct
 
 Slots = list[Any]
 Evaluate = Callable[[Any, Slots], Any]
 """Evaluates with the dot and the variables of one execution."""
 _NOTHING: Any = object()
-_LITERALS = {"int": "integer", "int64": "integer", "float64": "float", "string": "string", "bool": "bool"}  # by the parameter's type
+_LITERALS = {
+    "int": "integer",
+    "int64": "integer",
+    "float64": "float",
+    "string": "string",
+    "bool": "bool",
+}  # by the parameter's type
 
 
 class Expressions:
@@ -75,7 +92,9 @@ class Expressions:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _call(self, command: CommandNode, word: WordNode, operands: tuple[Operand, ...], final: Evaluate | None) -> Evaluate:
+    def _call(
+        self, command: CommandNode, word: WordNode, operands: tuple[Operand, ...], final: Evaluate | None
+    ) -> Evaluate:
         """Returns what calls a function. TemplateError is raised when it is run where the number of arguments is wrong."""
         function = self._functions[word.name]
         arguments = [self._operand(o) for o in operands] + ([final] if final else [])
@@ -83,10 +102,15 @@ class Expressions:
             return _lazy(command, function, arguments)
         if wrong := function.wrong_count(len(arguments)):
             return _failing(word, f"wrong number of args for {word.name}: {wrong}")
-        checked = [_checked(function.kind_of(i), a, o) for i, (a, o) in enumerate(zip(arguments, (*operands, command), strict=False))]
+        checked = [
+            _checked(function.kind_of(i), a, o)
+            for i, (a, o) in enumerate(zip(arguments, (*operands, command), strict=False))
+        ]
         return _calling(command, word, function.call, checked)
 
-    def _method(self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]) -> Evaluate:
+    def _method(
+        self, command: CommandNode, first: FieldsNode | VariableNode | ChainNode, arguments: list[Evaluate]
+    ) -> Evaluate:
         """Returns what calls a method with arguments; a field that is none takes no arguments."""
         *before, name = first.names
         if before or isinstance(first, VariableNode):

@@ -1,4 +1,5 @@
 """Floating point numbers as Go's strconv writes them."""
+
 from __future__ import annotations
 
 import math

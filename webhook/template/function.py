@@ -1,4 +1,5 @@
 """A function of templates: what it takes, and what is said where it is given something else."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +19,11 @@ class ParameterType(NamedTuple):
 
     def takes(self, value: Any) -> bool:
         """Returns whether a value can be given for a parameter of this type."""
-        return isinstance(value, self.types) and not isinstance(value, self.but) if self.but else isinstance(value, self.types)
+        return (
+            isinstance(value, self.types) and not isinstance(value, self.but)
+            if self.but
+            else isinstance(value, self.types)
+        )
 
 
 ANY = ParameterType("interface {}", (object,), nil=True)

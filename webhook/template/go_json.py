@@ -1,4 +1,5 @@
 """JSON as Go's encoding/json writes and reads it."""
+
 from __future__ import annotations
 
 import json

@@ -2,6 +2,7 @@
 
 https://pkg.go.dev/sigs.k8s.io/yaml#Marshal
 """
+
 from __future__ import annotations
 
 import re

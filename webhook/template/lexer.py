@@ -1,4 +1,5 @@
 """The text of a template → pieces of text and the tokens of its actions."""
+
 from __future__ import annotations
 
 import re
@@ -24,7 +25,11 @@ _TOKEN = re.compile(
     |(?P<sign>[|(),=])""",
     re.VERBOSE,
 )
-_OPENED = {'"': "unterminated quoted string", "`": "unterminated raw quoted string", "'": "unterminated character constant"}
+_OPENED = {
+    '"': "unterminated quoted string",
+    "`": "unterminated raw quoted string",
+    "'": "unterminated character constant",
+}
 
 
 class Token(NamedTuple):
@@ -97,5 +102,5 @@ def _token(name: str, text: str, here: int, start: int) -> Token:
         raise fault(name, text, here, _OPENED[character])
     if character.isdigit() or character in "+-":
         word = re.match(r"[^\s(){}|]*", text[here:])
-        raise fault(name, text, here, f"bad number syntax: \"{word[0] if word else ''}\"")
+        raise fault(name, text, here, f'bad number syntax: "{word[0] if word else ""}"')
     raise fault(name, text, here, f"unrecognized character in action: U+{ord(character):04X} {character!r}")

@@ -1,4 +1,5 @@
 """The tree of a parsed template. Each node of an action says itself as Go's messages show it."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias

@@ -1,4 +1,5 @@
 """Tokens → the trees of a template and of those that it defines."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -263,7 +264,9 @@ class _Parser:
         if token.kind not in ("close", "space", "end") and token.text not in ("|", ")"):
             raise self.wrong(f"unexpected {_shown(token)} in {'operand' if operands else context}", token)
         if not operands:
-            raise self.wrong(f'unexpected "|" in {context}' if token.text == "|" else f"missing value for {context}", token)
+            raise self.wrong(
+                f'unexpected "|" in {context}' if token.text == "|" else f"missing value for {context}", token
+            )
         return CommandNode(start.position, tuple(operands))
 
     def _operand(self) -> Operand | None:
@@ -320,7 +323,13 @@ class _Parser:
 
 
 def _shown(token: Token) -> str:
-    return f"<{token.text}>" if token.kind in ("word", "field", "dot", "variable") else _quoted(token.text) if token.kind != "end" else "EOF"
+    return (
+        f"<{token.text}>"
+        if token.kind in ("word", "field", "dot", "variable")
+        else _quoted(token.text)
+        if token.kind != "end"
+        else "EOF"
+    )
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,5 @@
 """Go's Sprintf. https://pkg.go.dev/fmt#hdr-Printing"""
+
 from __future__ import annotations
 
 import re
@@ -144,7 +145,9 @@ def _integer(value: int, verb: str, layout: FormatLayout) -> str:
     if verb == "q":
         return _pad(quoted_rune(value, "+" in layout.flags), layout)
     if verb == "U":
-        return _pad(f"U+{value:04X}" + (f" '{chr(value)}'" if "#" in layout.flags and chr(value).isprintable() else ""), layout)
+        return _pad(
+            f"U+{value:04X}" + (f" '{chr(value)}'" if "#" in layout.flags and chr(value).isprintable() else ""), layout
+        )
     letter, prefix = _BASES.get(verb, ("d", ""))
     digits = format(abs(int(value)), letter)
     if layout.precision is not None:
@@ -166,12 +169,22 @@ def _float(value: float, verb: str, layout: FormatLayout) -> str:
     elif verb == "v":
         text = with_precision(value, "g", layout.precision or 0)
     else:
-        text = with_precision(value, verb.lower(), 6 if layout.precision is None else layout.precision, "#" in layout.flags)
+        text = with_precision(
+            value, verb.lower(), 6 if layout.precision is None else layout.precision, "#" in layout.flags
+        )
     text = text.upper() if verb in "EG" else text
     finite = text[-1].isdigit()
     sign = text[0] if text[0] in "+-" else ""
     bare = text[len(sign) :]
-    sign = sign if sign == "-" else "+" if "+" in layout.flags else " " if " " in layout.flags else ("+" if sign == "+" and not finite else "")
+    sign = (
+        sign
+        if sign == "-"
+        else "+"
+        if "+" in layout.flags
+        else " "
+        if " " in layout.flags
+        else ("+" if sign == "+" and not finite else "")
+    )
     if _zeros(layout) and finite:
         bare = bare.rjust((layout.width or 0) - len(sign), "0")
     return _pad(sign + bare, layout._replace(flags=layout.flags.replace("0", "")))

@@ -1,4 +1,5 @@
 """How Go prints a value: in the output of a template, and by %v."""
+
 from __future__ import annotations
 
 from typing import Any

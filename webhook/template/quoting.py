@@ -1,4 +1,5 @@
 """Text in quotes as Go's strconv writes it, and values in Go's syntax."""
+
 from __future__ import annotations
 
 from typing import Any

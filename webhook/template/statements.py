@@ -1,4 +1,5 @@
 """The trees of statements → functions that write their output."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """A template that has been compiled once and can be executed many times, from any thread."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -50,7 +51,9 @@ class Template:
         try:
             self._execute(name or self.name, data, parts.append)
         except KeyError:
-            raise TemplateError(f'template: {name or self.name}: no template "{name or self.name}" associated with template "{self.name}"') from None
+            raise TemplateError(
+                f'template: {name or self.name}: no template "{name or self.name}" associated with template "{self.name}"'
+            ) from None
         except RecursionError:
             raise TemplateError(f"template: {self.name}: exceeded maximum template depth") from None
         return "".join(parts)

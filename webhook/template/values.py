@@ -3,6 +3,7 @@
 nil is None, bool, int and float64 are Python's, text is str, []interface {} a list, map[string]interface {} a dict. The classes here are
 for the other types that data and functions of templates have.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
 """What goes wrong while rules are put into the kernel."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """A rule as the kernel's nftables has it: values are loaded, compared and set, one expression after the other."""
+
 from __future__ import annotations
 
 import struct
@@ -8,7 +9,17 @@ from typing import Any
 from pyroute2.nftables.expressions import genex
 
 from pilot.agent.capture.nftables import chain_name
-from pilot.agent.capture.rules import CaptureAction, CaptureField, CaptureRule, CaptureTable, Family, Match, Network, Value, Verb
+from pilot.agent.capture.rules import (
+    CaptureAction,
+    CaptureField,
+    CaptureRule,
+    CaptureTable,
+    Family,
+    Match,
+    Network,
+    Value,
+    Verb,
+)
 
 Expression = dict[str, Any]
 PROTOCOL_FAMILIES = {Family.V4: 2, Family.V6: 10}
@@ -49,16 +60,18 @@ def _match(match: Match) -> Iterator[Expression]:
 
 def _one(field: CaptureField, value: Value, how: int) -> Iterator[Expression]:
     match field, value:
-        case (CaptureField.SOURCE | CaptureField.DESTINATION), _ if not isinstance(value, int | str):
+        case ((CaptureField.SOURCE | CaptureField.DESTINATION), _) if not isinstance(value, int | str):
             yield from _address(field, value, how)
-        case (CaptureField.SOURCE_PORT | CaptureField.DESTINATION_PORT), int():
+        case ((CaptureField.SOURCE_PORT | CaptureField.DESTINATION_PORT), int()):
             yield _payload(TRANSPORT_HEADER, 0 if field is CaptureField.SOURCE_PORT else 2, 2)
             yield _compare(struct.pack(">H", value), how)
-        case (CaptureField.INPUT | CaptureField.OUTPUT), str():
+        case ((CaptureField.INPUT | CaptureField.OUTPUT), str()):
             name = value.encode()
-            yield _expression("meta", {"key": META_IIFNAME if field is CaptureField.INPUT else META_OIFNAME, "dreg": REGISTER})
+            yield _expression(
+                "meta", {"key": META_IIFNAME if field is CaptureField.INPUT else META_OIFNAME, "dreg": REGISTER}
+            )
             yield _compare(name.removesuffix(b"+") if name.endswith(b"+") else name.ljust(INTERFACE_BYTES, b"\0"), how)
-        case (CaptureField.USER | CaptureField.GROUP | CaptureField.MARK), int():
+        case ((CaptureField.USER | CaptureField.GROUP | CaptureField.MARK), int()):
             key = {CaptureField.USER: META_SKUID, CaptureField.GROUP: META_SKGID, CaptureField.MARK: META_MARK}[field]
             yield _expression("meta", {"key": key, "dreg": REGISTER})
             yield _compare(struct.pack("=I", value), how)
@@ -135,7 +148,9 @@ def _compare(data: bytes, how: int = EQUAL) -> Expression:
 
 def _verdict(code: int, chain: str = "") -> Expression:
     verdict = [("NFTA_VERDICT_CODE", code), *([("NFTA_VERDICT_CHAIN", chain)] if chain else [])]
-    return _expression("immediate", {"dreg": VERDICT_REGISTER, "data": {"attrs": [("NFTA_DATA_VERDICT", {"attrs": verdict})]}})
+    return _expression(
+        "immediate", {"dreg": VERDICT_REGISTER, "data": {"attrs": [("NFTA_DATA_VERDICT", {"attrs": verdict})]}}
+    )
 
 
 def _expression(name: str, attributes: Mapping[str, Any]) -> Expression:

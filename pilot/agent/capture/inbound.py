@@ -1,4 +1,5 @@
 """What comes into the pod: TCP goes to Envoy. With TPROXY it does so with the address of the caller, and so come the answers."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -30,12 +31,18 @@ OUTBOUND_MARK = 1338
 
 def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     """Yields what is jumped to, then the chains of what arrives, and with TPROXY of answers."""
-    yield CaptureChain(CaptureTable.NAT, outbound.TO_INBOUND, (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.inbound_port), protocol="tcp"),))
+    yield CaptureChain(
+        CaptureTable.NAT,
+        outbound.TO_INBOUND,
+        (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.inbound_port), protocol="tcp"),),
+    )
     captured = wanted.inbound.all or bool(wanted.inbound.numbers)
     if wanted.transparent is not None and captured:
         yield from _transparent(wanted, wanted.transparent, family)
     elif captured:
-        yield CaptureChain(CaptureTable.NAT, CHAIN, tuple(_by_port(wanted, (CaptureRule(jump(outbound.TO_INBOUND), protocol="tcp"),))))
+        yield CaptureChain(
+            CaptureTable.NAT, CHAIN, tuple(_by_port(wanted, (CaptureRule(jump(outbound.TO_INBOUND), protocol="tcp"),)))
+        )
     mangled = wanted.transparent if captured else None
     yield CaptureChain(CaptureTable.MANGLE, outbound.ARRIVING, tuple(_mangled(wanted, mangled)), Hook.PREROUTING)
     yield CaptureChain(CaptureTable.NAT, outbound.ARRIVING, tuple(_arriving(wanted, family, captured)), Hook.PREROUTING)
@@ -61,7 +68,10 @@ def _by_port(wanted: WantedCapture, then: tuple[CaptureRule, ...]) -> Iterator[C
     if ports.all:
         yield from then
     for port in ports.numbers:
-        yield from (CaptureRule(rule.action, (match(CaptureField.DESTINATION_PORT, port), *rule.matches), "tcp") for rule in then)
+        yield from (
+            CaptureRule(rule.action, (match(CaptureField.DESTINATION_PORT, port), *rule.matches), "tcp")
+            for rule in then
+        )
 
 
 def _mangled(wanted: WantedCapture, transparent: Transparent | None) -> Iterator[CaptureRule]:
@@ -78,16 +88,30 @@ def _transparent(wanted: WantedCapture, transparent: Transparent, family: Family
     this machine; a new connection is given to Envoy's socket, and where that is not there to nobody."""
     elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
     taken = CaptureAction(Verb.TPROXY, wanted.inbound_port, transparent.mark)
-    yield CaptureChain(CaptureTable.MANGLE, TRANSPARENT, (CaptureRule(taken, (elsewhere,), "tcp"), CaptureRule(DROP, (elsewhere,), "tcp")))
-    yield CaptureChain(CaptureTable.MANGLE, MARKING, (CaptureRule(CaptureAction(Verb.MARK, transparent.mark)), CaptureRule(ACCEPT)))
+    yield CaptureChain(
+        CaptureTable.MANGLE,
+        TRANSPARENT,
+        (CaptureRule(taken, (elsewhere,), "tcp"), CaptureRule(DROP, (elsewhere,), "tcp")),
+    )
+    yield CaptureChain(
+        CaptureTable.MANGLE, MARKING, (CaptureRule(CaptureAction(Verb.MARK, transparent.mark)), CaptureRule(ACCEPT))
+    )
     comes_back = match(CaptureField.INPUT, "lo")
     known = CaptureRule(jump(MARKING), (match(CaptureField.STATE, "RELATED", "ESTABLISHED"),), "tcp")
-    yield CaptureChain(CaptureTable.MANGLE, CHAIN, (
-        CaptureRule(RETURN, (match(CaptureField.MARK, transparent.mark),), "tcp"),  # Envoy's to the application, in the name of the caller
-        CaptureRule(RETURN, (match(CaptureField.SOURCE, inbound_source(family)), comes_back), "tcp"),
-        CaptureRule(RETURN, (comes_back, unless(CaptureField.MARK, OUTBOUND_MARK)), "tcp"),  # the application's to itself
-        *_by_port(wanted, (known, CaptureRule(jump(TRANSPARENT), protocol="tcp"))),
-    ))  # fmt: skip
+    yield CaptureChain(
+        CaptureTable.MANGLE,
+        CHAIN,
+        (
+            CaptureRule(
+                RETURN, (match(CaptureField.MARK, transparent.mark),), "tcp"
+            ),  # Envoy's to the application, in the name of the caller
+            CaptureRule(RETURN, (match(CaptureField.SOURCE, inbound_source(family)), comes_back), "tcp"),
+            CaptureRule(
+                RETURN, (comes_back, unless(CaptureField.MARK, OUTBOUND_MARK)), "tcp"
+            ),  # the application's to itself
+            *_by_port(wanted, (known, CaptureRule(jump(TRANSPARENT), protocol="tcp"))),
+        ),
+    )
     yield CaptureChain(CaptureTable.MANGLE, outbound.CHAIN, tuple(_answers(wanted, transparent, family)), Hook.OUTPUT)
 
 

@@ -1,4 +1,5 @@
 """Rules as iptables-restore reads them, and what takes those of before away."""
+
 from __future__ import annotations
 
 import shlex
@@ -9,16 +10,30 @@ from pilot.agent.capture.rules import CaptureAction, CaptureChain, CaptureField,
 
 OURS = "ISTIO_"
 OPTIONS = {
-    CaptureField.SOURCE: "{}-s", CaptureField.DESTINATION: "{}-d", CaptureField.SOURCE_PORT: "{}--sport", CaptureField.DESTINATION_PORT: "{}--dport",
-    CaptureField.INPUT: "{}-i", CaptureField.OUTPUT: "{}-o", CaptureField.USER: "-m owner {}--uid-owner",
+    CaptureField.SOURCE: "{}-s",
+    CaptureField.DESTINATION: "{}-d",
+    CaptureField.SOURCE_PORT: "{}--sport",
+    CaptureField.DESTINATION_PORT: "{}--dport",
+    CaptureField.INPUT: "{}-i",
+    CaptureField.OUTPUT: "{}-o",
+    CaptureField.USER: "-m owner {}--uid-owner",
     CaptureField.GROUP: "-m owner {}--gid-owner",
-    CaptureField.MARK: "-m mark {}--mark", CaptureField.CONNECTION_MARK: "-m connmark {}--mark", CaptureField.STATE: "-m conntrack {}--ctstate",
-}  # fmt: skip
+    CaptureField.MARK: "-m mark {}--mark",
+    CaptureField.CONNECTION_MARK: "-m connmark {}--mark",
+    CaptureField.STATE: "-m conntrack {}--ctstate",
+}
 TARGETS = {
-    Verb.JUMP: "{}", Verb.RETURN: "RETURN", Verb.ACCEPT: "ACCEPT", Verb.DROP: "DROP", Verb.REDIRECT: "REDIRECT --to-ports {}",
-    Verb.TPROXY: "TPROXY --on-port {} --tproxy-mark {mark}", Verb.MARK: "MARK --set-mark {}", Verb.SAVE_MARK: "CONNMARK --save-mark",
-    Verb.RESTORE_MARK: "CONNMARK --restore-mark", Verb.ZONE: "CT --zone {}",
-}  # fmt: skip
+    Verb.JUMP: "{}",
+    Verb.RETURN: "RETURN",
+    Verb.ACCEPT: "ACCEPT",
+    Verb.DROP: "DROP",
+    Verb.REDIRECT: "REDIRECT --to-ports {}",
+    Verb.TPROXY: "TPROXY --on-port {} --tproxy-mark {mark}",
+    Verb.MARK: "MARK --set-mark {}",
+    Verb.SAVE_MARK: "CONNMARK --save-mark",
+    Verb.RESTORE_MARK: "CONNMARK --restore-mark",
+    Verb.ZONE: "CT --zone {}",
+}
 MANY_PORTS = "-m multiport {}--dports"
 
 

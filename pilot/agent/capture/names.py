@@ -1,10 +1,23 @@
 """Questions for names: those of applications go to the agent. Theirs and the agent's own are told apart in the table of connections."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pilot.agent.capture.owners import owners
-from pilot.agent.capture.rules import CaptureAction, CaptureChain, CaptureField, CaptureRule, CaptureTable, Family, Hook, Match, Verb, jump, match
+from pilot.agent.capture.rules import (
+    CaptureAction,
+    CaptureChain,
+    CaptureField,
+    CaptureRule,
+    CaptureTable,
+    Family,
+    Hook,
+    Match,
+    Verb,
+    jump,
+    match,
+)
 from pilot.agent.capture.wanted import WantedCapture
 
 PORT, AGENT_PORT = 53, 15053
@@ -21,15 +34,26 @@ def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     to_agent = CaptureAction(Verb.REDIRECT, AGENT_PORT)
     asked = match(CaptureField.DESTINATION_PORT, PORT)
     yield CaptureChain(
-        CaptureTable.NAT, CHAIN, tuple(CaptureRule(to_agent, (asked, *server), protocol) for protocol in ("tcp", "udp") for server in servers)
+        CaptureTable.NAT,
+        CHAIN,
+        tuple(CaptureRule(to_agent, (asked, *server), protocol) for protocol in ("tcp", "udp") for server in servers),
     )
-    yield CaptureChain(CaptureTable.RAW, CHAIN, (
-        *(CaptureRule(UPSTREAM, (asked, owner), "udp") for owner in owners(wanted)),
-        *(CaptureRule(APPLICATION, (match(CaptureField.SOURCE_PORT, AGENT_PORT), owner), "udp") for owner in owners(wanted)),
-        *(CaptureRule(APPLICATION, (asked, *server), "udp") for server in servers),
-    ), Hook.OUTPUT)  # fmt: skip
+    yield CaptureChain(
+        CaptureTable.RAW,
+        CHAIN,
+        (
+            *(CaptureRule(UPSTREAM, (asked, owner), "udp") for owner in owners(wanted)),
+            *(
+                CaptureRule(APPLICATION, (match(CaptureField.SOURCE_PORT, AGENT_PORT), owner), "udp")
+                for owner in owners(wanted)
+            ),
+            *(CaptureRule(APPLICATION, (asked, *server), "udp") for server in servers),
+        ),
+        Hook.OUTPUT,
+    )
     answers = [
-        CaptureRule(UPSTREAM, (match(CaptureField.SOURCE_PORT, PORT), *server), "udp") for server in _servers(wanted, family, CaptureField.SOURCE)
+        CaptureRule(UPSTREAM, (match(CaptureField.SOURCE_PORT, PORT), *server), "udp")
+        for server in _servers(wanted, family, CaptureField.SOURCE)
     ]
     yield CaptureChain(CaptureTable.RAW, ANSWERS, tuple(answers), Hook.PREROUTING)
 

@@ -1,4 +1,5 @@
 """Rules into the kernel's nftables, in one transaction: all of them are there at once, or none. No program is needed for it."""
+
 from __future__ import annotations
 
 import os
@@ -67,7 +68,9 @@ def _send(data: bytes, last: int) -> None:
 
 
 def _replace(family: Family, chains: Sequence[CaptureChain]) -> Iterator[Any]:
-    yield _change(nft_table_msg, NFT_MSG_NEWTABLE, family, {"name": TABLE}, NLM_F_CREATE)  # one that is not there cannot be deleted
+    yield _change(
+        nft_table_msg, NFT_MSG_NEWTABLE, family, {"name": TABLE}, NLM_F_CREATE
+    )  # one that is not there cannot be deleted
     yield _change(nft_table_msg, NFT_MSG_DELTABLE, family, {"name": TABLE})
     if not chains:
         return
@@ -78,7 +81,13 @@ def _replace(family: Family, chains: Sequence[CaptureChain]) -> Iterator[Any]:
         for rule in chain.rules:
             place = {"table": TABLE, "chain": chain_name(chain.table, chain.name)}
             expressions = list(rule_expressions(rule, chain.table, family))
-            yield _change(nft_rule_msg, NFT_MSG_NEWRULE, family, {**place, "expressions": expressions}, NLM_F_CREATE | NLM_F_APPEND)
+            yield _change(
+                nft_rule_msg,
+                NFT_MSG_NEWRULE,
+                family,
+                {**place, "expressions": expressions},
+                NLM_F_CREATE | NLM_F_APPEND,
+            )
 
 
 def _change(make: Any, kind: int, family: Family, attributes: Mapping[str, Any], flags: int = 0) -> Any:

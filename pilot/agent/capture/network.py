@@ -1,4 +1,5 @@
 """Addresses, routes and name servers of the pod's network namespace."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -46,7 +47,14 @@ def prepare(families: Iterable[Family], transparent: Transparent | None) -> None
     with IPRoute() as route:
         for family in families:
             if family is Family.V6:
-                _do(route.addr, "add", THERE, index=_loopback(route), address=str(inbound_source(family).network_address), prefixlen=128)
+                _do(
+                    route.addr,
+                    "add",
+                    THERE,
+                    index=_loopback(route),
+                    address=str(inbound_source(family).network_address),
+                    prefixlen=128,
+                )
             if transparent is not None:
                 _do(route.rule, "add", THERE, **_rule(family, transparent))
                 _do(route.route, "replace", THERE, **_route(route, family, transparent))
@@ -66,7 +74,12 @@ def _rule(family: Family, transparent: Transparent) -> dict[str, Any]:
 
 def _route(route: IPRoute, family: Family, transparent: Transparent) -> dict[str, Any]:
     everywhere = "0.0.0.0/0" if family is Family.V4 else "::/0"
-    where = {"family": PROTOCOL_FAMILIES[family], "dst": everywhere, "oif": _loopback(route), "table": transparent.table}
+    where = {
+        "family": PROTOCOL_FAMILIES[family],
+        "dst": everywhere,
+        "oif": _loopback(route),
+        "table": transparent.table,
+    }
     return {**where, "type": LOCAL_ROUTE, "scope": LINK_SCOPE if family is Family.V4 else 0}
 
 

@@ -1,24 +1,50 @@
 """Rules as `nft` shows them: one table of our own for each family of addresses, which is replaced as a whole."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pilot.agent.capture.rules import CaptureAction, CaptureChain, CaptureField, CaptureRule, CaptureTable, Family, Hook, Match, Verb
+from pilot.agent.capture.rules import (
+    CaptureAction,
+    CaptureChain,
+    CaptureField,
+    CaptureRule,
+    CaptureTable,
+    Family,
+    Hook,
+    Match,
+    Verb,
+)
 
 TABLE = "istio-proxy"
 FAMILIES = {Family.V4: "ip", Family.V6: "ip6"}
 FIELDS = {
-    CaptureField.SOURCE: "{family} saddr", CaptureField.DESTINATION: "{family} daddr", CaptureField.SOURCE_PORT: "{protocol} sport",
-    CaptureField.DESTINATION_PORT: "{protocol} dport", CaptureField.INPUT: "iifname", CaptureField.OUTPUT: "oifname", CaptureField.USER: "meta skuid",
-    CaptureField.GROUP: "meta skgid", CaptureField.MARK: "meta mark", CaptureField.CONNECTION_MARK: "ct mark", CaptureField.STATE: "ct state",
-}  # fmt: skip
+    CaptureField.SOURCE: "{family} saddr",
+    CaptureField.DESTINATION: "{family} daddr",
+    CaptureField.SOURCE_PORT: "{protocol} sport",
+    CaptureField.DESTINATION_PORT: "{protocol} dport",
+    CaptureField.INPUT: "iifname",
+    CaptureField.OUTPUT: "oifname",
+    CaptureField.USER: "meta skuid",
+    CaptureField.GROUP: "meta skgid",
+    CaptureField.MARK: "meta mark",
+    CaptureField.CONNECTION_MARK: "ct mark",
+    CaptureField.STATE: "ct state",
+}
 INTERFACES = (CaptureField.INPUT, CaptureField.OUTPUT)
 STATEMENTS = {
-    Verb.RETURN: "return", Verb.ACCEPT: "accept", Verb.DROP: "drop", Verb.REDIRECT: "redirect to :{}",
-    Verb.TPROXY: "tproxy to :{} meta mark set {mark} accept", Verb.MARK: "meta mark set {}", Verb.SAVE_MARK: "ct mark set meta mark",
-    Verb.RESTORE_MARK: "meta mark set ct mark", Verb.ZONE: "ct zone set {}", Verb.JUMP: "jump {}",
-}  # fmt: skip
+    Verb.RETURN: "return",
+    Verb.ACCEPT: "accept",
+    Verb.DROP: "drop",
+    Verb.REDIRECT: "redirect to :{}",
+    Verb.TPROXY: "tproxy to :{} meta mark set {mark} accept",
+    Verb.MARK: "meta mark set {}",
+    Verb.SAVE_MARK: "ct mark set meta mark",
+    Verb.RESTORE_MARK: "meta mark set ct mark",
+    Verb.ZONE: "ct zone set {}",
+    Verb.JUMP: "jump {}",
+}
 
 
 class Base(NamedTuple):
@@ -29,10 +55,13 @@ class Base(NamedTuple):
 
 
 BASES = {
-    (CaptureTable.RAW, Hook.PREROUTING): Base("filter", -300), (CaptureTable.RAW, Hook.OUTPUT): Base("filter", -300),
-    (CaptureTable.MANGLE, Hook.PREROUTING): Base("filter", -150), (CaptureTable.MANGLE, Hook.OUTPUT): Base("route", -150),
-    (CaptureTable.NAT, Hook.PREROUTING): Base("nat", -100), (CaptureTable.NAT, Hook.OUTPUT): Base("nat", -100),
-}  # fmt: skip
+    (CaptureTable.RAW, Hook.PREROUTING): Base("filter", -300),
+    (CaptureTable.RAW, Hook.OUTPUT): Base("filter", -300),
+    (CaptureTable.MANGLE, Hook.PREROUTING): Base("filter", -150),
+    (CaptureTable.MANGLE, Hook.OUTPUT): Base("route", -150),
+    (CaptureTable.NAT, Hook.PREROUTING): Base("nat", -100),
+    (CaptureTable.NAT, Hook.OUTPUT): Base("nat", -100),
+}
 
 
 def chain_name(table: CaptureTable, name: str) -> str:
@@ -48,7 +77,11 @@ def script(chains: Mapping[Family, Sequence[CaptureChain]]) -> str:
 def _family(family: Family, chains: Sequence[CaptureChain]) -> str:
     name = f"table {FAMILIES[family]} {TABLE}"
     gone = f"{name}\ndelete {name}\n"  # one that is not there cannot be deleted
-    return gone + f"{name} {{\n" + "".join("\n".join(_chain(chain, family)) + "\n" for chain in chains) + "}\n" if chains else gone
+    return (
+        gone + f"{name} {{\n" + "".join("\n".join(_chain(chain, family)) + "\n" for chain in chains) + "}\n"
+        if chains
+        else gone
+    )
 
 
 def _chain(chain: CaptureChain, family: Family) -> Iterator[str]:
@@ -75,8 +108,17 @@ def _words(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterable[s
 
 def _match(match: Match, protocol: str, family: Family) -> str:
     field = FIELDS[match.field].format(family=FAMILIES[family], protocol=protocol)
-    values = [f'"{str(value).replace("+", "*")}"' if match.field in INTERFACES else str(value).lower() for value in match.values]
-    text = ",".join(values) if match.field is CaptureField.STATE else values[0] if len(values) == 1 else f"{{ {', '.join(values)} }}"
+    values = [
+        f'"{str(value).replace("+", "*")}"' if match.field in INTERFACES else str(value).lower()
+        for value in match.values
+    ]
+    text = (
+        ",".join(values)
+        if match.field is CaptureField.STATE
+        else values[0]
+        if len(values) == 1
+        else f"{{ {', '.join(values)} }}"
+    )
     return f"{field} {'!= ' if match.negated else ''}{text}"
 
 

@@ -1,4 +1,5 @@
 """What leaves the pod, and what its virtual machines send: TCP goes to Envoy, but what Envoy sends."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -28,7 +29,11 @@ CHAIN, ARRIVING = "ISTIO_OUTPUT", "ISTIO_PRERT"
 
 def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     """Yields what is jumped to, then the chain of what is sent."""
-    yield CaptureChain(CaptureTable.NAT, TO_OUTBOUND, (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.outbound_port), protocol="tcp"),))
+    yield CaptureChain(
+        CaptureTable.NAT,
+        TO_OUTBOUND,
+        (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.outbound_port), protocol="tcp"),),
+    )
     yield CaptureChain(CaptureTable.NAT, CHAIN, tuple(_sent(wanted, family)), Hook.OUTPUT)
 
 
@@ -45,17 +50,26 @@ def _sent(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     for interface in wanted.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
     for port in wanted.not_outbound_ports:
-        yield from (CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), protocol) for protocol in ("tcp", "udp"))
+        yield from (
+            CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), protocol) for protocol in ("tcp", "udp")
+        )
     yield CaptureRule(RETURN, (LOOPBACK, match(CaptureField.SOURCE, inbound_source(family))))
     if wanted.transparent is not None:
-        yield CaptureRule(RETURN, (match(CaptureField.MARK, wanted.transparent.mark),))  # Envoy's to the application, in the name of the caller
+        yield CaptureRule(
+            RETURN, (match(CaptureField.MARK, wanted.transparent.mark),)
+        )  # Envoy's to the application, in the name of the caller
     yield from _own_machine(wanted, family)
     yield from (CaptureRule(RETURN, (owner,)) for owner in owners(wanted))
     yield from uncaptured_groups(wanted)
     yield from names.captured(wanted, family)
     yield CaptureRule(RETURN, (match(CaptureField.DESTINATION, wanted.loopback_of(family)),))
-    yield from (CaptureRule(RETURN, (match(CaptureField.DESTINATION, network),)) for network in wanted.not_outbound.of(family))
-    yield from (CaptureRule(jump(TO_OUTBOUND), (match(CaptureField.DESTINATION_PORT, port),), "tcp") for port in wanted.outbound_ports)
+    yield from (
+        CaptureRule(RETURN, (match(CaptureField.DESTINATION, network),)) for network in wanted.not_outbound.of(family)
+    )
+    yield from (
+        CaptureRule(jump(TO_OUTBOUND), (match(CaptureField.DESTINATION_PORT, port),), "tcp")
+        for port in wanted.outbound_ports
+    )
     yield from _captured_networks(wanted, family)
 
 
@@ -67,10 +81,14 @@ def _own_machine(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]
     alone = (names.PORT, wanted.tunnel_port) if wanted.name_servers else (wanted.tunnel_port,)
     elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
     for owner in owners(wanted):
-        yield CaptureRule(jump(TO_INBOUND), (LOOPBACK, elsewhere, unless(CaptureField.DESTINATION_PORT, *alone), owner), "tcp")
+        yield CaptureRule(
+            jump(TO_INBOUND), (LOOPBACK, elsewhere, unless(CaptureField.DESTINATION_PORT, *alone), owner), "tcp"
+        )
     if not any(network.is_loopback for network in wanted.outbound.networks):
         if wanted.name_servers:
-            yield CaptureRule(RETURN, (LOOPBACK, unless(CaptureField.DESTINATION_PORT, names.PORT), *others(wanted)), "tcp")
+            yield CaptureRule(
+                RETURN, (LOOPBACK, unless(CaptureField.DESTINATION_PORT, names.PORT), *others(wanted)), "tcp"
+            )
         else:
             yield CaptureRule(RETURN, (LOOPBACK, *others(wanted)))
 

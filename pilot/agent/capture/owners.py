@@ -1,4 +1,5 @@
 """Whose traffic it is: the proxy's own, and that of applications that are not captured. And what never leaves this machine."""
+
 from __future__ import annotations
 
 import ipaddress

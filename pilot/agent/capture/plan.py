@@ -1,4 +1,5 @@
 """The rules of a pod, of one family of addresses. Chains have the names that Istio's have, so that whoever looks at a pod finds them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

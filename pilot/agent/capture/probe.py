@@ -1,4 +1,5 @@
 """Whether connections are captured: one that the proxy makes to its own pod has to arrive at the proxy."""
+
 from __future__ import annotations
 
 import os
@@ -26,11 +27,15 @@ def probe(address: Address, port: int, inbound_port: int, user: int, seconds: fl
                 caller.connect((str(address), port))
                 accepted, _ = proxy.accept()
         except OSError as error:
-            raise NotCaptured(f"a connection to {address} port {port} does not arrive at port {inbound_port}: {error}") from error
+            raise NotCaptured(
+                f"a connection to {address} port {port} does not arrive at port {inbound_port}: {error}"
+            ) from error
         with accepted:
             meant = _original_port(accepted)
     if meant != port:
-        raise NotCaptured(f"a connection to {address} port {port} arrives at port {inbound_port} as one for port {meant}")
+        raise NotCaptured(
+            f"a connection to {address} port {port} arrives at port {inbound_port} as one for port {meant}"
+        )
 
 
 def _socket_of(user: int, family: int) -> socket.socket:
@@ -46,5 +51,7 @@ def _socket_of(user: int, family: int) -> socket.socket:
 
 
 def _original_port(accepted: socket.socket) -> int:
-    port: int = struct.unpack_from(">H", accepted.getsockopt(*ORIGINAL_DESTINATION[accepted.family], DESTINATION_BYTES), 2)[0]
+    port: int = struct.unpack_from(
+        ">H", accepted.getsockopt(*ORIGINAL_DESTINATION[accepted.family], DESTINATION_BYTES), 2
+    )[0]
     return port

@@ -1,4 +1,5 @@
 """Rules by the programs of iptables, where they are on this machine."""
+
 from __future__ import annotations
 
 import shutil

@@ -1,4 +1,5 @@
 """The words of rules, for one family of addresses: which packets, and what becomes of them. iptables and nftables say them in their own."""
+
 from __future__ import annotations
 
 import enum

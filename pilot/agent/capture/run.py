@@ -1,4 +1,5 @@
 """`istio-iptables` and `istio-clean-iptables`: rules follow from settings, and all of ours are replaced by them, or taken away."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,9 @@ def run(settings: CaptureSettings) -> int:
         return _clean(settings)
     wanted = read_wanted(settings, _name_servers)
     own = network.addresses()
-    chains = {family: build_chains(wanted, family) for family in network.captured_families(own, settings.pod.dual_stack)}
+    chains = {
+        family: build_chains(wanted, family) for family in network.captured_families(own, settings.pod.dual_stack)
+    }
     if work.dry_run:
         print(_text(chains, work), end="")
     elif not work.skip:
@@ -44,7 +47,9 @@ def _name_servers() -> list[str]:
     try:
         return network.name_servers(network.RESOLVERS)
     except OSError as error:
-        raise NotApplied(f"{network.RESOLVERS}: {error.strerror}; without it nobody knows which questions for names are to be captured") from error
+        raise NotApplied(
+            f"{network.RESOLVERS}: {error.strerror}; without it nobody knows which questions for names are to be captured"
+        ) from error
 
 
 def _apply(chains: Chains, work: WorkSettings, wanted: WantedCapture) -> None:
@@ -76,7 +81,9 @@ def _by_iptables(work: WorkSettings) -> bool:
 def _text(chains: Chains, work: WorkSettings) -> str:
     if not _by_iptables(work):
         return nftables.script(chains)
-    return "".join(restore.text(family, chains.get(family, ())) for family in Family if chains.get(family) or restore.there(family))
+    return "".join(
+        restore.text(family, chains.get(family, ())) for family in Family if chains.get(family) or restore.there(family)
+    )
 
 
 def _validate(settings: CaptureSettings, wanted: WantedCapture, own: Sequence[network.Address]) -> int:

@@ -1,4 +1,5 @@
 """What is to be captured, as a value that rules follow from."""
+
 from __future__ import annotations
 
 import grp
@@ -76,13 +77,16 @@ def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[s
     """Returns what settings ask for; `name_servers` returns the addresses of the pod's. FlagError where they cannot be understood."""
     proxy, inbound, outbound, pod = settings.proxy, settings.inbound, settings.outbound, settings.pod
     if inbound.mode and inbound.mode not in MODES:
-        raise FlagError(f"invalid argument for --istio-inbound-interception-mode: {inbound.mode!r} is neither REDIRECT nor TPROXY")
+        raise FlagError(
+            f"invalid argument for --istio-inbound-interception-mode: {inbound.mode!r} is neither REDIRECT nor TPROXY"
+        )
     users = _numbers_of(proxy.users, "--proxy-uid", _user) or (_default_user(proxy),)
     not_outbound = _networks(outbound.excluded_networks, "--istio-service-exclude-cidr")
     if not_outbound.all:
         raise FlagError("invalid argument for --istio-service-exclude-cidr: name networks; * would exclude everything")
     return WantedCapture(
-        _port(str(proxy.outbound_port), "--envoy-port"), _port(str(proxy.inbound_port), "--inbound-capture-port"),
+        _port(str(proxy.outbound_port), "--envoy-port"),
+        _port(str(proxy.inbound_port), "--inbound-capture-port"),
         _port(str(proxy.tunnel_port), "--inbound-tunnel-port"),
         users=users,
         groups_of_proxy=_numbers_of(proxy.groups, "--proxy-gid", _group) or users,
@@ -99,11 +103,13 @@ def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[s
         virtual_interfaces=_interfaces(pod.virtual_interfaces, "--kube-virt-interfaces"),
         name_servers=_name_servers(pod.all_dns, name_servers) if pod.dns else None,
         drop_invalid=pod.drop_invalid,
-    )  # fmt: skip
+    )
 
 
 def _transparent(inbound: InboundSettings) -> Transparent:
-    return Transparent(_fits(inbound.mark, "--istio-inbound-tproxy-mark"), _fits(inbound.table, "--istio-inbound-tproxy-route-table"))
+    return Transparent(
+        _fits(inbound.mark, "--istio-inbound-tproxy-mark"), _fits(inbound.table, "--istio-inbound-tproxy-route-table")
+    )
 
 
 def _name_servers(every: bool, name_servers: Callable[[], Sequence[str]]) -> Networks | None:

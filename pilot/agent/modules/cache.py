@@ -2,6 +2,7 @@
 
 What a tag or URL means is remembered; when it is looked up again decides the pull policy. A file that nobody asked for in a day is removed.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -68,7 +69,13 @@ class ModuleFiles:
         sleep: Callable[[float], None] = time.sleep,
         logins: pathlib.Path | None = None,
     ) -> None:
-        self._folder, self._fetcher, self._observer, self._insecure, self._tries = folder, fetcher, observer, insecure, tries
+        self._folder, self._fetcher, self._observer, self._insecure, self._tries = (
+            folder,
+            fetcher,
+            observer,
+            insecure,
+            tries,
+        )
         self._logins = logins
         self._clock, self._sleep, self._lock = clock, sleep, threading.Lock()
         self._used: dict[pathlib.Path, float] = {}
@@ -137,13 +144,17 @@ class ModuleFiles:
         if parts.scheme in ("http", "https"):
             answer = self._fetcher.get(source.url, deadline, insecure=insecure)
             if answer.status != 200:
-                raise FetchError(f"{parts.netloc} answers {answer.status} to the request for a module", passing=answer.status >= 500)
+                raise FetchError(
+                    f"{parts.netloc} answers {answer.status} to the request for a module", passing=answer.status >= 500
+                )
             digests = frozenset((hashlib.sha256(answer.body).hexdigest(),))
             return answer.body, _checked(source, digests)
         if parts.scheme != "oci":
             raise FetchError(f"{parts.scheme!r} is no scheme that modules are fetched by")
         image = parse_image(source.url.removeprefix("oci://"))
-        login = find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
+        login = (
+            find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
+        )
         registry = ImageRegistry(self._fetcher, image, login, deadline, insecure)
         manifest, named = registry.manifest()
         digest = _checked(source, frozenset(name.removeprefix("sha256:") for name in named))

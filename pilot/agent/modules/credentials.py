@@ -1,4 +1,5 @@
 """Finds what a registry is to be told in a configuration of Docker's, which is what pull secrets are."""
+
 from __future__ import annotations
 
 import base64

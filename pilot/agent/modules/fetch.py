@@ -3,6 +3,7 @@
 Every connection is checked by the address that it really goes to, so that neither a redirect nor a name server leads to what may not be
 asked.
 """
+
 from __future__ import annotations
 
 import http.client
@@ -41,7 +42,12 @@ class HttpFetcher:
     """A client of HTTP. `largest`: bytes of a body; `tls` and `unverified` are how servers are verified, the second where callers want none."""
 
     def __init__(
-        self, rules: AddressRules, tls: ssl.SSLContext, unverified: ssl.SSLContext, largest: int, clock: Callable[[], float] = time.monotonic
+        self,
+        rules: AddressRules,
+        tls: ssl.SSLContext,
+        unverified: ssl.SSLContext,
+        largest: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rules, self._tls, self._unverified, self.largest, self._clock = rules, tls, unverified, largest, clock
 
@@ -55,7 +61,9 @@ class HttpFetcher:
             raise FetchError("it took too long")
         return left
 
-    def get(self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False) -> FetchedBody:
+    def get(
+        self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
+    ) -> FetchedBody:
         """Returns what is behind a URL, after the redirects. Credentials do not go along to another host. FetchError where there is no answer."""
         sent = dict(headers or {})
         for _ in range(_REDIRECTS + 1):
@@ -63,7 +71,10 @@ class HttpFetcher:
                 answer = self._ask(url, deadline, sent, insecure)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = str(error) or type(error).__name__
-                raise FetchError(f"{_shown(url)} does not answer: {reason}", passing=not isinstance(error, ValueError | BlockedAddress)) from error
+                raise FetchError(
+                    f"{_shown(url)} does not answer: {reason}",
+                    passing=not isinstance(error, ValueError | BlockedAddress),
+                ) from error
             if answer.status not in _MOVED:
                 return answer
             target = urljoin(url, answer.headers.get("location", ""))
@@ -79,11 +90,15 @@ class HttpFetcher:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("not a URL of http or https")
         tls = None if parts.scheme == "http" else self._unverified if insecure else self._tls
-        connection = http.client.HTTPConnection(parts.hostname, parts.port or (80 if tls is None else 443), timeout=self.left(deadline))
+        connection = http.client.HTTPConnection(
+            parts.hostname, parts.port or (80 if tls is None else 443), timeout=self.left(deadline)
+        )
         try:
             connection.sock = self._connect(connection.host, connection.port, tls, deadline)
             path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("GET", path, headers={"Host": parts.netloc.rpartition("@")[2], "User-Agent": "pilot-agent", **headers})
+            connection.request(
+                "GET", path, headers={"Host": parts.netloc.rpartition("@")[2], "User-Agent": "pilot-agent", **headers}
+            )
             return self._read(connection, deadline)
         finally:
             connection.close()

@@ -4,6 +4,7 @@ There are images of containers with one file, `plugin.wasm`, in their last layer
 (https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md), and images whose layer is the module itself
 (https://github.com/solo-io/wasm/blob/master/spec/spec.md, https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/).
 """
+
 from __future__ import annotations
 
 import io
@@ -39,7 +40,11 @@ def _unpack(archive: bytes, largest: int) -> bytes:
             raise FetchError(f"the layer has more than {largest} bytes")
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as files:
             for member in files:
-                if posixpath.basename(member.name) == FILE and member.isfile() and (found := files.extractfile(member)) is not None:
+                if (
+                    posixpath.basename(member.name) == FILE
+                    and member.isfile()
+                    and (found := files.extractfile(member)) is not None
+                ):
                     return found.read()
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise FetchError(f"the layer cannot be unpacked: {error}") from error

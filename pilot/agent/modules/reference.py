@@ -1,4 +1,5 @@
 """Reads what names a Wasm module: an image in a registry, or a file of a server of HTTP."""
+
 from __future__ import annotations
 
 import re
@@ -39,6 +40,10 @@ def parse_image(text: str) -> ImageReference:
     repository, colon, tag = path.partition(":")
     if registry == _DEFAULT_REGISTRY and "/" not in repository:
         repository = f"library/{repository}"
-    if not _REPOSITORY.fullmatch(repository) or (colon and not _TAG.fullmatch(tag)) or ("@" in text and not _DIGEST.fullmatch(digest)):
+    if (
+        not _REPOSITORY.fullmatch(repository)
+        or (colon and not _TAG.fullmatch(tag))
+        or ("@" in text and not _DIGEST.fullmatch(digest))
+    ):
         raise ValueError(f"{text!r} names no image")
     return ImageReference(registry, repository, tag or "latest", digest)

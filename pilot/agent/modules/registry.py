@@ -1,4 +1,5 @@
 """Asks registries of images: https://github.com/opencontainers/distribution-spec/blob/main/spec.md"""
+
 from __future__ import annotations
 
 import hashlib
@@ -50,8 +51,16 @@ class _Token(msgspec.Struct):
 class ImageRegistry:
     """One image of a registry, within a time. `insecure`: its certificate is not verified, and it may speak plain HTTP."""
 
-    def __init__(self, fetcher: HttpFetcher, image: ImageReference, login: Login | None, deadline: float, insecure: bool = False) -> None:
-        self._fetcher, self._image, self._login, self._deadline, self._insecure = fetcher, image, login, deadline, insecure
+    def __init__(
+        self, fetcher: HttpFetcher, image: ImageReference, login: Login | None, deadline: float, insecure: bool = False
+    ) -> None:
+        self._fetcher, self._image, self._login, self._deadline, self._insecure = (
+            fetcher,
+            image,
+            login,
+            deadline,
+            insecure,
+        )
         self._scheme, self._proof = "https", ""
 
     def manifest(self) -> tuple[Manifest, frozenset[str]]:
@@ -67,10 +76,14 @@ class ImageRegistry:
     def _manifest(self, wanted: str) -> Manifest:
         answer = self._get(f"manifests/{wanted}", {"Accept": ", ".join((*MANIFESTS, *INDEXES))})
         if len(answer.body) > _MANIFEST_BYTES:
-            raise FetchError(f"the manifest of {self._image.name} has more than {_MANIFEST_BYTES} bytes", "manifest_failure")
+            raise FetchError(
+                f"the manifest of {self._image.name} has more than {_MANIFEST_BYTES} bytes", "manifest_failure"
+            )
         digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
         if ":" in wanted and wanted != digest:
-            raise FetchError(f"the manifest of {self._image.name} is not the one that its digest names", "checksum_mismatch")
+            raise FetchError(
+                f"the manifest of {self._image.name} is not the one that its digest names", "checksum_mismatch"
+            )
         try:
             found = msgspec.json.decode(answer.body, type=Manifest)
         except msgspec.MsgspecError as error:
@@ -92,14 +105,18 @@ class ImageRegistry:
             answer = self._ask(path, headers)
         if answer.status != 200:
             what = f"the registry of {self._image.name} answers {answer.status}"
-            raise FetchError(what, "manifest_failure" if path.startswith("manifests") else "download_failure", answer.status >= 500)
+            raise FetchError(
+                what, "manifest_failure" if path.startswith("manifests") else "download_failure", answer.status >= 500
+            )
         return answer
 
     def _ask(self, path: str, headers: Mapping[str, str]) -> FetchedBody:
         sent = {**headers, **({"Authorization": self._proof} if self._proof else {})}
         host = _ENDPOINTS.get(self._image.registry, self._image.registry)
         try:
-            return self._fetcher.get(f"{self._scheme}://{host}/v2/{self._image.repository}/{path}", self._deadline, sent, self._insecure)
+            return self._fetcher.get(
+                f"{self._scheme}://{host}/v2/{self._image.repository}/{path}", self._deadline, sent, self._insecure
+            )
         except FetchError as error:
             if not (self._insecure and self._scheme == "https" and isinstance(error.__cause__, ssl.SSLError)):
                 raise
@@ -111,11 +128,18 @@ class ImageRegistry:
         kind, _, rest = challenge.partition(" ")
         if kind.lower() == "basic":
             if self._login is None:
-                raise FetchError(f"the registry of {self._image.name} asks for a login, and there is none", "manifest_failure")
+                raise FetchError(
+                    f"the registry of {self._image.name} asks for a login, and there is none", "manifest_failure"
+                )
             return self._login.basic
         said = dict(_PARAMETER.findall(rest))
-        if kind.lower() != "bearer" or urlsplit(said.get("realm", "")).scheme not in ("https", *(("http",) if self._scheme == "http" else ())):
-            raise FetchError(f"the registry of {self._image.name} asks for a proof that is not known", "manifest_failure")
+        if kind.lower() != "bearer" or urlsplit(said.get("realm", "")).scheme not in (
+            "https",
+            *(("http",) if self._scheme == "http" else ()),
+        ):
+            raise FetchError(
+                f"the registry of {self._image.name} asks for a proof that is not known", "manifest_failure"
+            )
         scope = said.get("scope") or f"repository:{self._image.repository}:pull"
         query = urlencode({**({"service": said["service"]} if "service" in said else {}), "scope": scope})
         url = f"{said['realm']}{'&' if '?' in said['realm'] else '?'}{query}"
@@ -129,7 +153,9 @@ class ImageRegistry:
         except msgspec.MsgspecError:
             found = _Token()
         if not (token := found.token or found.access_token) or not token.isascii() or not token.isprintable():
-            raise FetchError(f"there is no token for the registry of {self._image.name}: status {answer.status}", "manifest_failure")
+            raise FetchError(
+                f"there is no token for the registry of {self._image.name}: status {answer.status}", "manifest_failure"
+            )
         return token
 
 

@@ -2,6 +2,7 @@
 
 A module that cannot be had becomes a filter that lets all through, or nothing, as its failure policy says.
 """
+
 from __future__ import annotations
 
 from typing import Any, Protocol
@@ -72,9 +73,16 @@ class ModuleRewriter:
         try:
             _localize(name, config.vm_config, self._files)
         except FetchError as error:
-            _log.error("the module of %s cannot be had, so that %s: %s", name, "all is let through" if opens else "nothing is let through", error)
+            _log.error(
+                "the module of %s cannot be had, so that %s: %s",
+                name,
+                "all is let through" if opens else "nothing is let through",
+                error,
+            )
             self._observer.module_converted(error.result)
-            return _stand_in(isinstance(module, network_wasm_pb2.Wasm), opens), "rewritten" if isinstance(error, _NotTold) else "unmet"
+            return _stand_in(isinstance(module, network_wasm_pb2.Wasm), opens), "rewritten" if isinstance(
+                error, _NotTold
+            ) else "unmet"
         self._observer.module_converted("success")
         return module, "rewritten"
 
@@ -103,9 +111,13 @@ def _localize(name: str, vm: wasm_pb2.VmConfig, files: ModuleFiles) -> None:
     if secret == "":
         raise _NotTold("its pull secret is not there, or this proxy is not told it", "fetch_failure")
     checksum = "" if remote.sha256 == "nil" else remote.sha256
-    source = ModuleSource(remote.http_uri.uri, name, variables.get(VERSION, ""), checksum, variables.get(PULL_POLICY, ""), secret or "")
+    source = ModuleSource(
+        remote.http_uri.uri, name, variables.get(VERSION, ""), checksum, variables.get(PULL_POLICY, ""), secret or ""
+    )
     timeout = remote.http_uri.timeout
-    path = files.get(source, timeout.ToTimedelta().total_seconds() if remote.http_uri.HasField("timeout") else _DEFAULT_SECONDS)
+    path = files.get(
+        source, timeout.ToTimedelta().total_seconds() if remote.http_uri.HasField("timeout") else _DEFAULT_SECONDS
+    )
     vm.code.CopyFrom(base_pb2.AsyncDataSource(local=base_pb2.DataSource(filename=str(path.absolute()))))
 
 
@@ -116,4 +128,3 @@ def _stand_in(network: bool, opens: bool) -> Any:
     if network:
         return network_rbac_pb2.RBAC(rules=rules, stat_prefix=statistics)
     return http_rbac_pb2.RBAC(rules=rules, rules_stat_prefix=statistics)
-

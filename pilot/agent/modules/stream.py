@@ -1,4 +1,5 @@
 """Follows the configuration of extensions on one stream to Envoy: it is rewritten, and what cannot be had is tried again."""
+
 from __future__ import annotations
 
 from typing import Any, Literal, Protocol

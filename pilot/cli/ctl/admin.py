@@ -1,4 +1,5 @@
 """pilotctl admin log: how much each scope of the control plane's log says, and changes of that while it runs."""
+
 from __future__ import annotations
 
 import json
@@ -24,8 +25,15 @@ def admin() -> None:
 
 
 @admin.command("log")
-@click.option("--level", default="", metavar="[SCOPE:]LEVEL,…", help="levels from now on; a level alone is that of every scope")
-@click.option("--stack-trace-level", default="", metavar="[SCOPE:]LEVEL,…", help="levels from which on a stack is written below a message")
+@click.option(
+    "--level", default="", metavar="[SCOPE:]LEVEL,…", help="levels from now on; a level alone is that of every scope"
+)
+@click.option(
+    "--stack-trace-level",
+    default="",
+    metavar="[SCOPE:]LEVEL,…",
+    help="levels from which on a stack is written below a message",
+)
 @click.option("-r", "--reset", is_flag=True, help="set every scope to info, without stacks")
 @click.option("--controlz", default=CONTROLZ, show_default=True, metavar="URL", help="ControlZ of the control plane")
 @answers
@@ -63,12 +71,18 @@ class _Site:
     def _ask(self, path: str, fields: dict[str, str] | None = None) -> str:
         body = json.dumps(fields).encode() if fields is not None else None
         try:
-            request = urllib.request.Request(f"{self._address}/{path}", data=body, method="PUT" if body is not None else "GET")
+            request = urllib.request.Request(
+                f"{self._address}/{path}", data=body, method="PUT" if body is not None else "GET"
+            )
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 answer: bytes = response.read()
                 return answer.decode(errors="replace")
         except urllib.error.HTTPError as error:
-            raise CommandError(error.read().decode(errors="replace").strip() or f"{self._address} answers {error.code}") from error
+            raise CommandError(
+                error.read().decode(errors="replace").strip() or f"{self._address} answers {error.code}"
+            ) from error
         except (urllib.error.URLError, ValueError, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise CommandError(f"cannot ask {self._address}: {reason}; ControlZ is for callers on its machine (--controlz says where)") from error
+            raise CommandError(
+                f"cannot ask {self._address}: {reason}; ControlZ is for callers on its machine (--controlz says where)"
+            ) from error

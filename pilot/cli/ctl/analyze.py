@@ -1,4 +1,5 @@
 """pilotctl analyze: is configuration right, before or after somebody serves it?"""
+
 from __future__ import annotations
 
 import os
@@ -26,12 +27,39 @@ LEVELS = ("warning", "error")
 
 @click.command()
 @click.argument("files", nargs=-1)
-@click.option("--meshConfigFile", "mesh_config", type=click.Path(exists=True, dir_okay=False), help="mesh config that the files are looked at with")
+@click.option(
+    "--meshConfigFile",
+    "mesh_config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="mesh config that the files are looked at with",
+)
 @click.option("-n", "--namespace", help="only objects of a namespace")
-@click.option("--failure-threshold", "threshold", type=click.Choice(LEVELS), default="error", show_default=True, help="from where on it fails")
-@click.option("-o", "--output", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="form of what is printed")
+@click.option(
+    "--failure-threshold",
+    "threshold",
+    type=click.Choice(LEVELS),
+    default="error",
+    show_default=True,
+    help="from where on it fails",
+)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="form of what is printed",
+)
 @asks
-def analyze(client: PageClient, files: tuple[str, ...], mesh_config: str | None, namespace: str | None, threshold: str, form: str) -> None:
+def analyze(
+    client: PageClient,
+    files: tuple[str, ...],
+    mesh_config: str | None,
+    namespace: str | None,
+    threshold: str,
+    form: str,
+) -> None:
     """What is wrong with configuration: with FILES before it is served, without them with that of the running control plane.
 
     FILES are files and folders of YAML and JSON, - is standard input. Objects are looked at alone and with each other, by the rules that hold

@@ -1,4 +1,5 @@
 """pilotctl authz check: which policies does a workload have, and which of them decides about a request?"""
+
 from __future__ import annotations
 
 import json
@@ -24,14 +25,27 @@ def authz() -> None:
 @click.option("--method", metavar="GET", help="method of HTTP (GET)")
 @click.option("--path", metavar="/x", help="path, as it is after the mesh's normalization (/)")
 @click.option("--host", help="host")
-@click.option("--from-principal", "principal", help="identity of the client, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; none: plain text")
+@click.option(
+    "--from-principal", "principal", help="identity of the client, DOMAIN/ns/NAMESPACE/sa/ACCOUNT; none: plain text"
+)
 @click.option("--from-namespace", "namespace", help="namespace of the client, for its account default")
 @click.option("--from-ip", "ip", metavar="ADDRESS", help="address that connects")
-@click.option("--remote-ip", "remoteIp", metavar="ADDRESS", help="address of the client behind trusted proxies (that of --from-ip)")
+@click.option(
+    "--remote-ip",
+    "remoteIp",
+    metavar="ADDRESS",
+    help="address of the client behind trusted proxies (that of --from-ip)",
+)
 @click.option("--to-ip", "toIp", metavar="ADDRESS", help="address that is called (the workload's own)")
 @click.option("--sni", metavar="NAME", help="name in the TLS handshake")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="header of the request; may be repeated")
-@click.option("--claim", "claims", multiple=True, metavar="NAME=VALUE", help="claim of a valid token, as text or JSON; may be repeated")
+@click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="claim of a valid token, as text or JSON; may be repeated",
+)
 @click.option("--port", type=int, metavar="NUMBER", help="port that the workload listens on")
 @click.option("--tcp", is_flag=True, default=None, help="a connection of which only TCP is known")
 @answers

@@ -1,6 +1,8 @@
 """pilotctl bug-report: one archive of what somebody else needs to see."""
+
 from __future__ import annotations
 
+import functools
 import io
 import json
 import tarfile
@@ -20,7 +22,20 @@ from pilot.lib.redact import redact
 
 # Pages that are no JSON of their own worth, change something, or are asked for proxy by proxy
 _NOT_ASKED = frozenset(
-    {"list", "force_disconnect", "config_dump", "edsz", "ecdsz", "ndsz", "sidecarz", "authz", "describe", "explain", "endpointz", "pushcontext"}
+    {
+        "list",
+        "force_disconnect",
+        "config_dump",
+        "edsz",
+        "ecdsz",
+        "ndsz",
+        "sidecarz",
+        "authz",
+        "describe",
+        "explain",
+        "endpointz",
+        "pushcontext",
+    }
 )
 _OF_PROXY = ("config_dump", "authz", "describe")
 _OF_ENVOY = ("config_dump?include_eds", "clusters", "stats", "server_info")
@@ -35,9 +50,18 @@ class Item(NamedTuple):
 
 
 @click.command()
-@click.option("-o", "--output", metavar="FILE", help="where to write it; bug-report-TIME.tar.gz here where it is not said")
-@click.option("--proxy", "proxies", multiple=True, help=f"proxy to include; may be repeated (the first {PROXIES} that are connected)")
-@click.option("--envoy", "envoys", multiple=True, metavar="URL", help="admin port of an Envoy to include; may be repeated")
+@click.option(
+    "-o", "--output", metavar="FILE", help="where to write it; bug-report-TIME.tar.gz here where it is not said"
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    help=f"proxy to include; may be repeated (the first {PROXIES} that are connected)",
+)
+@click.option(
+    "--envoy", "envoys", multiple=True, metavar="URL", help="admin port of an Envoy to include; may be repeated"
+)
 @asks
 def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], envoys: Sequence[str]) -> None:
     """One archive of what the control plane knows: pages, metrics, and the configuration of proxies. Keys, tokens and passwords are left out.
@@ -50,13 +74,20 @@ def bug_report(client: PageClient, output: str | None, proxies: Sequence[str], e
     missing = []
     try:
         with tarfile.open(path, "w:gz") as archive:
-            for item in track(items, description="collecting", console=Console(stderr=True), disable=not Console(stderr=True).is_terminal):
+            for item in track(
+                items,
+                description="collecting",
+                console=Console(stderr=True),
+                disable=not Console(stderr=True).is_terminal,
+            ):
                 text, fault = _text(item)
                 missing += [fault] if fault else []
                 _add(archive, item.name, redact(text))
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
-    click.echo(f"{path}: {len(items) - len(missing)} files. Keys, tokens and passwords are left out; look at it before you give it away.")
+    click.echo(
+        f"{path}: {len(items) - len(missing)} files. Keys, tokens and passwords are left out; look at it before you give it away."
+    )
     for fault in missing:
         click.echo(f"  not there: {fault}", err=True)
 
@@ -68,14 +99,15 @@ def _items(client: PageClient, proxies: Sequence[str], envoys: Sequence[str]) ->
     for page in client.get("list"):
         name = page.partition("?")[0]
         if name == page and name not in _NOT_ASKED:
-            yield Item(f"debug/{name}.json", lambda name=name: client.text(f"debug/{name}"))  # type: ignore[misc]
+            yield Item(f"debug/{name}.json", functools.partial(client.text, f"debug/{name}"))
     for proxy in proxies or _connected(client):
         for page in _OF_PROXY:
-            yield Item(f"proxies/{proxy}/{page}.json", lambda proxy=proxy, page=page: client.text(f"debug/{page}", proxyID=proxy))  # type: ignore[misc]
+            fetch = functools.partial(client.text, f"debug/{page}", proxyID=proxy)
+            yield Item(f"proxies/{proxy}/{page}.json", fetch)
     for envoy in envoys:
         for page in _OF_ENVOY:
             name = f"envoys/{_file_name(envoy)}/{page.partition('?')[0]}.txt"
-            yield Item(name, lambda envoy=envoy, page=page: ask(envoy, page))  # type: ignore[misc]
+            yield Item(name, functools.partial(ask, envoy, page))
 
 
 def _connected(client: PageClient) -> list[str]:

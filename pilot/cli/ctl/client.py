@@ -1,4 +1,5 @@
 """Questions to the debug pages of a control plane."""
+
 from __future__ import annotations
 
 import http.client
@@ -42,7 +43,9 @@ class PageClient:
 
     def text(self, path: str, **query: str) -> str:
         """Returns what a path answers. CommandError where it cannot be asked or refuses."""
-        url = f"{self.address}/{path}" + (f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else "")
+        url = f"{self.address}/{path}" + (
+            f"?{urllib.parse.urlencode(query, errors='surrogateescape')}" if query else ""
+        )
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
                 found: bytes = response.read()
@@ -51,14 +54,20 @@ class PageClient:
             raise self._refused(path, query, error) from error
         except (urllib.error.URLError, ValueError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            raise CommandError(f"cannot ask {self.address}: {reason}; is pilot-discovery running there? (--address says where)") from error
+            raise CommandError(
+                f"cannot ask {self.address}: {reason}; is pilot-discovery running there? (--address says where)"
+            ) from error
 
     def _refused(self, path: str, query: dict[str, str], error: urllib.error.HTTPError) -> CommandError:
         text = error.read().decode(errors="replace").strip()
         if error.code == 404 and text.startswith("Proxy not connected"):
-            return UnknownProxyError(f"no proxy whose name contains {query['proxyID']!r} is connected to {self.address}{self._connected()}")
+            return UnknownProxyError(
+                f"no proxy whose name contains {query['proxyID']!r} is connected to {self.address}{self._connected()}"
+            )
         if error.code == 401:
-            return CommandError(f"{self.address} answers to its own machine only: use its loopback address, for example through a port-forward")
+            return CommandError(
+                f"{self.address} answers to its own machine only: use its loopback address, for example through a port-forward"
+            )
         return CommandError(text or f"{self.address}/{path} answers {error.code} {error.reason}")
 
     def _connected(self) -> str:

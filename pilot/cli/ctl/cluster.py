@@ -1,4 +1,5 @@
 """Commands that ask an API server: how it is found, and what is said where it refuses."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,9 @@ class Cluster:
         return asyncio.run(self._ask(work, dry_run))
 
     async def _ask(self, work: Callable[[Objects, Objects], Awaitable[Result]], dry_run: bool) -> Result:
-        from pilot.kube.client import ApiClient  # and aiohttp with it, for which commands that ask no server need not wait
+        from pilot.kube.client import (
+            ApiClient,
+        )  # and aiohttp with it, for which commands that ask no server need not wait
         from pilot.kube.objects import Objects
 
         client = ApiClient(self._credentials)
@@ -45,7 +48,9 @@ class Cluster:
         except KubeError as error:
             raise CommandError(str(error)) from error
         except ImportError as error:
-            raise CommandError("kubeconfigs are read by a package that is not there: pip install 'pyistiod[kubernetes]'") from error
+            raise CommandError(
+                "kubeconfigs are read by a package that is not there: pip install 'pyistiod[kubernetes]'"
+            ) from error
         finally:
             await client.close()
 
@@ -53,7 +58,13 @@ class Cluster:
 def of_cluster(function: Function) -> Function:
     """Gives a command the options that say which cluster, and a Cluster as its first argument."""
 
-    @click.option("-c", "--kubeconfig", default="", metavar="FILE", help="kubeconfig; else $KUBECONFIG, ~/.kube/config, or the pod's own account")
+    @click.option(
+        "-c",
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="kubeconfig; else $KUBECONFIG, ~/.kube/config, or the pod's own account",
+    )
     @click.option("--context", "context_name", default="", metavar="NAME", help="context of the kubeconfig")
     @functools.wraps(function)
     def command(kubeconfig: str, context_name: str, **more: Any) -> Any:
@@ -64,7 +75,12 @@ def of_cluster(function: Function) -> Function:
 
 def _credentials(kubeconfig: str, context: str) -> Credentials:
     path = kubeconfig or os.environ.get("KUBECONFIG") or _USUAL
-    if not kubeconfig and path == _USUAL and not os.path.exists(os.path.expanduser(path)) and "KUBERNETES_SERVICE_HOST" in os.environ:
+    if (
+        not kubeconfig
+        and path == _USUAL
+        and not os.path.exists(os.path.expanduser(path))
+        and "KUBERNETES_SERVICE_HOST" in os.environ
+    ):
         return InCluster()
     return KubeconfigFile(path, context)
 

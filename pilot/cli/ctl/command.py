@@ -1,4 +1,5 @@
 """What the commands of pilotctl share: groups that import a command when it is used, and the options that many of them have."""
+
 from __future__ import annotations
 
 import functools
@@ -24,7 +25,9 @@ class Section(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used, so that one command does not wait for the libraries of the others."""
 
-    def __init__(self, *arguments: Any, sections: Sequence[Section] = (), aliases: Mapping[str, str] | None = None, **more: Any) -> None:
+    def __init__(
+        self, *arguments: Any, sections: Sequence[Section] = (), aliases: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
         self._sections = sections
         self._aliases = aliases or {}
@@ -59,7 +62,9 @@ class LazyGroup(click.Group):
 def asks(function: Function) -> Function:
     """Gives a command the option --address, and a Client as its first argument. The address of the group counts where the command has none."""
 
-    @click.option("--address", metavar="URL", help="monitoring port of the control plane; the same as before the command")
+    @click.option(
+        "--address", metavar="URL", help="monitoring port of the control plane; the same as before the command"
+    )
     @functools.wraps(function)
     def command(address: str | None, **more: Any) -> Any:
         return function(PageClient(address or click.get_current_context().find_root().params["address"]), **more)
@@ -70,7 +75,15 @@ def asks(function: Function) -> Function:
 def answers(function: Function) -> Function:
     """Gives a command the option -o. Its function returns an Answer, which is printed in the form that the option names."""
 
-    @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help="form of what is printed")
+    @click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(FORMATS),
+        default=FORMATS[0],
+        show_default=True,
+        help="form of what is printed",
+    )
     @functools.wraps(function)
     def command(form: str, **more: Any) -> None:
         answer: CommandResult = function(**more)

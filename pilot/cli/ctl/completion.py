@@ -1,4 +1,5 @@
 """pilotctl completion: what a shell needs to complete commands, options and names."""
+
 from __future__ import annotations
 
 import click

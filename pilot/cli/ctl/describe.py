@@ -1,4 +1,5 @@
 """pilotctl describe: what applies to a workload?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -39,13 +40,18 @@ def _services(services: list[dict[str, Any]]) -> Iterator[str | TextTable]:
         return
     head = ("SERVICE", "PORT", "PROTOCOL", "TARGET", "MUTUAL TLS", "VIRTUAL SERVICES", "DESTINATION RULES", "SUBSETS")
     listed = ("virtualServices", "destinationRules", "subsets")
-    rows = [(s["host"], s["port"], s["protocol"], s["targetPort"], s["mutualTls"], *(_joined(s[name]) for name in listed)) for s in services]
+    rows = [
+        (s["host"], s["port"], s["protocol"], s["targetPort"], s["mutualTls"], *(_joined(s[name]) for name in listed))
+        for s in services
+    ]
     yield TextTable(head, rows)
 
 
 def _gateways(gateways: list[dict[str, Any]]) -> Iterator[str | TextTable]:
     if gateways:
-        yield TextTable(("GATEWAY", "VIRTUAL SERVICES"), [(g["gateway"], _joined(g["virtualServices"])) for g in gateways])
+        yield TextTable(
+            ("GATEWAY", "VIRTUAL SERVICES"), [(g["gateway"], _joined(g["virtualServices"])) for g in gateways]
+        )
     else:
         yield "No Gateway selects it."
 

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/operations/admin
 """
+
 from __future__ import annotations
 
 import json
@@ -24,10 +25,20 @@ class _Part(NamedTuple):
 
 _PARTS = {
     "cds": _Part("ClustersConfigDump", (("dynamicActiveClusters", ("cluster",)), ("staticClusters", ("cluster",)))),
-    "lds": _Part("ListenersConfigDump", (("dynamicListeners", ("activeState", "listener")), ("staticListeners", ("listener",)))),
-    "rds": _Part("RoutesConfigDump", (("dynamicRouteConfigs", ("routeConfig",)), ("staticRouteConfigs", ("routeConfig",)))),
-    "eds": _Part("EndpointsConfigDump", (("dynamicEndpointConfigs", ("endpointConfig",)), ("staticEndpointConfigs", ("endpointConfig",)))),
-    "sds": _Part("SecretsConfigDump", tuple((name, ("secret",)) for name in ("dynamicActiveSecrets", "dynamicWarmingSecrets", "staticSecrets"))),
+    "lds": _Part(
+        "ListenersConfigDump", (("dynamicListeners", ("activeState", "listener")), ("staticListeners", ("listener",)))
+    ),
+    "rds": _Part(
+        "RoutesConfigDump", (("dynamicRouteConfigs", ("routeConfig",)), ("staticRouteConfigs", ("routeConfig",)))
+    ),
+    "eds": _Part(
+        "EndpointsConfigDump",
+        (("dynamicEndpointConfigs", ("endpointConfig",)), ("staticEndpointConfigs", ("endpointConfig",))),
+    ),
+    "sds": _Part(
+        "SecretsConfigDump",
+        tuple((name, ("secret",)) for name in ("dynamicActiveSecrets", "dynamicWarmingSecrets", "staticSecrets")),
+    ),
     "ecds": _Part("EcdsConfigDump", (("ecdsFilters", ("ecdsFilter",)),)),
 }
 

@@ -1,4 +1,5 @@
 """pilotctl explain: from which objects was a resource made?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,7 +16,15 @@ from pilot.lib.xds_types import BY_SHORT_NAME
 @click.command()
 @click.argument("proxy")
 @click.argument("resource")
-@click.option("-t", "--type", "short_type", default="", type=click.Choice(["", *BY_SHORT_NAME]), metavar="TYPE", help=", ".join(BY_SHORT_NAME))
+@click.option(
+    "-t",
+    "--type",
+    "short_type",
+    default="",
+    type=click.Choice(["", *BY_SHORT_NAME]),
+    metavar="TYPE",
+    help=", ".join(BY_SHORT_NAME),
+)
 @answers
 @asks
 def explain(client: PageClient, proxy: str, resource: str, short_type: str) -> CommandResult:
@@ -34,7 +43,9 @@ def _parts(found: dict[str, Any]) -> Iterator[str | TextTable]:
 
 
 def _section(found: dict[str, Any], part: dict[str, Any]) -> Iterator[str | TextTable]:
-    rows = [(kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]]
+    rows = [
+        (kind_of(o), o.get("namespace", ""), o["name"], " < ".join(map(_words, o["through"]))) for o in part["objects"]
+    ]
     yield f"{found['resource']} ({part['type']}) of {found['proxy']} is made from"
     yield TextTable(("KIND", "NAMESPACE", "NAME", "THROUGH"), rows) if rows else "nothing that anybody configured."
     for patch in part.get("patches", ()):

@@ -1,4 +1,5 @@
 """Files that a command is given, by name, in folders, or on standard input."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """pilotctl install and upgrade: put into a cluster what an IstioOperator means."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -35,7 +36,14 @@ def install_options(function: Function) -> Function:
         of_cluster,
         click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not ask"),
         click.option("--dry-run", is_flag=True, help="have the API server check everything, and change nothing"),
-        click.option("--readiness-timeout", "timeout", default="5m", show_default=True, metavar="TIME", help="how long each component may take"),
+        click.option(
+            "--readiness-timeout",
+            "timeout",
+            default="5m",
+            show_default=True,
+            metavar="TIME",
+            help="how long each component may take",
+        ),
         click.option("--verify", is_flag=True, help="look afterwards whether everything is there as it should be"),
     )
     for option in reversed(options):
@@ -57,7 +65,9 @@ def upgrade(cluster: Cluster, **options: Any) -> None:
     _run(cluster, upgrades=True, **options)
 
 
-def _run(cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: str, verify: bool, force: bool, **where: Any) -> None:
+def _run(
+    cluster: Cluster, upgrades: bool, yes: bool, dry_run: bool, timeout: str, verify: bool, force: bool, **where: Any
+) -> None:
     settings = read_settings(**where)
     waits = Waits(ready=_seconds(timeout))
     platform = cluster.ask(lambda objects, _: platform_of(objects))
@@ -97,13 +107,17 @@ async def _check(objects: Objects, plan: InstallPlan, force: bool, upgrades: boo
     for line in found:
         click.echo(f"! {line}", err=True)
     if found and not force:
-        raise CommandError("pods would be injected twice: remove one of the webhooks, install another revision, or --force")
+        raise CommandError(
+            "pods would be injected twice: remove one of the webhooks, install another revision, or --force"
+        )
 
 
 async def _check_versions(objects: Objects, plan: InstallPlan) -> None:
     there = [plain for plain in await installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
     if not there:
-        raise CommandError(f"no control plane of revision {plan.owner.revision} is installed that could be upgraded: pilotctl install")
+        raise CommandError(
+            f"no control plane of revision {plan.owner.revision} is installed that could be upgraded: pilotctl install"
+        )
     versions = sorted({str(plain["metadata"]["labels"].get(VERSION, "unknown")) for plain in there})
     write(f"There is version {', '.join(versions)}; this is {build_info().version}.")
 

@@ -1,4 +1,5 @@
 """pilotctl internal-debug: any page of the control plane as it is."""
+
 from __future__ import annotations
 
 import urllib.parse

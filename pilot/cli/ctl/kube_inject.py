@@ -1,4 +1,5 @@
 """pilotctl kube-inject: add the proxy to workloads in a file."""
+
 from __future__ import annotations
 
 import os
@@ -38,12 +39,21 @@ class InjectionSources(NamedTuple):
 
 
 @click.command()
-@click.option("-f", "--filename", required=True, metavar="FILE", help="Kubernetes objects to read; - for standard input")
+@click.option(
+    "-f", "--filename", required=True, metavar="FILE", help="Kubernetes objects to read; - for standard input"
+)
 @click.option("-o", "--output", metavar="FILE", help="where to write; standard output where it is not said")
-@click.option("--injectConfigFile", "inject_config", metavar="FILE", help="the key config of the ConfigMap istio-sidecar-injector")
+@click.option(
+    "--injectConfigFile", "inject_config", metavar="FILE", help="the key config of the ConfigMap istio-sidecar-injector"
+)
 @click.option("--valuesFile", "values", metavar="FILE", help="its key values")
 @click.option("--meshConfigFile", "mesh_config", metavar="FILE", help="the mesh config")
-@click.option("--operatorFileName", "operator", metavar="FILE", help="an IstioOperator, whose values and mesh config come before all others")
+@click.option(
+    "--operatorFileName",
+    "operator",
+    metavar="FILE",
+    help="an IstioOperator, whose values and mesh config come before all others",
+)
 @click.option("-r", "--revision", default="", help="revision of the control plane")
 def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
     """Add the proxy to the workloads of a file."""
@@ -53,7 +63,9 @@ def kube_inject(filename: str, output: str | None, **sources: Any) -> None:
         made = list(inject_documents(documents, injector, lambda text: click.echo(text, err=True)))
     except InjectionError as error:
         raise CommandError(str(error)) from error
-    text = "---\n".join(yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in made)
+    text = "---\n".join(
+        yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, width=2**20) for document in made
+    )
     if output:
         with open(output, "w", encoding="utf-8") as file:
             file.write(text)
@@ -68,10 +80,14 @@ def _injector(sources: InjectionSources) -> FileInjector:
         config = _config(sources, operator, installed.get("istio-sidecar-injector", {}))
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    mesh = _mesh([_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)])
+    mesh = _mesh(
+        [_one(sources.mesh_config), _yaml(installed.get("istio", {}).get("mesh", "")) or mesh_config_of(operator)]
+    )
     revision = "" if sources.revision == "default" else sources.revision or str(config.value("revision") or "")
     native = os.environ.get("ENABLE_NATIVE_SIDECARS", "") or "false"
-    return FileInjector(config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", ""))
+    return FileInjector(
+        config, mesh, revision, native != "auto" and parse_bool(native), os.environ.get("COMPLIANCE_POLICY", "")
+    )
 
 
 def _installed(operator: Plain) -> dict[str, Plain]:

@@ -1,4 +1,5 @@
 """pilotctl manifest: what would an installation consist of?"""
+
 from __future__ import annotations
 
 import sys
@@ -25,9 +26,30 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def operator_options(function: Function) -> Function:
     """Gives a command the options that say what is to be installed, as `files`, `assignments`, `package`, `revision` and `force`."""
     options = (
-        click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="an IstioOperator, laid over the ones before; - for stdin"),
-        click.option("-s", "--set", "assignments", multiple=True, metavar="PATH=VALUE", help="a setting, such as values.pilot.autoscaleMin=2"),
-        click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"),
+        click.option(
+            "-f",
+            "--filename",
+            "files",
+            multiple=True,
+            metavar="FILE",
+            help="an IstioOperator, laid over the ones before; - for stdin",
+        ),
+        click.option(
+            "-s",
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="PATH=VALUE",
+            help="a setting, such as values.pilot.autoscaleMin=2",
+        ),
+        click.option(
+            "-d",
+            "--manifests",
+            "package",
+            default="",
+            metavar="FOLDER",
+            help="charts and profiles in the place of our own",
+        ),
         click.option("-r", "--revision", default="", help="name of this control plane beside others"),
         click.option("--force", is_flag=True, help="go on in spite of wrong settings, where that is possible"),
     )
@@ -82,8 +104,19 @@ def diff(one: str, other: str) -> None:
 
 @manifest.command()
 @operator_options
-@click.option("--component", "components", multiple=True, metavar="NAME", help="only objects of a component: Base, Pilot, IngressGateways …")
-@click.option("--cluster-specific", "specific", is_flag=True, help="look what the cluster is, whose defaults are others on some platforms")
+@click.option(
+    "--component",
+    "components",
+    multiple=True,
+    metavar="NAME",
+    help="only objects of a component: Base, Pilot, IngressGateways …",
+)
+@click.option(
+    "--cluster-specific",
+    "specific",
+    is_flag=True,
+    help="look what the cluster is, whose defaults are others on some platforms",
+)
 @of_cluster
 def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specific: bool, **where: Any) -> None:
     """Print the objects of an installation as YAML, the same text for the same settings."""

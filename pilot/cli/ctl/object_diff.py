@@ -1,4 +1,5 @@
 """Objects of two files compared, one by one and field by field."""
+
 from __future__ import annotations
 
 import difflib
@@ -37,4 +38,7 @@ def differences(one: Objects, other: Objects) -> list[str]:
 
 def text_difference(one: str, other: str, name: str) -> list[str]:
     """Returns the lines of a unified diff."""
-    return [line.rstrip("\n") for line in difflib.unified_diff(one.splitlines(), other.splitlines(), name, name, lineterm="")]
+    return [
+        line.rstrip("\n")
+        for line in difflib.unified_diff(one.splitlines(), other.splitlines(), name, name, lineterm="")
+    ]

@@ -1,4 +1,5 @@
 """pilotctl operator: the process that installs what IstioOperators in a cluster say."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,15 +50,32 @@ def operator_options(function: Function) -> Function:
     @click.option("--image", default="", metavar="NAME", help="whole name of its image, in the place of hub and tag")
     @click.option("--hub", default="", help="registry of its image")
     @click.option("--tag", default="", help="tag of its image")
-    @click.option("--imagePullSecrets", "secrets", multiple=True, metavar="NAME", help="secret that the image is pulled with")
-    @click.option("--operatorNamespace", "namespace", default=_NAME, show_default=True, help="namespace that it runs in")
-    @click.option("--watchedNamespaces", "watched", default="istio-system", show_default=True, metavar="A,B", help="where it works")
+    @click.option(
+        "--imagePullSecrets", "secrets", multiple=True, metavar="NAME", help="secret that the image is pulled with"
+    )
+    @click.option(
+        "--operatorNamespace", "namespace", default=_NAME, show_default=True, help="namespace that it runs in"
+    )
+    @click.option(
+        "--watchedNamespaces",
+        "watched",
+        default="istio-system",
+        show_default=True,
+        metavar="A,B",
+        help="where it works",
+    )
     @click.option("-r", "--revision", default="", help="only IstioOperators of this revision")
     @click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts in the place of our own")
     @functools.wraps(function)
-    def command(image: str, hub: str, tag: str, secrets: Sequence[str], namespace: str, watched: str, revision: str, **more: Any) -> Any:
+    def command(
+        image: str, hub: str, tag: str, secrets: Sequence[str], namespace: str, watched: str, revision: str, **more: Any
+    ) -> Any:
         said = {"image": image, "hub": hub, "tag": tag, "imagePullSecrets": list(secrets), "revision": revision}
-        values = {"operatorNamespace": namespace, "watchedNamespaces": watched, **{key: value for key, value in said.items() if value}}
+        values = {
+            "operatorNamespace": namespace,
+            "watchedNamespaces": watched,
+            **{key: value for key, value in said.items() if value},
+        }
         return function(values=values, **more)
 
     return command  # type: ignore[return-value]
@@ -86,22 +104,32 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
             if await objects.get(Key(NAMESPACE, "", name)) is None:
                 await objects.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         with shown_progress() as report:
-            failure = await Installer(objects, Waits(), report).install_step(Step("Operator", _NAME, values["operatorNamespace"], tuple(found)))
+            failure = await Installer(objects, Waits(), report).install_step(
+                Step("Operator", _NAME, values["operatorNamespace"], tuple(found))
+            )
         if failure is not None:
             raise CommandError("; ".join((failure.reason, *(line.strip() for line in failure.causes))))
         for custom in customs:
-            with contextlib.suppress(*((NotFound, UnknownKind) if dry_run else ())):  # its namespace or definition is not made in a dry run
+            with contextlib.suppress(
+                *((NotFound, UnknownKind) if dry_run else ())
+            ):  # its namespace or definition is not made in a dry run
                 await objects.apply(custom)
 
     cluster.ask(work, dry_run)
-    write("Nothing was changed: the API server takes all of it." if dry_run else f"✔ The operator watches {', '.join(watched) or 'all namespaces'}.")
+    write(
+        "Nothing was changed: the API server takes all of it."
+        if dry_run
+        else f"✔ The operator watches {', '.join(watched) or 'all namespaces'}."
+    )
 
 
 @operator.command()
 @click.option("--operatorNamespace", "namespace", default=_NAME, show_default=True, help="namespace that it runs in")
 @click.option("-r", "--revision", default="", help="the operator of this revision")
 @click.option("--purge", is_flag=True, help="the operators of all revisions")
-@click.option("--force", is_flag=True, help="go on although IstioOperators are there that nobody would look after any more")
+@click.option(
+    "--force", is_flag=True, help="go on although IstioOperators are there that nobody would look after any more"
+)
 @click.option("--dry-run", is_flag=True, help="say what would go, and change nothing")
 @click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not ask")
 @of_cluster
@@ -109,13 +137,18 @@ def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: 
     """Take the operator away. What it installed stays, and its IstioOperators can be deleted like anything else."""
     found, customs = cluster.ask(lambda objects, _: _find(objects, namespace, revision, purge))
     if not found:
-        raise CommandError(f"there is no operator{f' of revision {revision}' if revision else ''} in the namespace {namespace}")
+        raise CommandError(
+            f"there is no operator{f' of revision {revision}' if revision else ''} in the namespace {namespace}"
+        )
     if dry_run:
         for key in found:
             write(f"would delete {key}")
         return
     if customs and not force:
-        click.echo(f"! nobody will look after these any more: {', '.join(f'{key.namespace}/{key.name}' for key in customs)}", err=True)
+        click.echo(
+            f"! nobody will look after these any more: {', '.join(f'{key.namespace}/{key.name}' for key in customs)}",
+            err=True,
+        )
     confirm(f"The operator in the namespace {namespace} will be removed; what it installed stays. Go on?", yes or force)
     for line in cluster.ask(lambda objects, _: _remove(objects, found, revision, purge)):
         write(line)
@@ -123,7 +156,9 @@ def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: 
 
 def _objects(values: Plain, package: str) -> list[Plain]:
     try:
-        return in_order(render(read_chart(installation_folder(package) / "charts" / _NAME), values, values["operatorNamespace"]))
+        return in_order(
+            render(read_chart(installation_folder(package) / "charts" / _NAME), values, values["operatorNamespace"])
+        )
     except ChartError as error:
         raise CommandError(str(error)) from error
 
@@ -138,7 +173,9 @@ def _custom(name: str, text: bytes, watched: Sequence[str]) -> Plain:
     metadata.setdefault("name", "istiocontrolplane")
     metadata.setdefault("namespace", watched[0] if watched else "istio-system")
     if watched and metadata["namespace"] not in watched:
-        raise CommandError(f"{name}: metadata.namespace: {metadata['namespace']} is none of the namespaces that are watched: {', '.join(watched)}")
+        raise CommandError(
+            f"{name}: metadata.namespace: {metadata['namespace']} is none of the namespaces that are watched: {', '.join(watched)}"
+        )
     return {**found, "apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata}
 
 
@@ -151,12 +188,16 @@ async def _find(objects: Objects, namespace: str, revision: str, purge: bool) ->
     for kind_name in _GONE:
         for deployment in named:
             found += await _labelled(objects, kind_name, f"app.kubernetes.io/name=istio-operator,name={deployment}")
-    customs = [key_of(plain) for plain in await objects.list(KIND) if FINALIZER in (plain["metadata"].get("finalizers") or ())]
+    customs = [
+        key_of(plain) for plain in await objects.list(KIND) if FINALIZER in (plain["metadata"].get("finalizers") or ())
+    ]
     return found, customs
 
 
 async def _labelled(objects: Objects, kind_name: str, labels: str) -> list[Key]:
-    version = {"Deployment": "apps/v1", "Service": "v1", "ServiceAccount": "v1"}.get(kind_name, "rbac.authorization.k8s.io/v1")
+    version = {"Deployment": "apps/v1", "Service": "v1", "ServiceAccount": "v1"}.get(
+        kind_name, "rbac.authorization.k8s.io/v1"
+    )
     return [key_of(plain) for plain in await objects.list(VersionedKind(version, kind_name), labels)]
 
 

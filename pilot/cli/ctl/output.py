@@ -1,4 +1,5 @@
 """How commands print: for people, in colour where there is a terminal and as plain text where there is none; as JSON or YAML for programs."""
+
 from __future__ import annotations
 
 import contextlib
@@ -21,10 +22,19 @@ _GAP = "   "
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 # How cells look on a terminal that say how something is
 _STYLES = {
-    "SYNCED": "green", "HEALTHY": "green", "ALLOWED": "green", "ok": "green",
-    "STALE": "yellow", "NOT SENT": "yellow", "DEGRADED": "yellow", "warning": "yellow",
-    "ERROR": "bold red", "UNHEALTHY": "red", "DENIED": "bold red", "error": "bold red",
-}  # fmt: skip
+    "SYNCED": "green",
+    "HEALTHY": "green",
+    "ALLOWED": "green",
+    "ok": "green",
+    "STALE": "yellow",
+    "NOT SENT": "yellow",
+    "DEGRADED": "yellow",
+    "warning": "yellow",
+    "ERROR": "bold red",
+    "UNHEALTHY": "red",
+    "DENIED": "bold red",
+    "error": "bold red",
+}
 
 
 class TextTable(NamedTuple):
@@ -97,7 +107,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Returns rows in columns as wide as their widest cell, without blanks at line ends. A cell stays on its line, whatever is in it."""
     cells = [tuple(head), *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(
+        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
 
 
 def kind_of(o: dict[str, Any]) -> str:

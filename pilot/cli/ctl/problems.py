@@ -1,4 +1,5 @@
 """pilotctl problems: what is wrong with the configuration?"""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,4 +26,7 @@ def _line(problem: dict[str, Any]) -> str:
     place = problem.get("file", "") + (f":{problem['line']}" if problem.get("line") else "")
     name = "/".join(part for part in (problem.get("namespace"), problem.get("name")) if part)
     subject = " ".join(part for part in (kind_of(problem), name, problem.get("path")) if part)
-    return ": ".join(part for part in (place, problem["severity"], subject, problem["message"]) if part) + f" [{problem['code']}]"
+    return (
+        ": ".join(part for part in (place, problem["severity"], subject, problem["message"]) if part)
+        + f" [{problem['code']}]"
+    )

@@ -1,4 +1,5 @@
 """pilotctl profile: what do the named sets of settings say?"""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +23,9 @@ def profile() -> None:
 
 
 @profile.command("list")
-@click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own")
+@click.option(
+    "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"
+)
 def list_profiles(package: str) -> None:
     """Print the names of all profiles."""
     try:
@@ -34,7 +37,14 @@ def list_profiles(package: str) -> None:
 @profile.command()
 @click.argument("name", required=False)
 @operator_options
-@click.option("-p", "--config-path", "path", default="", metavar="PATH", help="only what stands at a path, such as components.pilot")
+@click.option(
+    "-p",
+    "--config-path",
+    "path",
+    default="",
+    metavar="PATH",
+    help="only what stands at a path, such as components.pilot",
+)
 def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
     """Print an IstioOperator with everything that its profile says."""
     if name and where["files"]:
@@ -54,7 +64,9 @@ def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
 @profile.command()
 @click.argument("one")
 @click.argument("other")
-@click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own")
+@click.option(
+    "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"
+)
 def diff(one: str, other: str, package: str) -> None:
     """Compare two profiles. The exit status is 1 where they differ."""
     folder = installation_folder(package)

@@ -1,4 +1,5 @@
 """The progress of an installation: on a terminal a line for each component that fills, anywhere else a line for what has happened."""
+
 from __future__ import annotations
 
 import contextlib
@@ -23,7 +24,13 @@ def shown_progress() -> Iterator[Report]:
         return
     console = Console(highlight=False, emoji=False)
     now = TextColumn("{task.fields[now]}", markup=False)
-    columns = (TextColumn("{task.fields[mark]}"), TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), now)
+    columns = (
+        TextColumn("{task.fields[mark]}"),
+        TextColumn("{task.description}"),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        now,
+    )
     with Bars(*columns, console=console) as bars:
         yield _Drawn(bars)
 
@@ -37,7 +44,9 @@ class _Lines:
     def __call__(self, progress: StepProgress) -> None:
         before = self._said.get(progress.step)
         if progress.finished or progress.failed:
-            said = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (f": {progress.now}" if progress.now else "")
+            said = f"{'✔' if progress.finished else '✘'} {progress.step}, {_time(progress.seconds)}" + (
+                f": {progress.now}" if progress.now else ""
+            )
         elif before is None:
             said = f"- {progress.step}: {progress.total} objects"
         elif " ready" in progress.now or "not " in progress.now:
@@ -59,7 +68,9 @@ class _Drawn:
     def __call__(self, progress: StepProgress) -> None:
         task = self._tasks.get(progress.step)
         if task is None:
-            task = self._tasks[progress.step] = self._bars.add_task(progress.step, total=progress.total, mark=" ", now="")
+            task = self._tasks[progress.step] = self._bars.add_task(
+                progress.step, total=progress.total, mark=" ", now=""
+            )
         mark = "[green]✔[/]" if progress.finished else "[red]✘[/]" if progress.failed else " "
         now = _time(progress.seconds) if progress.finished else progress.now
         self._bars.update(task, completed=progress.done, mark=mark, now=now)

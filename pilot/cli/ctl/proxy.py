@@ -1,4 +1,5 @@
 """The proxy that a command is about: as the control plane knows it, as its Envoy says, or as a file holds it."""
+
 from __future__ import annotations
 
 import functools
@@ -25,15 +26,27 @@ class AskedProxy(NamedTuple):
         """Returns the resources of a type: those that its Envoy has, or else those that the control plane has for it."""
         if self.envoy is not None:
             return self.envoy.resources(short_type)
-        found: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get("configs", [])
+        found: list[dict[str, Any]] = self.client.get("config_dump", proxyID=self.name, types=short_type).get(
+            "configs", []
+        )
         return found
 
 
 def of_envoy(function: Function) -> Function:
     """Gives a command the options --envoy and --file, and what they name as its argument `envoy`: an EnvoyDump, or None."""
 
-    @click.option("--envoy", "admin", metavar="URL", help="admin port of its Envoy, such as http://127.0.0.1:15000, to see what that has")
-    @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, allow_dash=True), help="its config_dump; - for standard input")
+    @click.option(
+        "--envoy",
+        "admin",
+        metavar="URL",
+        help="admin port of its Envoy, such as http://127.0.0.1:15000, to see what that has",
+    )
+    @click.option(
+        "--file",
+        "path",
+        type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+        help="its config_dump; - for standard input",
+    )
     @functools.wraps(function)
     def command(admin: str | None, path: str | None, **more: Any) -> Any:
         return function(envoy=_dump(admin, path), **more)

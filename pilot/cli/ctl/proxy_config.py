@@ -1,4 +1,5 @@
 """pilotctl proxy-config: what is a proxy to have, or what has its Envoy?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -50,7 +51,10 @@ def _add(name: str, short_type: str, shown: ModuleType) -> None:
     @of_proxy
     def command(asked: AskedProxy) -> CommandResult:
         resources = asked.resources(short_type)
-        return CommandResult(resources, _table(resources, shown, OWN_CERTIFICATE if shown is secrets and asked.envoy is None else NOTHING))
+        return CommandResult(
+            resources,
+            _table(resources, shown, OWN_CERTIFICATE if shown is secrets and asked.envoy is None else NOTHING),
+        )
 
 
 def _about(shown: ModuleType) -> str:
@@ -82,7 +86,13 @@ def bootstrap(envoy: EnvoyDump | None) -> CommandResult:
 
 @proxy_config.command()
 @click.option("--envoy", required=True, metavar="URL", help="admin port of the Envoy, such as http://127.0.0.1:15000")
-@click.option("--level", "levels", multiple=True, metavar="[LOGGER:]LEVEL", help=f"level to set, of one logger or of all: {', '.join(LEVELS)}")
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    metavar="[LOGGER:]LEVEL",
+    help=f"level to set, of one logger or of all: {', '.join(LEVELS)}",
+)
 def log(envoy: str, levels: tuple[str, ...]) -> None:
     """How much an Envoy logs; --level changes it."""
     asked = dict(_level(part) for text in levels for part in text.split(","))
@@ -111,6 +121,8 @@ def _bootstrap(found: dict[str, Any]) -> Iterator[str | TextTable]:
     """Yields the node of a bootstrap as a table, and what else there is by name; -o yaml has all of it."""
     node = found.get("node", {})
     facts = {"ID": node.get("id"), "CLUSTER": node.get("cluster"), **node.get("metadata", {})}
-    yield TextTable(("NODE", "VALUE"), [(name, value) for name, value in facts.items() if isinstance(value, str | int | float)])
+    yield TextTable(
+        ("NODE", "VALUE"), [(name, value) for name, value in facts.items() if isinstance(value, str | int | float)]
+    )
     yield ""
     yield f"It also has {', '.join(sorted(set(found) - {'node'}))}: -o yaml shows all of it."

@@ -1,4 +1,5 @@
 """pilotctl proxy-status: is every proxy up to date, and does one's Envoy have what it is to have?"""
+
 from __future__ import annotations
 
 import difflib
@@ -28,7 +29,9 @@ _AROUND = 7  # lines shown around a difference
 @answers
 @of_envoy
 @asks
-def proxy_status(client: PageClient, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None) -> CommandResult:
+def proxy_status(
+    client: PageClient, proxy: str | None, namespace: str, again: bool, envoy: EnvoyDump | None
+) -> CommandResult:
     """What each proxy was sent, and whether it took it.
 
     With PROXY (its name, POD.NAMESPACE or a part of it) that one, type by type; with --envoy or --file too, what the control plane has
@@ -53,14 +56,22 @@ def _status(client: PageClient, proxy: str | None, namespace: str) -> CommandRes
 
 
 def _parts(proxies: list[dict[str, Any]]) -> Iterator[str | TextTable]:
-    yield TextTable(("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies])
+    yield TextTable(
+        ("NAME", "CLUSTER", "TYPE", *(name.upper() for name in _TYPES), "VERSION"), [_row(proxy) for proxy in proxies]
+    )
     for proxy in proxies:
         yield from _errors(proxy)
 
 
 def _row(proxy: dict[str, Any]) -> list[str]:
     states = [state(proxy.get("resources", {}).get(BY_SHORT_NAME[name])) for name in _TYPES]
-    return [proxy["proxy"], proxy.get("cluster_id", ""), proxy.get("proxy_type", ""), *states, proxy.get("istio_version", "")]
+    return [
+        proxy["proxy"],
+        proxy.get("cluster_id", ""),
+        proxy.get("proxy_type", ""),
+        *states,
+        proxy.get("istio_version", ""),
+    ]
 
 
 def state(resource: dict[str, Any] | None) -> str:
@@ -79,20 +90,30 @@ def _details(proxies: Iterable[dict[str, Any]]) -> Iterator[str | TextTable]:
         yield from [""] if number else []
         yield f"{proxy['proxy']} ({proxy.get('proxy_type', '')}, {proxy.get('istio_version') or 'no version'}) in {proxy.get('cluster_id', '')}"
         resources = sorted(proxy.get("resources", {}).items())
-        rows = [(short_name(url).upper(), state(r), r.get("sent") or "-", r.get("acked") or "-", r.get("sentTime") or "-") for url, r in resources]
+        rows = [
+            (short_name(url).upper(), state(r), r.get("sent") or "-", r.get("acked") or "-", r.get("sentTime") or "-")
+            for url, r in resources
+        ]
         yield TextTable(("TYPE", "STATE", "SENT", "ACKNOWLEDGED", "TIME"), rows)
         yield from _errors(proxy)
 
 
 def _errors(proxy: dict[str, Any]) -> list[str]:
     resources = proxy.get("resources", {}).items()
-    return [f"{proxy['proxy']} refuses its {short_name(url)}: {r['lastError']}" for url, r in sorted(resources) if r.get("lastError")]
+    return [
+        f"{proxy['proxy']} refuses its {short_name(url)}: {r['lastError']}"
+        for url, r in sorted(resources)
+        if r.get("lastError")
+    ]
 
 
 def _comparison(client: PageClient, proxy: str, envoy: EnvoyDump) -> CommandResult:
     """Returns the differences between what the control plane has and what an Envoy has of a proxy, as lines of a unified diff by type."""
     asked = AskedProxy(client, proxy, None)
-    found = {title: _difference(title, asked.resources(name), envoy.resources(name, dynamic=True)) for title, name in _COMPARED.items()}
+    found = {
+        title: _difference(title, asked.resources(name), envoy.resources(name, dynamic=True))
+        for title, name in _COMPARED.items()
+    }
     return CommandResult({title: "\n".join(lines) for title, lines in found.items()}, _compared(found))
 
 
@@ -103,12 +124,18 @@ def _compared(found: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _difference(title: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[str]:
-    return list(difflib.unified_diff(_lines(ours), _lines(theirs), f"Istiod {title}", f"Envoy {title}", lineterm="", n=_AROUND))
+    return list(
+        difflib.unified_diff(_lines(ours), _lines(theirs), f"Istiod {title}", f"Envoy {title}", lineterm="", n=_AROUND)
+    )
 
 
 def _lines(resources: list[dict[str, Any]]) -> list[str]:
-    plain = [_comparable({name: value for name, value in resource.items() if name != "@type"}) for resource in resources]
-    return json.dumps(sorted(plain, key=lambda r: str(r.get("name"))), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+    plain = [
+        _comparable({name: value for name, value in resource.items() if name != "@type"}) for resource in resources
+    ]
+    return json.dumps(
+        sorted(plain, key=lambda r: str(r.get("name"))), indent=2, sort_keys=True, ensure_ascii=False
+    ).splitlines()
 
 
 def _comparable(value: Any) -> Any:

@@ -1,4 +1,5 @@
 """pilotctl status: what becomes of Gateways, routes and Ingresses?"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,13 @@ def _rows(said: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         for entry in said.get(field, ()):
             yield (f"{entry[ref]['kind']} {_target(entry[ref])}", *_told(entry["conditions"]))
     if "loadBalancer" in said:
-        yield (", ".join(next(iter(one.values())) for one in said["loadBalancer"]["ingress"]) or "no address", "", "", "", "")
+        yield (
+            ", ".join(next(iter(one.values())) for one in said["loadBalancer"]["ingress"]) or "no address",
+            "",
+            "",
+            "",
+            "",
+        )
 
 
 def _target(ref: dict[str, Any]) -> str:
@@ -56,6 +63,10 @@ def _target(ref: dict[str, Any]) -> str:
 def _told(conditions: Iterable[dict[str, str]]) -> tuple[str, ...]:
     listed = list(conditions)
     by_type = {c["type"]: c["status"] for c in listed}
-    wrong = [c for c in listed if c["status"] == ("True" if c["type"] in _BAD_IF_SO else "False") and c["type"] in (*_SHOWN, *_BAD_IF_SO)]
+    wrong = [
+        c
+        for c in listed
+        if c["status"] == ("True" if c["type"] in _BAD_IF_SO else "False") and c["type"] in (*_SHOWN, *_BAD_IF_SO)
+    ]
     said = dict.fromkeys(f"{c['reason']}: {c['message']}" for c in wrong)
     return (*(by_type.get(type_, "") for type_ in _SHOWN), one_line("; ".join(said)))

@@ -1,4 +1,5 @@
 """pilotctl tag: names of revisions, which namespaces can be labelled with."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -33,9 +34,23 @@ def tag_options(function: Function) -> Function:
         click.option("-r", "--revision", required=True, help="the revision that it is to stand for"),
         click.option("--overwrite", is_flag=True, help="move it where it is there already"),
         click.option("--webhook-name", "webhook", default="", metavar="NAME", help="name of its webhook configuration"),
-        click.option("--auto-inject-namespaces", "everywhere", is_flag=True, help="for the tag default: inject where no label says anything, too"),
-        click.option("-i", "--istioNamespace", "system", default="istio-system", show_default=True, help="namespace of the control plane"),
-        click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts in the place of our own"),
+        click.option(
+            "--auto-inject-namespaces",
+            "everywhere",
+            is_flag=True,
+            help="for the tag default: inject where no label says anything, too",
+        ),
+        click.option(
+            "-i",
+            "--istioNamespace",
+            "system",
+            default="istio-system",
+            show_default=True,
+            help="namespace of the control plane",
+        ),
+        click.option(
+            "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts in the place of our own"
+        ),
         of_cluster,
     )
     for option in reversed(options):
@@ -57,7 +72,9 @@ def set_(cluster: Cluster, name: str, yes: bool, **options: Any) -> None:
     cluster.ask(lambda objects, _: set_tag(objects, made))
     write(f"✔ The tag {name} stands for revision {options['revision']}.")
     if name != DEFAULT:
-        write(f"Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev={name} istio-injection-")
+        write(
+            f"Namespaces that are to follow it: kubectl label namespace NAMESPACE istio.io/rev={name} istio-injection-"
+        )
 
 
 @tag.command()
@@ -92,12 +109,21 @@ def remove(cluster: Cluster, name: str, yes: bool) -> None:
 
 
 async def _objects(
-    objects: Objects, name: str, revision: str, overwrite: bool, webhook: str, everywhere: bool, system: str, package: str
+    objects: Objects,
+    name: str,
+    revision: str,
+    overwrite: bool,
+    webhook: str,
+    everywhere: bool,
+    system: str,
+    package: str,
 ) -> list[dict[str, Any]]:
     if not is_dns_label(name):
         raise CommandError(f"{name} cannot be a tag: write a DNS label, of lower case letters, digits and -")
     try:
-        return await tag_objects(objects, Tag(name, revision, system, webhook, everywhere), installation_folder(package), overwrite)
+        return await tag_objects(
+            objects, Tag(name, revision, system, webhook, everywhere), installation_folder(package), overwrite
+        )
     except TagError as error:
         raise CommandError(str(error)) from error
 
@@ -105,13 +131,20 @@ async def _objects(
 async def _conflicts(objects: Objects, made: list[dict[str, Any]]) -> list[str]:
     own = {plain["metadata"]["name"] for plain in made}
     takes_default = tag_of(made[0]) == DEFAULT
-    others = [p for p in await injectors(objects) if p["metadata"]["name"] not in own and not (takes_default and revision_of(p) == DEFAULT)]
+    others = [
+        p
+        for p in await injectors(objects)
+        if p["metadata"]["name"] not in own and not (takes_default and revision_of(p) == DEFAULT)
+    ]
     return conflicts(made, others)
 
 
 async def _list(objects: Objects) -> list[dict[str, Any]]:
     found = [(tag_of(plain), revision_of(plain)) for plain in await injectors(objects) if tag_of(plain)]
-    return [{"tag": tag, "revision": revision, "namespaces": await namespaces_of(objects, tag)} for tag, revision in sorted(found)]
+    return [
+        {"tag": tag, "revision": revision, "namespaces": await namespaces_of(objects, tag)}
+        for tag, revision in sorted(found)
+    ]
 
 
 async def _remove(objects: Objects, name: str) -> list[Any]:

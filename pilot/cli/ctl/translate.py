@@ -1,4 +1,5 @@
 """pilotctl translate: what would one tell Helm to install the same?"""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +15,9 @@ from pilot.cli.ctl.output import write
 
 @click.command()
 @operator_options
-@click.option("-o", "--output", "folder", metavar="FOLDER", help="write a file of values for each chart, instead of printing them")
+@click.option(
+    "-o", "--output", "folder", metavar="FOLDER", help="write a file of values for each chart, instead of printing them"
+)
 def translate(folder: str | None, force: bool, **where: Any) -> None:
     """Turn an IstioOperator into values of Helm's charts.
 

@@ -1,4 +1,5 @@
 """pilotctl uninstall: take an installation out of a cluster."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,14 +20,18 @@ from pilot.kube.objects import Objects
 @click.command()
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help="the IstioOperator whose objects go")
 @click.option("-s", "--set", "assignments", multiple=True, metavar="PATH=VALUE", help="a setting of it")
-@click.option("-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own")
+@click.option(
+    "-d", "--manifests", "package", default="", metavar="FOLDER", help="charts and profiles in the place of our own"
+)
 @click.option("-r", "--revision", default="", help="the revision that goes")
 @click.option("--purge", is_flag=True, help="everything of every revision goes, definitions and configuration too")
 @click.option("--force", is_flag=True, help="go on in spite of wrong settings in the file")
 @click.option("--dry-run", is_flag=True, help="say what would go, and change nothing")
 @click.option("-y", "--skip-confirmation", "yes", is_flag=True, help="do not ask")
 @of_cluster
-def uninstall(cluster: Cluster, revision: str, purge: bool, force: bool, dry_run: bool, yes: bool, **where: Any) -> None:
+def uninstall(
+    cluster: Cluster, revision: str, purge: bool, force: bool, dry_run: bool, yes: bool, **where: Any
+) -> None:
     """Take a revision, what a file has installed, or everything out of a cluster."""
     if not (revision or where["files"] or purge):
         raise CommandError("say what is to go: --revision NAME, -f FILE, or --purge for everything")

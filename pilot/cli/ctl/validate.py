@@ -1,4 +1,5 @@
 """pilotctl validate: would these objects be accepted?"""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +14,15 @@ from pilot.model.problem import Problem, Severity
 
 
 @click.command()
-@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="file or folder of objects; - for standard input")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="file or folder of objects; - for standard input",
+)
 @click.pass_context
 def validate(ctx: click.Context, files: Sequence[str]) -> None:
     """Whether objects would be accepted, each alone, by the rules of the validating webhook.
@@ -37,4 +46,6 @@ def validate(ctx: click.Context, files: Sequence[str]) -> None:
 
 def _line(problem: Problem) -> str:
     about = " ".join(part for part in (str(problem.object), problem.path) if part)
-    return one_line(f"  * {f'line {problem.line}: ' if problem.line else ''}{about}{': ' if about else ''}{problem.message}")
+    return one_line(
+        f"  * {f'line {problem.line}: ' if problem.line else ''}{about}{': ' if about else ''}{problem.message}"
+    )

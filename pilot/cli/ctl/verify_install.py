@@ -1,4 +1,5 @@
 """pilotctl verify-install: is everything there that was installed, as it should be?"""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """pilotctl version: which build is this, which one answers, and which proxies are connected to it?"""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -25,7 +26,8 @@ def version(client: PageClient, remote: bool) -> CommandResult:
         try:
             found["meshVersion"] = [{"Component": "pilot", "Info": {"version": client.text("version").strip()}}]
             found["dataPlaneVersion"] = [
-                {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": p.get("proxy_type", "")} for p in client.get("syncz")
+                {"ID": p["proxy"], "IstioVersion": p.get("istio_version", ""), "Type": p.get("proxy_type", "")}
+                for p in client.get("syncz")
             ]
         except CommandError as error:
             fault = error.message
@@ -38,7 +40,9 @@ def _parts(found: dict[str, Any], fault: str) -> Iterator[str]:
         yield f"control plane version: {server['Info']['version']}"
     proxies = Counter(proxy["IstioVersion"] or "unknown" for proxy in found.get("dataPlaneVersion", ()))
     if proxies:
-        yield "data plane version: " + ", ".join(f"{version} ({_count(count)})" for version, count in sorted(proxies.items()))
+        yield "data plane version: " + ", ".join(
+            f"{version} ({_count(count)})" for version, count in sorted(proxies.items())
+        )
     elif "dataPlaneVersion" in found:
         yield "data plane version: none, no proxy is connected"
     if fault:

@@ -1,4 +1,5 @@
 """Certificates that the control plane knows, from when until when each is valid."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,10 @@ from pilot.model.inputs import Mesh
 from pilot.model.key_material import KeyPair, Roots, find_key_pair, find_roots
 
 MOST = 500
-_OF_AUTHORITY = {"root of the mesh": "citadel_server_root_cert_expiry_timestamp", "signing chain": "citadel_server_cert_chain_expiry_timestamp"}
+_OF_AUTHORITY = {
+    "root of the mesh": "citadel_server_root_cert_expiry_timestamp",
+    "signing chain": "citadel_server_cert_chain_expiry_timestamp",
+}
 
 
 class Validity(NamedTuple):

@@ -1,4 +1,5 @@
 """How far each connected proxy is, as rows for the page."""
+
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
@@ -32,9 +33,16 @@ class ProxyRow(NamedTuple):
     def plain(self) -> dict[str, Any]:
         """Returns the row for JSON."""
         return {
-            "id": self.id, "name": self.name, "namespace": self.namespace, "kind": self.kind, "version": self.version, "since": self.since,
-            "waits_since": self.waits_since, "error": self.error, "state": self.state,
-        }  # fmt: skip
+            "id": self.id,
+            "name": self.name,
+            "namespace": self.namespace,
+            "kind": self.kind,
+            "version": self.version,
+            "since": self.since,
+            "waits_since": self.waits_since,
+            "error": self.error,
+            "state": self.state,
+        }
 
 
 class Seen(NamedTuple):
@@ -65,7 +73,9 @@ def look_at(connection: ConnectedProxy, known: ProxyRow | None = None) -> Seen:
 def _row(connection: ConnectedProxy, waits: float, error: str) -> ProxyRow:
     proxy = connection.proxy
     name = proxy.id.rpartition(".")[0] if "." in proxy.id else proxy.id
-    return ProxyRow(connection.id, name, proxy.namespace, str(proxy.type), proxy.version, connection.connected_at, waits, error)
+    return ProxyRow(
+        connection.id, name, proxy.namespace, str(proxy.type), proxy.version, connection.connected_at, waits, error
+    )
 
 
 class Difference(NamedTuple):
@@ -101,7 +111,9 @@ class ProxyRows:
             stayed += known is not None
             if known is None or known.activity != connection.activity:
                 due.append((connection, known))
-        looked = await all_of(look_at(connection, known.row if known is not None else None) for connection, known in due)
+        looked = await all_of(
+            look_at(connection, known.row if known is not None else None) for connection, known in due
+        )
         gone: list[str] = []
         if stayed < len(seen):
             here = {connection.id for connection in self._fleet.connections()}

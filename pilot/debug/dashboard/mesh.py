@@ -1,4 +1,5 @@
 """The mesh as a picture: services by namespace, gateways, which routes lead where, and who may call whom."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -71,7 +72,10 @@ class Around(NamedTuple):
 
 def look_around(sources: Sources) -> Around:
     """Returns the problems and proxies of now."""
-    return Around([p.object for p in sources.problems()], [connection.proxy.namespace for connection in sources.fleet.connections()])
+    return Around(
+        [p.object for p in sources.problems()],
+        [connection.proxy.namespace for connection in sources.fleet.connections()],
+    )
 
 
 def show_picture(picture: Picture, around: Around, asked: frozenset[str]) -> dict[str, Any]:
@@ -83,15 +87,25 @@ def show_picture(picture: Picture, around: Around, asked: frozenset[str]) -> dic
     whole = len(picture.services) <= WHOLE
     shown: dict[str, dict[str, Any]] = {}
     for facts in sorted(picture.services):
-        namespace = shown.setdefault(facts.namespace, {"name": facts.namespace, "services": [], "count": 0, "unready": 0})
+        namespace = shown.setdefault(
+            facts.namespace, {"name": facts.namespace, "services": [], "count": 0, "unready": 0}
+        )
         namespace["count"] += 1
         namespace["unready"] += not facts.ready
         if whole or facts.namespace in asked:
             namespace["services"].append(facts.plain(_problems_of(problems, facts)))
     for name, namespace in shown.items():
         namespace |= {"problems": by_namespace[name], "proxies": proxies[name]}
-    found = [{"namespace": g.namespace, "name": g.name, "problems": problems["Gateway", g.namespace, g.name]} for g in picture.gateways]
-    return {"namespaces": list(shown.values()), "gateways": found, "links": _shown_links(picture, shown), "services": len(picture.services)}
+    found = [
+        {"namespace": g.namespace, "name": g.name, "problems": problems["Gateway", g.namespace, g.name]}
+        for g in picture.gateways
+    ]
+    return {
+        "namespaces": list(shown.values()),
+        "gateways": found,
+        "links": _shown_links(picture, shown),
+        "services": len(picture.services),
+    }
 
 
 def _problems_of(problems: Counter[tuple[str, str, str]], facts: ServiceFacts) -> int:
@@ -114,7 +128,10 @@ def _shown_links(picture: Picture, shown: dict[str, dict[str, Any]]) -> list[dic
         for namespace, _ in facts.callers or ():
             if namespace in shown and place[facts.host] != f"namespace {namespace}":
                 counts[f"namespace {namespace}", place[facts.host], "policy", ""] += 1
-    return [{"from": source, "to": target, "kind": kind, "by": by, "count": n} for (source, target, kind, by), n in sorted(counts.items())]
+    return [
+        {"from": source, "to": target, "kind": kind, "by": by, "count": n}
+        for (source, target, kind, by), n in sorted(counts.items())
+    ]
 
 
 def _place(facts: ServiceFacts, shown: dict[str, dict[str, Any]]) -> str:
@@ -136,7 +153,15 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
         keys = policy_keys(db, AUTHORIZATION_POLICY, PolicySubjectKey(found.namespace, labels, frozenset()))
         policies = [row for key in keys if (row := authorization_policies.get(db, key)) is not None]
     names = tuple(f"{row.spec.action} {row.namespace}/{row.name}" for row in policies)
-    return ServiceFacts(found.namespace, found.hostname, tuple(p.number for p in found.ports), ready, len(behind), _callers(policies), names)
+    return ServiceFacts(
+        found.namespace,
+        found.hostname,
+        tuple(p.number for p in found.ports),
+        ready,
+        len(behind),
+        _callers(policies),
+        names,
+    )
 
 
 def _callers(policies: Iterable[Object[AuthorizationPolicy]]) -> tuple[tuple[str, str], ...] | None:
@@ -178,7 +203,13 @@ def links_of_route(db: Mesh, key: ObjectKey) -> tuple[Link, ...]:
     if row is None:
         return ()
     by, spec = f"{row.namespace}/{row.name}", row.spec
-    routed = [d.destination for rules in (spec.http, spec.tls, spec.tcp) for rule in rules for d in rule.route if d.destination is not None]
+    routed = [
+        d.destination
+        for rules in (spec.http, spec.tls, spec.tcp)
+        for rule in rules
+        for d in rule.route
+        if d.destination is not None
+    ]
     targets = dict.fromkeys(destination.host for destination in routed)
     sources = [f"gateway {gateway}" for gateway in spec.gateways if gateway != _MESH]
     sources += spec.hosts if not spec.gateways or _MESH in spec.gateways else ()

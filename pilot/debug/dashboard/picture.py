@@ -1,4 +1,5 @@
 """The picture of the mesh follows what changes while a page is open: a change costs the services and routes that it reaches."""
+
 from __future__ import annotations
 
 import asyncio
@@ -62,7 +63,10 @@ class KeptPicture:
 
     def __init__(self, db: Mesh) -> None:
         self._db = db
-        self._services, self._links = _WatchedItems(db, service_refs, service_facts), _WatchedItems(db, route_keys, links_of_route)
+        self._services, self._links = (
+            _WatchedItems(db, service_refs, service_facts),
+            _WatchedItems(db, route_keys, links_of_route),
+        )
         self._picture = Picture([], (), [])
         self._revision = -1
         self._kept = False

@@ -1,4 +1,5 @@
 """The page over HTTP: its files, the picture of the mesh, and the events."""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +79,9 @@ class Dashboard:
 
 
 async def _file(name: str, _: web.Request) -> web.StreamResponse:
-    return web.Response(body=_content(name), content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8", headers=_HEADERS)
+    return web.Response(
+        body=_content(name), content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8", headers=_HEADERS
+    )
 
 
 @functools.cache

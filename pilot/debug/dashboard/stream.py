@@ -1,4 +1,5 @@
 """What changed since a moment ago, once a second, for every page that is open: made once, sent to all of them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -102,20 +103,28 @@ class EventStream:
         held = await asyncio.to_thread(certificates.validity, certificates.material(self._sources.db))
         valid = [*certificates.of_authority(self._sources.metrics), *held]
         return {
-            "time": time.time(), "build": str(self._sources.build), "pod": self._sources.pod, "revision": self._sources.db.revision,
-            "proxies": self._rows.plain(), "problems": self._problems,
+            "time": time.time(),
+            "build": str(self._sources.build),
+            "pod": self._sources.pod,
+            "revision": self._sources.db.revision,
+            "proxies": self._rows.plain(),
+            "problems": self._problems,
             "certificates": [certificate._asdict() for certificate in valid],
-        }  # fmt: skip
+        }
 
     async def _change(self) -> dict[str, Any]:
         counts, problems, revision = self._counts, self._problems, self._revision
         changed, gone, reached = await self._look()
         await self.picture.look()
         told: dict[str, Any] = {
-            "time": time.time(), "memory": _memory(), "cpu": self._counts.cpu - counts.cpu,
-            "responses": self._counts.responses - counts.responses, "bytes": self._counts.bytes - counts.bytes,
-            "waiting": self._rows.waiting, "reached": reached,
-        }  # fmt: skip
+            "time": time.time(),
+            "memory": _memory(),
+            "cpu": self._counts.cpu - counts.cpu,
+            "responses": self._counts.responses - counts.responses,
+            "bytes": self._counts.bytes - counts.bytes,
+            "waiting": self._rows.waiting,
+            "reached": reached,
+        }
         if changed or gone:
             told |= {"proxies": [row.plain() for row in changed], "gone": gone}
         if self._problems != problems:

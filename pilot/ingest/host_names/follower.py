@@ -2,6 +2,7 @@
 
 The last good addresses stay where a name cannot be looked up: a gateway that was there is more likely than none.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +35,13 @@ class GatewayNames:
     """A part of the process. `sleep` is the loop's; a test has its own."""
 
     def __init__(
-        self, db: Mesh, batch: Batch, names: NameLookup, problems: ProblemStore, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        db: Mesh,
+        batch: Batch,
+        names: NameLookup,
+        problems: ProblemStore,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._db, self._batch, self._names, self._problems, self._sleep = db, batch, names, problems, sleep
         self._wanted = db.watch(gateway_hosts)
@@ -106,7 +113,10 @@ class GatewayNames:
         known = self._known.get(host)
         outcome = f"it is taken to be at {', '.join(known)} still" if known else "endpoints behind it are not reached"
         message = f"the gateway {host} cannot be looked up: {reason}; {outcome}"
-        self._problems.replace(_place(host), (Problem(code="gateway-not-resolved", object=_NETWORKS, message=message, severity=Severity.WARNING),))
+        self._problems.replace(
+            _place(host),
+            (Problem(code="gateway-not-resolved", object=_NETWORKS, message=message, severity=Severity.WARNING),),
+        )
 
 
 def _place(host: str) -> tuple[str, str]:

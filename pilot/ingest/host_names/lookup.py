@@ -1,4 +1,5 @@
 """Asks name servers for the addresses of a name, and for how long they hold."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,7 +42,9 @@ class NameServers:
         if not addresses:
             nothing = "there is no such name" if any(r.code == _NO_SUCH_NAME for r in answered) else "it has no address"
             raise LookupFailed(str(failures[0]) if failures else nothing)
-        return ResolvedName(tuple(addresses), min(reply.seconds for reply in answered if reply.addresses and reply.seconds is not None))
+        return ResolvedName(
+            tuple(addresses), min(reply.seconds for reply in answered if reply.addresses and reply.seconds is not None)
+        )
 
     async def _ask(self, name: str, kind: int) -> Reply:
         try:
@@ -91,7 +94,9 @@ class _Once(asyncio.DatagramProtocol):
 
 
 async def _ask_udp(server: tuple[str, int], query: bytes) -> bytes:
-    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Once(query[:2]), remote_addr=server)
+    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: _Once(query[:2]), remote_addr=server
+    )
     try:
         transport.sendto(query)
         return await protocol.answer

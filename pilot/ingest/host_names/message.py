@@ -1,4 +1,5 @@
 """DNS on the wire, as far as somebody who asks for addresses needs it (RFC 1035, RFC 3596)."""
+
 from __future__ import annotations
 
 import ipaddress

@@ -3,6 +3,7 @@
 Every connection is checked by the address that it really goes to, of redirects and of names that resolve anew too, so that no
 answer of a name server leads elsewhere between a check and its use.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -98,9 +99,15 @@ class JwksClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._tls, force_close=True, use_dns_cache=False, socket_factory=self._connect)
+            connector = aiohttp.TCPConnector(
+                ssl=self._tls, force_close=True, use_dns_cache=False, socket_factory=self._connect
+            )
             self._session = aiohttp.ClientSession(
-                connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS, trust_env=False
+                connector=connector,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=_HEADERS,
+                trust_env=False,
             )
         return self._session
 

@@ -2,6 +2,7 @@
 
 The last good keys stay where a fetch fails, for a week at most. Keys that are not known are nobody's: tokens of their issuer are refused.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -154,16 +155,26 @@ class KeySets:
             kept = None
             self._batch.put([("jwks", key, None)])
             await asyncio.to_thread(self._store.drop, key)
-        outcome = "its tokens are refused" if kept is None else "its tokens are held against the last keys that were fetched"
+        outcome = (
+            "its tokens are refused" if kept is None else "its tokens are held against the last keys that were fetched"
+        )
         self._problems.replace(_place(key), self._problems_of(key, f"{key}: {reason}; {outcome}"))
 
     def _problems_of(self, key: JwksKey, message: str) -> Iterable[Problem]:
         """Yields a problem for each object that names a key set."""
         table = self._db.request_authentications
         sources = () if self._wanted.value is UNSET else self._wanted.value
-        for name in sorted({name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}):
+        for name in sorted(
+            {name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}
+        ):
             if (row := table.peek(name)) is not None:
-                yield Problem(code="keys-not-fetched", object=row.ref, path="spec.jwtRules", message=message, severity=Severity.WARNING)
+                yield Problem(
+                    code="keys-not-fetched",
+                    object=row.ref,
+                    path="spec.jwtRules",
+                    message=message,
+                    severity=Severity.WARNING,
+                )
 
 
 def _place(key: JwksKey) -> tuple[str, str]:

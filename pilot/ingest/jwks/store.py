@@ -1,4 +1,5 @@
 """Keeps the last good key sets in a folder over restarts."""
+
 from __future__ import annotations
 
 import contextlib

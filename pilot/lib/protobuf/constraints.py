@@ -2,6 +2,7 @@
 
 https://github.com/bufbuild/protoc-gen-validate#constraint-rules. The rules of one field are in `field_rules`, what is here walks messages.
 """
+
 from __future__ import annotations
 
 import functools
@@ -17,7 +18,12 @@ from pilot.lib.protobuf.types import find_type, name_in
 
 CODE = "refused-by-envoy"
 _ANY = "google.protobuf.Any"
-_rules, _required, _disabled, _ignored = validate_pb2.rules, validate_pb2.required, validate_pb2.disabled, validate_pb2.ignored
+_rules, _required, _disabled, _ignored = (
+    validate_pb2.rules,
+    validate_pb2.required,
+    validate_pb2.disabled,
+    validate_pb2.ignored,
+)
 
 
 class _Field(NamedTuple):
@@ -94,7 +100,9 @@ def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place
     yield from (Violation(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
 
 
-def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
+def _broken(
+    message: Any, field: FieldDescriptor, rules: Any, place: Place, partial: bool, touched: Any
+) -> Iterator[Violation]:
     value, at = getattr(message, field.name), (*place, field.name)
     if rules.WhichOneof("type") is not None:
         yield from (Violation(CODE, at, text) for text in rule_of(rules, field)(wrapped(value)))
@@ -102,7 +110,9 @@ def _broken(message: Any, field: FieldDescriptor, rules: Any, place: Place, part
         items = rules.repeated.items
         if items.WhichOneof("type") is not None:
             check = rule_of(items, field)
-            yield from (Violation(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item)))
+            yield from (
+                Violation(CODE, (*at, i), text) for i, item in enumerate(value) for text in check(wrapped(item))
+            )
         if items.message.skip:
             return
     if field.message_type is not None and not rules.message.skip:
@@ -144,7 +154,9 @@ def unpack(packed: Any) -> Any:
 def _is_set(message: Any, field: FieldDescriptor) -> bool:
     if field.is_repeated:
         return len(getattr(message, field.name)) > 0
-    return bool(message.HasField(field.name) if field.has_presence else getattr(message, field.name) != field.default_value)
+    return bool(
+        message.HasField(field.name) if field.has_presence else getattr(message, field.name) != field.default_value
+    )
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -1,4 +1,5 @@
 """Says what is wrong at a place of a message."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

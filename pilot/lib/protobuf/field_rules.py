@@ -1,4 +1,5 @@
 """The rules of one field: what a value must be. A rule that nobody uses in what Envoy is sent is not there."""
+
 from __future__ import annotations
 
 import functools
@@ -16,12 +17,26 @@ Check = Callable[[Any], Iterator[str]]
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.ASCII)
 _NUMBERS = frozenset(
-    ("float", "double", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+    (
+        "float",
+        "double",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "sint32",
+        "sint64",
+        "fixed32",
+        "fixed64",
+        "sfixed32",
+        "sfixed64",
+    )
 )
 _HEADER_NAME, _HEADER_VALUE = r"^:?[0-9a-zA-Z!#$%&'*+-.^_|~`]+$", r"^[^\x00-\x08\x0A-\x1F\x7F]*$"
 _LOOSE = r"^[^\x00\n\r]*$"
 _WRAPPERS = frozenset(
-    f"google.protobuf.{name}Value" for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+    f"google.protobuf.{name}Value"
+    for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 )
 
 
@@ -51,6 +66,7 @@ def _nothing(_: Any) -> Iterator[str]:
 
 
 # -- numbers and durations -------------------------------------------------------------------------------------------------
+
 
 def _check_number(rule: Any, value: float) -> Iterator[str]:
     if getattr(rule, "ignore_empty", False) and not value:
@@ -96,7 +112,12 @@ def _check_members(rule: Any, value: Any) -> Iterator[str]:
 
 
 def _check_enum(rule: Any, field: FieldDescriptor, value: int) -> Iterator[str]:
-    if rule.defined_only and field.enum_type is not None and not field.is_repeated and value not in field.enum_type.values_by_number:
+    if (
+        rule.defined_only
+        and field.enum_type is not None
+        and not field.is_repeated
+        and value not in field.enum_type.values_by_number
+    ):
         yield f"there is no value {value} of {field.enum_type.name}"
     yield from _check_members(rule, value)
 
@@ -107,6 +128,7 @@ def _check_bool(rule: Any, value: bool) -> Iterator[str]:
 
 
 # -- text and bytes --------------------------------------------------------------------------------------------------------
+
 
 def _check_string(rule: Any, value: str) -> Iterator[str]:
     if rule.ignore_empty and not value:
@@ -129,7 +151,9 @@ def _check_pattern(rule: Any, value: str) -> Iterator[str]:
     pattern = rule.pattern if rule.HasField("pattern") else ""
     if rule.WhichOneof("well_known") == "well_known_regex":
         strict = not rule.HasField("strict") or rule.strict
-        pattern = {1: _HEADER_NAME if strict else _LOOSE, 2: _HEADER_VALUE if strict else _LOOSE}.get(rule.well_known_regex, "")
+        pattern = {1: _HEADER_NAME if strict else _LOOSE, 2: _HEADER_VALUE if strict else _LOOSE}.get(
+            rule.well_known_regex, ""
+        )
         if rule.well_known_regex == 1 and not value:
             return
     if pattern and re2.search(pattern, value) is None:
@@ -167,6 +191,7 @@ def _check_bytes(rule: Any, value: bytes) -> Iterator[str]:
 
 
 # -- lists, maps and Any ---------------------------------------------------------------------------------------------------
+
 
 def _check_repeated(rule: Any, value: Any) -> Iterator[str]:
     if rule.ignore_empty and not len(value):

@@ -1,4 +1,5 @@
 """Merges messages as protobuf does, but for durations, which are one value, and for lists where these are to be replaced."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,9 @@ def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
     lists are appended, or replaced at any depth with `replace_lists`. `patch` stays as it is."""
     for field, value in patch.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            _merge_map(getattr(into, field.name), value, field.message_type.fields_by_name["value"].message_type is not None)
+            _merge_map(
+                getattr(into, field.name), value, field.message_type.fields_by_name["value"].message_type is not None
+            )
         elif field.is_repeated:
             if replace_lists:
                 into.ClearField(field.name)

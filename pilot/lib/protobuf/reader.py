@@ -1,4 +1,5 @@
 """Reads JSON as protobuf does, https://protobuf.dev/programming-guides/json/, and tells every place where it is wrong, not the first alone."""
+
 from __future__ import annotations
 
 import re
@@ -18,10 +19,23 @@ _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
     f"google.protobuf.{name}"
     for name in (
-        "BoolValue", "BytesValue", "DoubleValue", "Duration", "FieldMask", "FloatValue", "Int32Value", "Int64Value", "ListValue", "StringValue",
-        "Struct", "Timestamp", "UInt32Value", "UInt64Value", "Value",
+        "BoolValue",
+        "BytesValue",
+        "DoubleValue",
+        "Duration",
+        "FieldMask",
+        "FloatValue",
+        "Int32Value",
+        "Int64Value",
+        "ListValue",
+        "StringValue",
+        "Struct",
+        "Timestamp",
+        "UInt32Value",
+        "UInt64Value",
+        "Value",
     )
-)  # fmt: skip
+)
 """Messages whose JSON is a value of its own kind."""
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
 
@@ -50,11 +64,15 @@ class _Reading:
         for key, value in plain.items():
             field = _field(into.DESCRIPTOR, key)
             if field is None:
-                self.faults.append(Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}"))
+                self.faults.append(
+                    Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}")
+                )
             elif value is not None or _takes_null(field):
                 other = taken.setdefault(_slot(field), str(key))
                 if other != key:
-                    self.faults.append(Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set"))
+                    self.faults.append(
+                        Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set")
+                    )
                 else:
                     self._set(into, field, value, (*place, str(key)))
 
@@ -85,7 +103,9 @@ class _Reading:
             for index, item in enumerate(value):
                 self._read_part(getattr(into, field.name).add(), item, (*place, index))
         else:
-            good = [item for index, item in enumerate(value) if self._can_set(type(into), field, [item], (*place, index))]
+            good = [
+                item for index, item in enumerate(value) if self._can_set(type(into), field, [item], (*place, index))
+            ]
             if len(good) == len(value):
                 self._set_value(into, field, list(value), place)
 
@@ -191,7 +211,14 @@ def _takes_null(field: FieldDescriptor) -> bool:
 
 
 def _kind_of(value: Any) -> str:
-    names: dict[type, str] = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    names: dict[type, str] = {
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "a mapping",
+    }
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
 

@@ -1,4 +1,5 @@
 """Finds types of messages by their names, among all that the installed packages have: a module is loaded when its type is first asked for."""
+
 from __future__ import annotations
 
 import functools

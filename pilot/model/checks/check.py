@@ -1,4 +1,5 @@
 """Checks of objects against others, and how their problems are told."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable

@@ -1,4 +1,5 @@
 """AuthorizationPolicies of workloads that ztunnels capture: what these cannot hold a connection against is not enforced as it is written."""
+
 from __future__ import annotations
 
 from pilot.model.config.authorization_policy import AuthorizationPolicy
@@ -10,7 +11,11 @@ from pilot.model.views.ambient.captured import captured_labels, capturing_namesp
 from pilot.model.views.ambient.policies import enforced
 from pilot.model.views.mesh import root_namespace
 
-_OUTCOMES = {"ALLOW": "allows nothing", "DENY": "denies whatever meets the rest of it", "CUSTOM": "denies whatever meets the rest of it"}
+_OUTCOMES = {
+    "ALLOW": "allows nothing",
+    "DENY": "denies whatever meets the rest of it",
+    "CUSTOM": "denies whatever meets the rest of it",
+}
 
 
 def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
@@ -18,7 +23,11 @@ def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     if not db.settings.ambient.enabled or enforced(db, o.key) is None or not _captures(db, o):
         return
     if o.spec.action == "CUSTOM":
-        yield warning("not-enforced", "action", "ztunnels ask no external authorizer: what this policy matches is denied; attach it to a waypoint")
+        yield warning(
+            "not-enforced",
+            "action",
+            "ztunnels ask no external authorizer: what this policy matches is denied; attach it to a waypoint",
+        )
     for index, rule in enumerate(o.spec.rules):
         for one in unseen(rule):
             outcome = f"for workloads of ztunnels this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"

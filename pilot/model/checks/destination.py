@@ -1,4 +1,5 @@
 """Destinations of traffic: the service, its port and its subset have to be there."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -25,7 +26,9 @@ def check_destination(db: Mesh, to: Destination | None, clients: Iterable[str]) 
         yield warning("destination-not-found", "host", f"there is no service {to.host}")
         return
     yield from below("port", _check_port(found, to))
-    if to.subset and not any(to.subset in defined_subsets(db, client, s.ref) for client in dict.fromkeys(clients) for s in found):
+    if to.subset and not any(
+        to.subset in defined_subsets(db, client, s.ref) for client in dict.fromkeys(clients) for s in found
+    ):
         yield warning("subset-not-found", "subset", f"no DestinationRule for {to.host} has a subset {to.subset}")
 
 

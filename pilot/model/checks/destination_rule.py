@@ -1,4 +1,5 @@
 """DestinationRules: their host, ports, subsets and credentials have to be there, and no older rule may say the same."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -81,7 +82,11 @@ def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Proble
     for path, policy in _policies(spec):
         for index, level in enumerate(policy.port_level_settings):
             if level.port is not None and not any(s.port(level.port.number) for s in found):
-                yield warning("port-not-found", f"{path}.portLevelSettings[{index}].port.number", f"{spec.host} has no port {level.port.number}")
+                yield warning(
+                    "port-not-found",
+                    f"{path}.portLevelSettings[{index}].port.number",
+                    f"{spec.host} has no port {level.port.number}",
+                )
 
 
 def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
@@ -91,7 +96,9 @@ def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) 
     labels = {e.labels for s in found for port in s.ports for e in endpoints(db, s.ref, port.number)}
     for index, subset in enumerate(spec.subsets):
         if subset.labels and not any(subset.labels.items() <= have for have in labels):
-            yield warning("subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels")
+            yield warning(
+                "subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels"
+            )
 
 
 def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
@@ -117,7 +124,11 @@ def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
             yield warning("policy-shadowed", "trafficPolicy", f"that of the older DestinationRule {name} counts")
         for index, subset in enumerate(o.spec.subsets):
             if subset.name in taken:
-                yield warning("subset-shadowed", f"subsets[{index}].name", f"the older DestinationRule {name} has a subset {subset.name}")
+                yield warning(
+                    "subset-shadowed",
+                    f"subsets[{index}].name",
+                    f"the older DestinationRule {name} has a subset {subset.name}",
+                )
 
 
 def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:

@@ -1,4 +1,5 @@
 """Namespaces that an object is exported to have to be there."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """Extensions of users: what they are for has to be there, and so has the Secret that their images are pulled by."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +26,9 @@ def wasm_plugin_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     found = wasm_plugins.get(db, key)
     if found is None:
         return ()
-    return told(found, below("spec", (*check_attachment(db, found), *_check_secret(db, found, found.spec.image_pull_secret))))
+    return told(
+        found, below("spec", (*check_attachment(db, found), *_check_secret(db, found, found.spec.image_pull_secret)))
+    )
 
 
 @derived

@@ -1,4 +1,5 @@
 """Gateways: the routers that they select, the ports that these are reached at, and the credentials have to be there."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -35,14 +36,20 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
     if not o.spec.selector:
         return
     own = db.settings.gateways.scope_to_namespace
-    routers = [(n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace]
+    routers = [
+        (n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace
+    ]
     if not routers:
         yield warning("selector-without-workloads", "selector", f"no workload has {shown(o.spec.selector)}")
         return
     ports = _ports(db, routers)
     for index, server in enumerate(o.spec.servers):
         if ports and server.port is not None and server.port.number not in ports:
-            yield warning("port-not-found", f"servers[{index}].port.number", f"no Service of the selected workloads has port {server.port.number}")
+            yield warning(
+                "port-not-found",
+                f"servers[{index}].port.number",
+                f"no Service of the selected workloads has port {server.port.number}",
+            )
         if server.tls is not None:
             yield from below(f"servers[{index}].tls", _check_credentials(db, server.tls, {n for n, _ in routers}))
 
@@ -56,7 +63,15 @@ def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: set[str]) -
     """Yields the problems of a server's credentials for routers of some namespaces."""
     several = bool(tls.credential_names)
     for index, name in enumerate(certificate_fields(tls)):
-        yield from check_credential(db, f"credentialNames[{index}]" if several else "credentialName", name, namespaces, roots=False)
+        yield from check_credential(
+            db, f"credentialNames[{index}]" if several else "credentialName", name, namespaces, roots=False
+        )
     for name in root_fields(tls):
-        path = "caCertCredentialName" if tls.ca_cert_credential_name else "credentialNames[0]" if several else "credentialName"
+        path = (
+            "caCertCredentialName"
+            if tls.ca_cert_credential_name
+            else "credentialNames[0]"
+            if several
+            else "credentialName"
+        )
         yield from check_credential(db, path, name, namespaces, roots=True)

@@ -1,4 +1,5 @@
 """Every check of objects against each other that needs nothing but the model."""
+
 from __future__ import annotations
 
 from pilot.model.checks.destination_rule import DESTINATION_RULES

@@ -1,4 +1,5 @@
 """The mesh config and the mesh networks: services of extension providers, providers, and gateways of networks have to be there."""
+
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -17,7 +18,10 @@ from pilot.model.views.services import refs_by_hostname, service
 from pilot.model.views.trust_bundle import has_several_roots
 
 SERVICE_NOT_FOUND = "service-not-found"
-MESH, NETWORKS = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"), ObjectRef(GroupKind("", "MeshNetworks"), "", "networks")
+MESH, NETWORKS = (
+    ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"),
+    ObjectRef(GroupKind("", "MeshNetworks"), "", "networks"),
+)
 
 
 @derived
@@ -39,18 +43,34 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
     for index, provider in enumerate(mesh.extension_providers):
         name = named_service(provider)
         if name and (ref := find_service(db, name)) is None:
-            yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}")
-        elif name and ref is not None and (port := named_port(provider)) and (found := service(db, ref)) is not None and found.port(port) is None:
+            yield warning(
+                SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}"
+            )
+        elif (
+            name
+            and ref is not None
+            and (port := named_port(provider))
+            and (found := service(db, ref)) is not None
+            and found.port(port) is None
+        ):
             yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} has no port {port}")
         for variable in named_variables(provider):
             if variable not in db.environment:
-                yield warning("no-variable", f"extensionProviders[{index}]", f"the control plane has no variable {variable}: the header is empty")
+                yield warning(
+                    "no-variable",
+                    f"extensionProviders[{index}]",
+                    f"the control plane has no variable {variable}: the header is empty",
+                )
         if is_authorizer(provider) and (fault := find_fault(provider)):
             yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
     if not has_several_roots(db):
         for index, authority in enumerate(mesh.ca_certificates):
             if authority.pem:
-                yield warning("no-effect", f"caCertificates[{index}].pem", "is passed on to proxies only where the mesh may have several roots")
+                yield warning(
+                    "no-effect",
+                    f"caCertificates[{index}].pem",
+                    "is passed on to proxies only where the mesh may have several roots",
+                )
     default = mesh.default_providers
     for field, part in PARTS.items():
         for index, name in enumerate(part.defaults(default)):

@@ -1,4 +1,5 @@
 """Policies of workloads: their selectors have to select something, and of several that say the same only the oldest counts."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -50,7 +51,11 @@ def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
             continue
         both = labels.items() | _labels(other).items()
         if not labels or any(both <= have for have in label_sets(db, o.namespace)):
-            yield warning("policy-shadowed", "", f"the older PeerAuthentication {key.namespace}/{key.name} has some of its workloads, or all")
+            yield warning(
+                "policy-shadowed",
+                "",
+                f"the older PeerAuthentication {key.namespace}/{key.name} has some of its workloads, or all",
+            )
 
 
 def _labels(o: Object[PeerAuthentication]) -> dict[str, str]:
@@ -106,12 +111,23 @@ def check_targets(
 def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
     """Yields a problem where nothing of the policy's namespace is meant by a target, or where no proxy stands for targets of its kind."""
     if target.kind == "Gateway":
-        if not any((GATEWAY_NAME, target.name) in labels for labels in (*label_sets(db, namespace), *router_labels(db, namespace))):
-            yield warning("target-not-found", "name", f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}")
+        if not any(
+            (GATEWAY_NAME, target.name) in labels
+            for labels in (*label_sets(db, namespace), *router_labels(db, namespace))
+        ):
+            yield warning(
+                "target-not-found",
+                "name",
+                f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}",
+            )
     elif not _is_there(db, namespace, target):
         yield warning("target-not-found", "name", f"namespace {namespace} has no {target.kind} {target.name}")
     elif not serves_waypoints(db.settings.ambient):
-        yield warning("no-effect", "kind", f"policies for a {target.kind} take effect at waypoints, which are not served (PILOT_ENABLE_AMBIENT)")
+        yield warning(
+            "no-effect",
+            "kind",
+            f"policies for a {target.kind} take effect at waypoints, which are not served (PILOT_ENABLE_AMBIENT)",
+        )
 
 
 def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
@@ -140,7 +156,11 @@ def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ..
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     yield from check_attachment(db, o)
     yield from check_connections(db, o)
-    if o.spec.action == "CUSTOM" and o.spec.provider is not None and isinstance(found := authorizer(db, o.spec.provider.name), str):
+    if (
+        o.spec.action == "CUSTOM"
+        and o.spec.provider is not None
+        and isinstance(found := authorizer(db, o.spec.provider.name), str)
+    ):
         yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
 
 

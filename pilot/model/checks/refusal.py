@@ -1,4 +1,5 @@
 """Objects of which proxies refuse what follows: a mistake that only Envoy has found."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -1,4 +1,5 @@
 """Selectors have to select workloads."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +43,9 @@ def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) ->
 @derived
 def _known_routers(db: Mesh) -> frozenset[tuple[str, Labels]]:
     """Returns the namespace and labels of each connected router, in a registry or not."""
-    return frozenset((find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db))
+    return frozenset(
+        (find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db)
+    )
 
 
 def router_labels(db: Mesh, namespace: str) -> list[Labels]:

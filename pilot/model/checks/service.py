@@ -1,4 +1,5 @@
 """Kubernetes Services: the namespaces that they are exported to have to be there, and an alias may not lead back to itself."""
+
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -31,5 +32,11 @@ SERVICES = Check("Service", _keys, service_problems)
 def _check(db: Mesh, o: Object[Service]) -> Problems:
     for problem in check_export_to(db, exported_names(o)):
         yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
-    if o.spec.type == "ExternalName" and leads_back(db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)):
-        yield warning("alias-circle", "spec.externalName", f"{o.spec.external_name} leads back to this Service, so that it leads nowhere")
+    if o.spec.type == "ExternalName" and leads_back(
+        db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)
+    ):
+        yield warning(
+            "alias-circle",
+            "spec.externalName",
+            f"{o.spec.external_name} leads back to this Service, so that it leads nowhere",
+        )

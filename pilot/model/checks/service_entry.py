@@ -1,4 +1,5 @@
 """ServiceEntries: they have to select workloads, and nothing older of their namespace may have their host names."""
+
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -37,6 +38,14 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
         ref = ServiceRef(host, o.namespace)
         served = service(db, ref)
         if served is not None and served.registry is Registry.KUBERNETES:
-            yield warning("host-claimed", f"hosts[{index}]", f"it is the name of Service {o.namespace}/{served.name}, which counts")
+            yield warning(
+                "host-claimed",
+                f"hosts[{index}]",
+                f"it is the name of Service {o.namespace}/{served.name}, which counts",
+            )
         elif o.key in unmerged_entries(db, ref):
-            yield warning("host-claimed", f"hosts[{index}]", f"an older ServiceEntry of the namespace has {host}, and is of another kind")
+            yield warning(
+                "host-claimed",
+                f"hosts[{index}]",
+                f"an older ServiceEntry of the namespace has {host}, and is of another kind",
+            )

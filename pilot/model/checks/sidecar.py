@@ -1,4 +1,5 @@
 """Sidecars: their workloads, the hosts that they import and their egress proxies have to be there, and none may compete with another."""
+
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -43,10 +44,14 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
     for e, listener in enumerate(spec.egress):
         for h, host in enumerate(listener.hosts):
             if not _imports_something(db, o.namespace, host):
-                yield warning("host-not-found", f"egress[{e}].hosts[{h}]", f"no service and no VirtualService is meant by {host}")
+                yield warning(
+                    "host-not-found", f"egress[{e}].hosts[{h}]", f"no service and no VirtualService is meant by {host}"
+                )
     policy = spec.outbound_traffic_policy
     if policy is not None and policy.egress_proxy is not None:
-        to = replace(policy.egress_proxy, host=full_name(policy.egress_proxy.host, o.namespace, db.settings.registry.domain))
+        to = replace(
+            policy.egress_proxy, host=full_name(policy.egress_proxy.host, o.namespace, db.settings.registry.domain)
+        )
         yield from below("outboundTrafficPolicy.egressProxy", check_destination(db, to, (o.namespace,)))
 
 
@@ -60,11 +65,19 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
         if other is None or (theirs is None) != (selector is None):
             continue
         if theirs is None or selector is None:
-            yield warning("sidecar-shadowed", "workloadSelector", f"Sidecar {other.namespace}/{other.name} is for all workloads already")
+            yield warning(
+                "sidecar-shadowed",
+                "workloadSelector",
+                f"Sidecar {other.namespace}/{other.name} is for all workloads already",
+            )
             return
         both = theirs.labels.items() | selector.labels.items()
         if any(both <= have for have in label_sets(db, o.namespace)):
-            yield warning("sidecar-shadowed", "workloadSelector", f"Sidecar {other.namespace}/{other.name} has some of its workloads already")
+            yield warning(
+                "sidecar-shadowed",
+                "workloadSelector",
+                f"Sidecar {other.namespace}/{other.name} has some of its workloads already",
+            )
 
 
 def _imports_something(db: Mesh, own: str, text: str) -> bool:
@@ -82,4 +95,6 @@ def _imports_something(db: Mesh, own: str, text: str) -> bool:
         bound = [b for bindings in bindings_by_viewer(db).public.values() for b in bindings]
     else:
         refs, bound = refs_in_namespace(db, where), list(bindings_in(db, where))
-    return any(subset_of(r.hostname, host) and is_visible(db, r, own) for r in refs) or any(matches(h, host) for b in bound for h in b.hosts)
+    return any(subset_of(r.hostname, host) and is_visible(db, r, own) for r in refs) or any(
+        matches(h, host) for b in bound for h in b.hosts
+    )

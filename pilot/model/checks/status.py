@@ -1,4 +1,5 @@
 """Objects that have a status of ours: what it says is wrong with them."""
+
 from __future__ import annotations
 
 import re
@@ -35,7 +36,9 @@ Found = tuple[str, StatusCondition]
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     """Returns what the status of an object says is wrong with it."""
     status, route = status_of(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
-    return build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
+    return (
+        build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
+    )
 
 
 STATUSES = Check("status", objects_with_status, status_problems)
@@ -47,7 +50,9 @@ def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentRefer
     for path, told in _faults(status, parents):
         if told.reason not in _SAYS_LITTLE:
             severity = Severity.NOTICE if told.reason in _NOT_YET else Severity.WARNING
-            made = Problem(code=_WORD.sub("-", told.reason).lower(), object=ref, path=path, message=told.message, severity=severity)
+            made = Problem(
+                code=_WORD.sub("-", told.reason).lower(), object=ref, path=path, message=told.message, severity=severity
+            )
             found.setdefault((told.reason, told.message), made)
     return tuple(found.values())
 
@@ -62,7 +67,9 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
         yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
     elif isinstance(status, RouteStatus):
         for parent in status.parents:
-            for condition in (c for c in _false(parent.conditions) if c.reason != "Refused"):  # another check tells of that
+            for condition in (
+                c for c in _false(parent.conditions) if c.reason != "Refused"
+            ):  # another check tells of that
                 named = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
                 yield ("spec.rules" if condition.type != "Accepted" else named), condition
     elif isinstance(status, PolicyStatus):

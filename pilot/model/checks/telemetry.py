@@ -1,4 +1,5 @@
 """Telemetries: providers, workloads and targets have to be there, and proxies have to be able to do what is asked."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,7 +52,11 @@ def _check_alone(db: Mesh, o: Object[Telemetry]) -> Problems:
     first = next((a.key for a in attachments(db, TELEMETRY, o.namespace) if not a.selects), o.key)
     older = telemetries.get(db, first)
     if first != o.key and not _selects(o.spec) and older is not None and age(older) < age(o):
-        yield warning("policy-shadowed", "", f"the older Telemetry {first.namespace}/{first.name} counts for all workloads, this one for none")
+        yield warning(
+            "policy-shadowed",
+            "",
+            f"the older Telemetry {first.namespace}/{first.name} counts for all workloads, this one for none",
+        )
 
 
 def _selects(spec: Telemetry) -> bool:
@@ -73,7 +78,9 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
     """Yields the Telemetries whose providers an object's entries inherit: those for all workloads."""
-    namespaces = dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
+    namespaces = (
+        dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
+    )
     for namespace in namespaces:
         first = next((a.key for a in attachments(db, TELEMETRY, namespace) if not a.selects), None)
         row = telemetries.get(db, first) if first is not None and first != o.key else None
@@ -87,5 +94,7 @@ def _needs(entry: Entry) -> Iterable[str]:
         return (CEL_FILTER,) if entry.filter is not None else ()
     if isinstance(entry, Metrics):
         return ()
-    formatted: Sequence[str] = (FORMATTED_TAG,) if any(tag.formatter is not None for tag in entry.custom_tags.values()) else ()
+    formatted: Sequence[str] = (
+        (FORMATTED_TAG,) if any(tag.formatter is not None for tag in entry.custom_tags.values()) else ()
+    )
     return (*formatted, *((PROPAGATION,) if entry.disable_context_propagation else ()))

@@ -1,4 +1,5 @@
 """What Telemetries, and the mesh's defaults, ask of providers and of proxies."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -42,7 +43,9 @@ PARTS: Mapping[str, TelemetryPart] = {
         {"zipkin": ZIPKIN, "datadog": DATADOG, "skywalking": SKYWALKING, "opentelemetry": OPEN_TELEMETRY},
         "there are no spans",
     ),
-    "metrics": TelemetryPart(lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"),
+    "metrics": TelemetryPart(
+        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"
+    ),
     "accessLogging": TelemetryPart(
         lambda spec: spec.access_logging,
         lambda defaults: defaults.access_logging,
@@ -66,9 +69,15 @@ def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
         return
     said = next((found for kind in part.kinds if (found := getattr(provider, kind)) is not None), None)
     if said is None:
-        yield warning("bad-provider", "", f"extension provider {name} is of a kind that takes no such thing: {part.lost}")
+        yield warning(
+            "bad-provider", "", f"extension provider {name} is of a kind that takes no such thing: {part.lost}"
+        )
     elif (service := getattr(said, "service", "")) and provider_port(db, service, said.port) is None:
-        yield warning("service-not-found", "", f"extension provider {name}: no port {said.port} of one service is meant by {service}: {part.lost}")
+        yield warning(
+            "service-not-found",
+            "",
+            f"extension provider {name}: no port {said.port} of one service is meant by {service}: {part.lost}",
+        )
 
 
 def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
@@ -81,7 +90,9 @@ def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
 def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
     """Yields a notice for each thing that some proxies do not have, of these namespaces or, where there are none, of any."""
     for need in dict.fromkeys(needs):
-        places = sorted({place for place, lacks in lacking_builds(db) if need in lacks and (not namespaces or place in namespaces)})
+        places = sorted(
+            {place for place, lacks in lacking_builds(db) if need in lacks and (not namespaces or place in namespaces)}
+        )
         if places:
             message = f"proxies in {', '.join(places)} do not have {need}: {_WITHOUT.get(need, 'it is left out there')}"
             yield replace(warning("left-out", "", message), severity=Severity.NOTICE)

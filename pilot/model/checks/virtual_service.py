@@ -1,4 +1,5 @@
 """VirtualServices: their gateways, destinations and delegates have to be there, and no older one may have their hosts."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -67,7 +68,11 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
             for m, match in enumerate(rule.match):
                 for g, name in enumerate(match.gateways):
                     if spec.hosts and name not in bound:
-                        yield warning("gateway-not-bound", f"{part}[{r}].match[{m}].gateways[{g}]", f"spec.gateways does not have {name}")
+                        yield warning(
+                            "gateway-not-bound",
+                            f"{part}[{r}].match[{m}].gateways[{g}]",
+                            f"spec.gateways does not have {name}",
+                        )
 
 
 def _check_destinations(db: Mesh, spec: VirtualService, clients: Iterable[str]) -> Problems:
@@ -93,6 +98,7 @@ def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | Non
 
 # -- hosts -----------------------------------------------------------------------------------------------------------------
 
+
 def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
     own = binding(db, o.key)
     if own is None:
@@ -100,7 +106,11 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
     for index, host in enumerate(o.spec.hosts):
         older = _older_claim(db, own, host)
         if older is not None:
-            yield warning("host-claimed", f"[{index}]", f"the older VirtualService {older.namespace}/{older.name} has {host} in the mesh")
+            yield warning(
+                "host-claimed",
+                f"[{index}]",
+                f"the older VirtualService {older.namespace}/{older.name} has {host} in the mesh",
+            )
         if not _is_served(db, own, host):
             yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")
 
@@ -127,4 +137,8 @@ def _is_served(db: Mesh, own: Binding, host: str) -> bool:
     served = [h for found in listed for server in found for h in server.hosts]
     if MESH in own.gateways or not served:
         return True
-    return any(matches(host.lower(), h.rpartition("/")[2].lower()) for h in served if h.rpartition("/")[0] in ("", "*", own.key.namespace))
+    return any(
+        matches(host.lower(), h.rpartition("/")[2].lower())
+        for h in served
+        if h.rpartition("/")[0] in ("", "*", own.key.namespace)
+    )

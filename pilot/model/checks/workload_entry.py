@@ -1,4 +1,5 @@
 """WorkloadEntries: the WorkloadGroup that they were registered for has to be there."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -1,4 +1,5 @@
 """security.istio.io AuthorizationPolicy. https://istio.io/latest/docs/reference/config/security/authorization-policy/"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,7 +10,10 @@ from pilot.model.config.selector import PolicyTargetReference, WorkloadSelector
 
 Action = Literal["ALLOW", "DENY", "AUDIT", "CUSTOM"]
 DRY_RUN = "istio.io/dry-run"
-_TRUE, _FALSE = frozenset(("1", "t", "T", "true", "TRUE", "True")), frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_TRUE, _FALSE = (
+    frozenset(("1", "t", "T", "true", "TRUE", "True")),
+    frozenset(("0", "f", "F", "false", "FALSE", "False")),
+)
 
 
 class AuthorizationPolicy(Strict, frozen=True):

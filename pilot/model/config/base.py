@@ -2,6 +2,7 @@
 
 The garbage collector does not look at them (`gc=False`): what is decoded holds no cycle.
 """
+
 from __future__ import annotations
 
 from typing import Annotated, ClassVar

@@ -1,4 +1,5 @@
 """Kubernetes ConfigMap. https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/config-map-v1/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

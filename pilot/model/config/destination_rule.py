@@ -1,4 +1,5 @@
 """networking.istio.io DestinationRule. https://istio.io/latest/docs/reference/config/networking/destination-rule/"""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal
@@ -96,7 +97,10 @@ class HTTPCookie(Strict, frozen=True):
 class ConsistentHashLB(OneOf, frozen=True):
     """A policy of consistent hashing has one hash key and at most one algorithm."""
 
-    groups: ClassVar = (("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"), ("ring_hash", "maglev"),)
+    groups: ClassVar = (
+        ("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"),
+        ("ring_hash", "maglev"),
+    )
 
     http_header_name: str | None = None
     http_cookie: HTTPCookie | None = None

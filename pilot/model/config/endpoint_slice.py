@@ -1,4 +1,5 @@
 """Kubernetes EndpointSlice. https://kubernetes.io/docs/reference/kubernetes-api/service-resources/endpoint-slice-v1/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Int32, Lenient

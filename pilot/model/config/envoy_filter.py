@@ -1,4 +1,5 @@
 """networking.istio.io EnvoyFilter. https://istio.io/latest/docs/reference/config/networking/envoy-filter/"""
+
 from __future__ import annotations
 
 from typing import Any, Literal
@@ -7,13 +8,31 @@ from pilot.model.config.base import Int32, OneOf, Strict, UInt32
 from pilot.model.config.selector import PolicyTargetReference, WorkloadSelector
 
 ApplyTo = Literal[
-    "INVALID", "LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER", "ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE", "CLUSTER",
-    "EXTENSION_CONFIG", "BOOTSTRAP", "LISTENER_FILTER",
-]  # fmt: skip
+    "INVALID",
+    "LISTENER",
+    "FILTER_CHAIN",
+    "NETWORK_FILTER",
+    "HTTP_FILTER",
+    "ROUTE_CONFIGURATION",
+    "VIRTUAL_HOST",
+    "HTTP_ROUTE",
+    "CLUSTER",
+    "EXTENSION_CONFIG",
+    "BOOTSTRAP",
+    "LISTENER_FILTER",
+]
 PatchContext = Literal["ANY", "SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY", "WAYPOINT"]
 Operation = Literal[
-    "INVALID", "MERGE", "ADD", "REMOVE", "INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST", "REPLACE", "MERGE_AND_REPLACE_LIST"
-]  # fmt: skip
+    "INVALID",
+    "MERGE",
+    "ADD",
+    "REMOVE",
+    "INSERT_BEFORE",
+    "INSERT_AFTER",
+    "INSERT_FIRST",
+    "REPLACE",
+    "MERGE_AND_REPLACE_LIST",
+]
 FilterClass = Literal["UNSPECIFIED", "AUTHN", "AUTHZ", "STATS"]
 RouteAction = Literal["ANY", "ROUTE", "REDIRECT", "DIRECT_RESPONSE"]
 

@@ -1,4 +1,5 @@
 """The extension providers of MeshConfig: tracers, loggers, authorizers."""
+
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal

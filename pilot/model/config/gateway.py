@@ -1,4 +1,5 @@
 """networking.istio.io Gateway. https://istio.io/latest/docs/reference/config/networking/gateway/"""
+
 from __future__ import annotations
 
 from typing import Literal

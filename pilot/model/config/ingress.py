@@ -1,4 +1,5 @@
 """Kubernetes Ingress and IngressClass. https://kubernetes.io/docs/concepts/services-networking/ingress/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Int32, Lenient

@@ -1,4 +1,5 @@
 """MeshConfig holds for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal
@@ -13,7 +14,12 @@ from pilot.model.config.destination_rule import (
     TcpKeepalive,
     ZoneAwareLoadBalancerSetting,
 )
-from pilot.model.config.extension_provider import EnvoyFileAccessLogProvider, ExtensionProvider, PrometheusMetricsProvider, StackdriverProvider
+from pilot.model.config.extension_provider import (
+    EnvoyFileAccessLogProvider,
+    ExtensionProvider,
+    PrometheusMetricsProvider,
+    StackdriverProvider,
+)
 from pilot.model.config.proxy_config import ProxyConfig
 from pilot.model.config.selector import LabelSelector
 from pilot.model.config.virtual_service import HTTPRetry

@@ -1,4 +1,5 @@
 """MeshNetworks says which endpoints are in which network, and has the gateways between them."""
+
 from __future__ import annotations
 
 from typing import ClassVar

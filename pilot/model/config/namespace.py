@@ -1,4 +1,5 @@
 """Kubernetes Namespace: its labels and annotations are all that matters."""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

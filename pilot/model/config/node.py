@@ -1,4 +1,5 @@
 """Kubernetes Node. https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

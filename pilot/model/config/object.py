@@ -1,4 +1,5 @@
 """A configuration object as the tables hold it: the metadata that can matter to a proxy, and the decoded spec."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """What an object follows from that no user wrote."""
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple

@@ -1,4 +1,5 @@
 """security.istio.io PeerAuthentication. https://istio.io/latest/docs/reference/config/security/peer_authentication/"""
+
 from __future__ import annotations
 
 from typing import Literal

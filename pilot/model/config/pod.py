@@ -1,4 +1,5 @@
 """Kubernetes Pod. https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -67,4 +68,8 @@ class Pod(Lenient, frozen=True):
 def metadata_of_pod(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the fields of the whole object's metadata that `Pod` takes."""
     metadata = plain["metadata"]
-    return {field: metadata[field] for field in ("uid", "deletionTimestamp", "generateName", "ownerReferences") if metadata.get(field) is not None}
+    return {
+        field: metadata[field]
+        for field in ("uid", "deletionTimestamp", "generateName", "ownerReferences")
+        if metadata.get(field) is not None
+    }

@@ -1,4 +1,5 @@
 """ProxyConfig: how the proxies of the mesh run (MeshConfig.defaultConfig, and the node metadata PROXY_CONFIG)."""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal
@@ -10,7 +11,9 @@ from pilot.model.config.tracing import Tracing
 from pilot.model.config.workload_group import ReadinessProbe
 
 AuthenticationPolicy = Literal["NONE", "MUTUAL_TLS", "INHERIT"]
-ForwardClientCertDetails = Literal["UNDEFINED", "SANITIZE", "FORWARD_ONLY", "APPEND_FORWARD", "SANITIZE_SET", "ALWAYS_FORWARD_ONLY"]
+ForwardClientCertDetails = Literal[
+    "UNDEFINED", "SANITIZE", "FORWARD_ONLY", "APPEND_FORWARD", "SANITIZE_SET", "ALWAYS_FORWARD_ONLY"
+]
 TracingServiceName = Literal["APP_LABEL_AND_NAMESPACE", "CANONICAL_NAME_ONLY", "CANONICAL_NAME_AND_NAMESPACE"]
 InboundInterceptionMode = Literal["REDIRECT", "TPROXY", "NONE"]
 MetadataExchangeMode = Literal["UNDEFINED", "IN_MESH"]
@@ -22,7 +25,11 @@ HeadersWithUnderscoresAction = Literal[
     "HEADERS_WITH_UNDERSCORES_DROP_HEADER",
 ]
 PathWithEscapedSlashesAction = Literal[
-    "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED", "KEEP_UNCHANGED", "REJECT_REQUEST", "UNESCAPE_AND_REDIRECT", "UNESCAPE_AND_FORWARD"
+    "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED",
+    "KEEP_UNCHANGED",
+    "REJECT_REQUEST",
+    "UNESCAPE_AND_REDIRECT",
+    "UNESCAPE_AND_FORWARD",
 ]
 
 

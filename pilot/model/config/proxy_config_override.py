@@ -1,4 +1,5 @@
 """networking.istio.io ProxyConfig. https://istio.io/latest/docs/reference/config/networking/proxy-config/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Int32, Strict

@@ -1,4 +1,5 @@
 """security.istio.io RequestAuthentication. https://istio.io/latest/docs/reference/config/security/request_authentication/"""
+
 from __future__ import annotations
 
 from pilot.lib.duration import Duration

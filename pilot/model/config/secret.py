@@ -1,4 +1,5 @@
 """Kubernetes Secret. https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/secret-v1/"""
+
 from __future__ import annotations
 
 import base64

@@ -1,4 +1,5 @@
 """Selectors and targets, by which policies choose what they apply to."""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Strict

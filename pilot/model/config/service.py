@@ -1,4 +1,5 @@
 """Kubernetes Service. https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/"""
+
 from __future__ import annotations
 
 import msgspec

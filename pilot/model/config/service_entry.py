@@ -1,4 +1,5 @@
 """networking.istio.io ServiceEntry. https://istio.io/latest/docs/reference/config/networking/service-entry/"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """Kubernetes' ServiceExport and ServiceImport. https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

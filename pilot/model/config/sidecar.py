@@ -1,4 +1,5 @@
 """networking.istio.io Sidecar. https://istio.io/latest/docs/reference/config/networking/sidecar/"""
+
 from __future__ import annotations
 
 from typing import Literal

@@ -1,4 +1,5 @@
 """telemetry.istio.io Telemetry. https://istio.io/latest/docs/reference/config/telemetry/"""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal

@@ -1,4 +1,5 @@
 """The tracing part of ProxyConfig."""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal
@@ -44,7 +45,15 @@ class CustomTag(OneOf, frozen=True):
     @property
     def is_whole(self) -> bool:
         """Returns whether the tag says where its value is from."""
-        named = self.literal.value if self.literal else self.environment.name if self.environment else self.header.name if self.header else ""
+        named = (
+            self.literal.value
+            if self.literal
+            else self.environment.name
+            if self.environment
+            else self.header.name
+            if self.header
+            else ""
+        )
         return bool(named) and not any(c in named for c in "\0\r\n")
 
 

@@ -1,4 +1,5 @@
 """extensions.istio.io TrafficExtension. https://istio.io/latest/docs/reference/config/extensions/"""
+
 from __future__ import annotations
 
 from typing import Any, ClassVar, Literal

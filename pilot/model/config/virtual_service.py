@@ -1,4 +1,5 @@
 """networking.istio.io VirtualService. https://istio.io/latest/docs/reference/config/networking/virtual-service/"""
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal

@@ -1,4 +1,5 @@
 """extensions.istio.io WasmPlugin. https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/"""
+
 from __future__ import annotations
 
 from typing import Any, Literal

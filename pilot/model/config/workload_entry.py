@@ -1,4 +1,5 @@
 """networking.istio.io WorkloadEntry. https://istio.io/latest/docs/reference/config/networking/workload-entry/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient, Strict, UInt32

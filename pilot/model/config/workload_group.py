@@ -1,4 +1,5 @@
 """networking.istio.io WorkloadGroup. https://istio.io/latest/docs/reference/config/networking/workload-group/"""
+
 from __future__ import annotations
 
 from typing import ClassVar

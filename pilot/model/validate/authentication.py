@@ -1,4 +1,5 @@
 """Rules of PeerAuthentication and RequestAuthentication."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Rules of AuthorizationPolicy."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -21,13 +22,27 @@ from pilot.model.validate.authorization_values import VALUES, check_condition, c
 from pilot.model.validate.policy import check_attachment
 
 _TCP_SOURCES = (
-    "principals", "not_principals", "namespaces", "not_namespaces", "service_accounts", "not_service_accounts", "ip_blocks", "not_ip_blocks",
-    "remote_ip_blocks", "not_remote_ip_blocks",
-)  # fmt: skip
+    "principals",
+    "not_principals",
+    "namespaces",
+    "not_namespaces",
+    "service_accounts",
+    "not_service_accounts",
+    "ip_blocks",
+    "not_ip_blocks",
+    "remote_ip_blocks",
+    "not_remote_ip_blocks",
+)
 _IDENTITIES = ("principals", "not_principals", "namespaces", "not_namespaces")
 _UNKNOWN_TO_CUSTOM = (
-    *_IDENTITIES, "service_accounts", "not_service_accounts", "trust_domains", "not_trust_domains", "request_principals", "not_request_principals",
-)  # fmt: skip
+    *_IDENTITIES,
+    "service_accounts",
+    "not_service_accounts",
+    "trust_domains",
+    "not_trust_domains",
+    "request_principals",
+    "not_request_principals",
+)
 _KEYS_UNKNOWN_TO_CUSTOM = ("source.namespace", "source.serviceAccount", "source.trustDomain", "source.principal")
 
 
@@ -49,7 +64,11 @@ def _check_dry_run(o: Object[AuthorizationPolicy]) -> Problems:
 def _validate(policy: AuthorizationPolicy) -> Problems:
     yield from check_attachment(policy.selector, policy.target_ref, policy.target_refs)
     if policy.action in ("DENY", "CUSTOM") and not policy.rules:
-        yield error("missing-field", "rules", f"{policy.action} without rules is for no request; an empty rule {{}} is for every one")
+        yield error(
+            "missing-field",
+            "rules",
+            f"{policy.action} without rules is for no request; an empty rule {{}} is for every one",
+        )
     if policy.action == "CUSTOM":
         if policy.rules and not (policy.provider is not None and policy.provider.name):
             yield error("missing-field", "provider.name", "CUSTOM needs an extension provider of the mesh config")
@@ -76,7 +95,9 @@ def _validate_from(item: From) -> Iterable[Problem]:
         return
     for field in source.__struct_fields__:
         yield from below(f"source.{json_name(field)}", check_values(getattr(source, field), VALUES[field]))
-    if (source.service_accounts or source.not_service_accounts) and any(getattr(source, field) for field in _IDENTITIES):
+    if (source.service_accounts or source.not_service_accounts) and any(
+        getattr(source, field) for field in _IDENTITIES
+    ):
         yield error("exclusive-fields", "source", "serviceAccounts cannot be combined with namespaces or principals")
 
 
@@ -95,7 +116,9 @@ def _check_custom(rule: Rule) -> Problems:
     for index, item in enumerate(rule.from_):
         for field in _UNKNOWN_TO_CUSTOM:
             if item.source is not None and getattr(item.source, field):
-                yield error("not-supported", f"from[{index}].source.{json_name(field)}", "this cannot be asked for with CUSTOM")
+                yield error(
+                    "not-supported", f"from[{index}].source.{json_name(field)}", "this cannot be asked for with CUSTOM"
+                )
     for index, condition in enumerate(rule.when):
         if condition.key in _KEYS_UNKNOWN_TO_CUSTOM or condition.key.startswith("request.auth."):
             yield error("not-supported", f"when[{index}].key", f"{condition.key} cannot be asked for with CUSTOM")
@@ -108,4 +131,8 @@ def _warn_of_tcp(rule: Rule) -> Problems:
     knows_source = any(getattr(source, field) for source in sources for field in _TCP_SOURCES)
     knows_port = any(operation.ports or operation.not_ports for operation in operations)
     if (sources and not operations and not knows_source) or (operations and not knows_port):
-        yield warning("denies-tcp", "", "on ports of TCP this denies every connection: only HTTP has what it asks for; name the ports")
+        yield warning(
+            "denies-tcp",
+            "",
+            "on ports of TCP this denies every connection: only HTTP has what it asks for; name the ports",
+        )

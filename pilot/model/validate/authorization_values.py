@@ -1,4 +1,5 @@
 """Values of AuthorizationPolicies: what each field of sources and operations, and each key of a condition, may be compared with."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -61,7 +62,9 @@ _BY_FIELD: Mapping[str, Check] = {
     "paths": find_template_fault,
 }
 VALUES: Mapping[str, Check] = {
-    field: _BY_FIELD.get(field.removeprefix("not_"), _any) for struct in (Source, Operation) for field in struct.__struct_fields__
+    field: _BY_FIELD.get(field.removeprefix("not_"), _any)
+    for struct in (Source, Operation)
+    for field in struct.__struct_fields__
 }
 _BY_KEY: Mapping[str, Check] = {
     "source.ip": _address,

@@ -1,4 +1,5 @@
 """Rules of the mesh config's `configSources`."""
+
 from __future__ import annotations
 
 from pilot.model.config.destination_rule import ClientTLSSettings
@@ -12,7 +13,9 @@ def validate_config_source(source: ConfigSource) -> Problems:
     try:
         scheme = parse_source_address(source.address).scheme
     except AddressFault as fault:
-        yield (warning if fault.unknown else error)("bad-source", "address", str(fault) + (", and it is ignored" if fault.unknown else ""))
+        yield (warning if fault.unknown else error)(
+            "bad-source", "address", str(fault) + (", and it is ignored" if fault.unknown else "")
+        )
         return
     if source.tls_settings is None:
         return
@@ -23,13 +26,19 @@ def validate_config_source(source: ConfigSource) -> Problems:
 
 def _validate_tls(tls: ClientTLSSettings) -> Problems:
     if tls.mode == "ISTIO_MUTUAL":
-        yield error("not-supported", "mode", "the control plane has no certificate of the mesh: DISABLE, SIMPLE or MUTUAL")
+        yield error(
+            "not-supported", "mode", "the control plane has no certificate of the mesh: DISABLE, SIMPLE or MUTUAL"
+        )
         return
     yield from validate_client_tls(tls, "")
     if tls.mode == "DISABLE":
         return
     if not (tls.ca_certificates or tls.credential_name):
-        yield error("tls-certificates", "caCertificates", f"{tls.mode} needs the roots of the server: caCertificates, or a credentialName")
+        yield error(
+            "tls-certificates",
+            "caCertificates",
+            f"{tls.mode} needs the roots of the server: caCertificates, or a credentialName",
+        )
     if tls.insecure_skip_verify:
         yield error("not-supported", "insecureSkipVerify", "configuration is taken from verified servers alone")
     if len(tls.subject_alt_names) > 1 or any("://" in name for name in tls.subject_alt_names):

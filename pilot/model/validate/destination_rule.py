@@ -1,4 +1,5 @@
 """Rules of a DestinationRule."""
+
 from __future__ import annotations
 
 from pilot.model.config.destination_rule import DestinationRule, Subset

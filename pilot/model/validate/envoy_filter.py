@@ -2,12 +2,19 @@
 
 A patch whose value is wrong is left out, and the others of its object are applied.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pilot.lib.protobuf.fault import shown
-from pilot.model.config.envoy_filter import EnvoyConfigObjectMatch, EnvoyConfigObjectPatch, EnvoyFilter, FilterMatch, ListenerMatch
+from pilot.model.config.envoy_filter import (
+    EnvoyConfigObjectMatch,
+    EnvoyConfigObjectPatch,
+    EnvoyFilter,
+    FilterMatch,
+    ListenerMatch,
+)
 from pilot.model.config.object import Object
 from pilot.model.envoy_value import MERGES, read_value
 from pilot.model.problem import Problems, below, each, error, warning
@@ -61,7 +68,9 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
         yield error("missing-field", "applyTo", "what is patched is needed")
         return
     if item.patch is None or item.patch.operation == "INVALID":
-        yield error("missing-field", "patch.operation" if item.patch is not None else "patch", "what the patch does is needed")
+        yield error(
+            "missing-field", "patch.operation" if item.patch is not None else "patch", "what the patch does is needed"
+        )
         return
     if item.match is not None:
         yield from below("match", _check_match(item.apply_to, item.match))
@@ -78,12 +87,20 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
         yield warning("no-effect", "patch.value", "what is removed needs no value")
     if item.patch.filter_class != "UNSPECIFIED" and not (item.apply_to == "HTTP_FILTER" and operation == "ADD"):
         yield warning("no-effect", "patch.filterClass", "places an HTTP_FILTER that is added, and nothing else")
-    if operation in ("REMOVE", "REPLACE") and item.apply_to in _FILTERS and not _names_filter(item.apply_to, item.match):
+    if (
+        operation in ("REMOVE", "REPLACE")
+        and item.apply_to in _FILTERS
+        and not _names_filter(item.apply_to, item.match)
+    ):
         yield warning("no-effect", "match", f"{operation} needs the name of a filter")
     if item.apply_to == "BOOTSTRAP":
         yield warning("no-effect", "applyTo", "a bootstrap is with the proxy before it asks, and is not patched")
     if item.match is not None and (item.match.context == "WAYPOINT" or item.match.waypoint is not None):
-        yield warning("no-effect", "match", "no proxy is patched in this context; at waypoints the context SIDECAR_INBOUND counts, with targetRefs")
+        yield warning(
+            "no-effect",
+            "match",
+            "no proxy is patched in this context; at waypoints the context SIDECAR_INBOUND counts, with targetRefs",
+        )
 
 
 def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:
@@ -95,10 +112,13 @@ def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> 
 
 # -- matches ---------------------------------------------------------------------------------------------------------------
 
+
 def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
     if match.proxy is not None and match.proxy.proxy_version:
         if len(match.proxy.proxy_version) > LONGEST_VERSION:
-            yield warning("too-long", "proxy.proxyVersion", f"is longer than {LONGEST_VERSION} characters, and matches no proxy")
+            yield warning(
+                "too-long", "proxy.proxyVersion", f"is longer than {LONGEST_VERSION} characters, and matches no proxy"
+            )
         else:
             yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)
     wanted = "listener" if apply_to in _LISTENERS else "routeConfiguration" if apply_to in _ROUTES else "cluster"

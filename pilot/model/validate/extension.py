@@ -1,4 +1,5 @@
 """Rules of TrafficExtension and WasmPlugin."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Rules of the extension providers that spans and access logs go to. A provider that breaks one is not used; the mesh config stays."""
+
 from __future__ import annotations
 
 import re
@@ -25,7 +26,15 @@ from pilot.model.problem import Problem, Problems, below, each, warning
 from pilot.model.validate import rules
 from pilot.model.validate.headers import check_format
 
-_WITH_SERVICE = ("zipkin", "datadog", "skywalking", "opentelemetry", "envoy_http_als", "envoy_tcp_als", "envoy_otel_als")
+_WITH_SERVICE = (
+    "zipkin",
+    "datadog",
+    "skywalking",
+    "opentelemetry",
+    "envoy_http_als",
+    "envoy_tcp_als",
+    "envoy_otel_als",
+)
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)
 _PATH = re.compile(r"[\x21-\x7e]*", re.ASCII)
 _TEXT = re.compile(r"[^\x00\r\n]*")
@@ -81,6 +90,7 @@ def _check_path(path: str, text: str) -> rules.Found:
 
 # -- tracers ---------------------------------------------------------------------------------------------------------------
 
+
 def _check_zipkin(said: ZipkinTracingProvider) -> Problems:
     if said.path and not said.path.startswith("/"):
         yield warning("bad-path", "path", f"{said.path!r} does not begin with /")
@@ -105,7 +115,11 @@ def _check_open_telemetry(said: OpenTelemetryTracingProvider) -> Problems:
         yield from each("grpc.initialMetadata", said.grpc.initial_metadata, _check_header)
     if (sampler := said.dynatrace_sampler) is not None:
         if sampler.http_service is None and said.http is None:
-            yield warning("missing-field", "dynatraceSampler.httpService", "without http of the provider, it must say where Dynatrace is")
+            yield warning(
+                "missing-field",
+                "dynatraceSampler.httpService",
+                "without http of the provider, it must say where Dynatrace is",
+            )
         elif sampler.http_service is not None:
             yield from below("dynatraceSampler.httpService", _check_dynatrace(sampler.http_service))
 
@@ -119,6 +133,7 @@ def _check_dynatrace(api: DynatraceApi) -> Problems:
 
 
 # -- loggers ---------------------------------------------------------------------------------------------------------------
+
 
 def check_log_format(path: str, text: str) -> Problems:
     """Yields a warning if a text is no format of access logs that Envoy can parse."""

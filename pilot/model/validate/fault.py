@@ -1,4 +1,5 @@
 """Rules of fault injection."""
+
 from __future__ import annotations
 
 from pilot.model.config.virtual_service import Abort, Delay, HTTPFaultInjection, Percent

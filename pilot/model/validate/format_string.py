@@ -3,6 +3,7 @@
 A single one that it does not know makes Envoy refuse a whole route configuration, with the routes of everybody.
 https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage#command-operators
 """
+
 from __future__ import annotations
 
 import re
@@ -48,13 +49,17 @@ _WITH_OPTION = _names("""
 _WITH_KEY = _names("""
     CEL CLUSTER_METADATA DYNAMIC_METADATA ENVIRONMENT PER_REQUEST_STATE QUERY_PARAM UPSTREAM_METADATA
 """)
-_HEADERS = frozenset(["REQ", "REQUEST_HEADER", "RESP", "RESPONSE_HEADER", "RESPONSE_TRAILER", "STREAM_INFO_REQ", "TRAILER"])
+_HEADERS = frozenset(
+    ["REQ", "REQUEST_HEADER", "RESP", "RESPONSE_HEADER", "RESPONSE_TRAILER", "STREAM_INFO_REQ", "TRAILER"]
+)
 _STATES = frozenset(["FILTER_STATE", "UPSTREAM_FILTER_STATE"])
 _CHOICES = {
     "COALESCE": re.compile(r'\{.*"operators".*\}', re.DOTALL),
     "COMMON_DURATION": re.compile(r"\w+:\w+(?::\w+)?", re.ASCII),
     "GRPC_STATUS": re.compile("CAMEL_STRING|SNAKE_STRING|NUMBER"),
-    "METADATA": re.compile("(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+", re.DOTALL),
+    "METADATA": re.compile(
+        "(?:DYNAMIC|CLUSTER|ROUTE|UPSTREAM_HOST|LISTENER|LISTENER_FILTER_CHAIN|VIRTUAL_HOST):.+", re.DOTALL
+    ),
     "PATH": re.compile("(?:WQ|NQ)(?::(?:ORIG|PATH|ORIG_OR_PATH))?"),
     "REQUESTED_SERVER_NAME": re.compile("(?:SNI_ONLY|SNI_FIRST|HOST_FIRST)(?::(?:ORIG|HOST|ORIG_OR_HOST))?"),
     "QUERY_PARAMS": re.compile("DECODED|ORIG"),

@@ -1,4 +1,5 @@
 """Rules of a Gateway."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway import Gateway, Port, Server
@@ -12,7 +13,11 @@ from pilot.model.validate.tls import validate_server_tls
 
 def validate_gateway(o: Object[Gateway]) -> Problems:
     if not rules.is_dns_label(o.name):
-        yield error("bad-name", "metadata.name", f"{o.name!r} is not a name of a Gateway: letters, digits and - only, at most 63")
+        yield error(
+            "bad-name",
+            "metadata.name",
+            f"{o.name!r} is not a name of a Gateway: letters, digits and - only, at most 63",
+        )
     yield from below("spec", _validate(o.spec))
 
 

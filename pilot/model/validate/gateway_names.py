@@ -1,4 +1,5 @@
 """Names of Gateways, as VirtualServices refer to them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

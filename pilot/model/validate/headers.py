@@ -1,4 +1,5 @@
 """Names and values of HTTP headers that a user has a proxy match, add or remove."""
+
 from __future__ import annotations
 
 import re
@@ -17,7 +18,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LINE = re.compile(r"[\x00\n\r]")
 # Envoy's format strings: %% is a percent sign, %COMMAND% or %COMMAND(arguments)% a value of the request; a bracketed list of quoted
 # texts is another form of arguments, and blanks may stand around it.
-_VARIABLE = re.compile(r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ ]*,?)*[ ]*\][ ]*|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL)
+_VARIABLE = re.compile(
+    r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ ]*,?)*[ ]*\][ ]*|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL
+)
 
 
 def is_claim(name: str) -> bool:
@@ -102,4 +105,9 @@ def authorities(headers: Headers | None) -> list[str]:
     if headers is None or headers.request is None:
         return []
     request = headers.request
-    return [value for values in (request.set, request.add) for name, value in values.items() if name.lower() in (":authority", "host")]
+    return [
+        value
+        for values in (request.set, request.add)
+        for name, value in values.items()
+        if name.lower() in (":authority", "host")
+    ]

@@ -1,4 +1,5 @@
 """Rules of one HTTP route of a VirtualService."""
+
 from __future__ import annotations
 
 from pilot.model.config.virtual_service import (
@@ -17,7 +18,14 @@ from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
 from pilot.model.validate.fault import validate_fault
 from pilot.model.validate.gateway_names import check_gateway_names
-from pilot.model.validate.headers import authorities, check_cors_name, check_line, check_matched_name, is_claim, validate_headers
+from pilot.model.validate.headers import (
+    authorities,
+    check_cors_name,
+    check_line,
+    check_matched_name,
+    is_claim,
+    validate_headers,
+)
 from pilot.model.validate.retry import validate_retry
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
@@ -34,7 +42,12 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
     yield from check_weights("route", [d.weight for d in route.route])
     if route.headers is not None:
         yield from below("headers", validate_headers(route.headers))
-    if route.mirror is not None or route.mirrors or route.mirror_percent is not None or route.mirror_percentage is not None:
+    if (
+        route.mirror is not None
+        or route.mirrors
+        or route.mirror_percent is not None
+        or route.mirror_percentage is not None
+    ):
         yield from _validate_mirrors(route)
     yield from rules.check_duration("timeout", route.timeout)
     if route.cors_policy is not None:
@@ -63,7 +76,9 @@ def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
             if there:
                 yield error("exclusive-fields", field, f"a route that delegates cannot have {field}")
         return
-    instead = "redirect" if route.redirect is not None else "directResponse" if route.direct_response is not None else ""
+    instead = (
+        "redirect" if route.redirect is not None else "directResponse" if route.direct_response is not None else ""
+    )
     if instead:
         others = {
             "route": bool(route.route),
@@ -79,7 +94,12 @@ def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
 
 
 def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
-    for field, value in (("uri", match.uri), ("scheme", match.scheme), ("method", match.method), ("authority", match.authority)):
+    for field, value in (
+        ("uri", match.uri),
+        ("scheme", match.scheme),
+        ("method", match.method),
+        ("authority", match.authority),
+    ):
         if value is not None:
             yield from check_string_match(field, value, empty_prefix=field == "uri")
     for field, named in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
@@ -189,7 +209,11 @@ def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, 
     changes = (redirect.uri, redirect.prefix_rewrite, redirect.authority, redirect.scheme)
     if not any(changes) and redirect.port is None and redirect.derive_port is None:
         yield error("missing-field", "", "a redirect needs one of uri, prefixRewrite, authority, scheme or port")
-    for field, text in (("uri", redirect.uri), ("authority", redirect.authority), ("prefixRewrite", redirect.prefix_rewrite)):
+    for field, text in (
+        ("uri", redirect.uri),
+        ("authority", redirect.authority),
+        ("prefixRewrite", redirect.prefix_rewrite),
+    ):
         yield from check_line(field, text)
     if redirect.redirect_code and not 300 <= redirect.redirect_code <= 399:
         yield error("bad-redirect", "redirectCode", f"{redirect.redirect_code} is not a code of a redirect: 300 to 399")

@@ -2,6 +2,7 @@
 
 The library says that something is wrong by exceptions of many kinds, and of others in its next version: here they all mean the same.
 """
+
 from __future__ import annotations
 
 import re
@@ -51,7 +52,11 @@ def find_authority_flaw(pem: str) -> str | None:
         certificates = _load_certificates(Value("pem", pem.encode()))
     except Exception:
         return "holds no certificates in PEM, or a broken one"
-    return None if all(map(_may_sign, certificates)) else "holds a certificate that is not a CA's (basicConstraints CA:TRUE)"
+    return (
+        None
+        if all(map(_may_sign, certificates))
+        else "holds a certificate that is not a CA's (basicConstraints CA:TRUE)"
+    )
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:
@@ -104,7 +109,9 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
     if reason := _unsupported(public):
         return _flaw(pair.chain, reason)
     if _must_staple(certificate) and (pair.staple is None or find_staple_flaw(pair)):
-        return _flaw(pair.staple or pair.chain, "must be sent with an OCSP response (tls.ocsp-staple), and there is no right one")
+        return _flaw(
+            pair.staple or pair.chain, "must be sent with an OCSP response (tls.ocsp-staple), and there is no right one"
+        )
     return None
 
 
@@ -112,9 +119,15 @@ def _unsupported(key: object) -> str:
     """Returns what Envoy has against a kind of key, "" for nothing."""
     match key:
         case rsa.RSAPublicKey():
-            return f"has an RSA key of {key.key_size} bits; {_RSA_BITS} are the least" if key.key_size < _RSA_BITS else ""
+            return (
+                f"has an RSA key of {key.key_size} bits; {_RSA_BITS} are the least" if key.key_size < _RSA_BITS else ""
+            )
         case ec.EllipticCurvePublicKey():
-            return "" if isinstance(key.curve, _CURVES) else f"has a key on the curve {key.curve.name}; P-256, P-384 and P-521 are supported"
+            return (
+                ""
+                if isinstance(key.curve, _CURVES)
+                else f"has a key on the curve {key.curve.name}; P-256, P-384 and P-521 are supported"
+            )
         case ed25519.Ed25519PublicKey():
             return ""
     return "has a key of a kind that is not supported"

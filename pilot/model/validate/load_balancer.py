@@ -1,4 +1,5 @@
 """Rules of load balancing: algorithms, localities, warm-up."""
+
 from __future__ import annotations
 
 import math
@@ -44,7 +45,10 @@ def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Pro
 
 
 def _validate_hash(hashing: ConsistentHashLB) -> Problems:
-    for field, name in (("httpHeaderName", hashing.http_header_name), ("httpQueryParameterName", hashing.http_query_parameter_name)):
+    for field, name in (
+        ("httpHeaderName", hashing.http_header_name),
+        ("httpQueryParameterName", hashing.http_query_parameter_name),
+    ):
         if name == "":
             yield warning("no-effect", field, "without a name there is nothing to hash by")
     yield from check_line("httpHeaderName", hashing.http_header_name or "")
@@ -53,7 +57,9 @@ def _validate_hash(hashing: ConsistentHashLB) -> Problems:
     if hashing.minimum_ring_size:
         yield warning("deprecated-field", "minimumRingSize", "use ringHash.minimumRingSize")
         if hashing.ring_hash is not None or hashing.maglev is not None:
-            yield error("exclusive-fields", "minimumRingSize", "only one of minimumRingSize, ringHash and maglev may be set")
+            yield error(
+                "exclusive-fields", "minimumRingSize", "only one of minimumRingSize, ringHash and maglev may be set"
+            )
     ring = max(hashing.minimum_ring_size, hashing.ring_hash.minimum_ring_size if hashing.ring_hash is not None else 0)
     if ring > _MAX_RING:
         yield error("out-of-range", "ringHash.minimumRingSize", f"{ring} is more than {_MAX_RING}")
@@ -83,7 +89,9 @@ def validate_locality(setting: LocalityLoadBalancerSetting, outlier: bool) -> Pr
     if setting.distribute and setting.failover:
         yield error("exclusive-fields", "", "only one of distribute and failover may be set")
     if setting.failover and (topology := _TOPOLOGY.intersection(setting.failover_priority)):
-        yield error("exclusive-fields", "failoverPriority", f"failover and the label {min(topology)} exclude each other")
+        yield error(
+            "exclusive-fields", "failoverPriority", f"failover and the label {min(topology)} exclude each other"
+        )
     for index, distribute in enumerate(setting.distribute):
         place = f"distribute[{index}].to"
         if any(not 1 <= weight <= 100 for weight in distribute.to.values()):

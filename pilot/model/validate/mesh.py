@@ -1,4 +1,5 @@
 """Rules of MeshConfig and MeshNetworks. One error refuses the whole: the last good version stays."""
+
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ip
@@ -9,7 +10,12 @@ from pilot.model.config.tracing import Tracing
 from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
 from pilot.model.validate.config_source import validate_config_source
-from pilot.model.validate.extension_provider import check_log_fields, check_log_format, decode_log_fields, validate_provider
+from pilot.model.validate.extension_provider import (
+    check_log_fields,
+    check_log_format,
+    decode_log_fields,
+    validate_provider,
+)
 from pilot.model.validate.key_material import find_authority_flaw
 from pilot.model.validate.label_selector import validate_label_selector
 from pilot.model.validate.load_balancer import validate_locality, validate_zone_aware
@@ -37,7 +43,11 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     if mesh.connect_timeout > _HOUR:
         yield error("bad-duration", "connectTimeout", f"{mesh.connect_timeout}: at most an hour")
     if mesh.protocol_detection_timeout < 0 or mesh.protocol_detection_timeout % rules.MILLISECOND:
-        yield error("bad-duration", "protocolDetectionTimeout", f"{mesh.protocol_detection_timeout}: whole milliseconds only, not below 0")
+        yield error(
+            "bad-duration",
+            "protocolDetectionTimeout",
+            f"{mesh.protocol_detection_timeout}: whole milliseconds only, not below 0",
+        )
     yield from below("defaultConfig", validate_proxy_config(mesh.default_config))
     yield from below("localityLbSetting", validate_locality(mesh.locality_lb_setting, outlier=True))
     if mesh.zone_aware_lb_setting is not None:
@@ -64,7 +74,9 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
         if policy.connection_pool is not None:
             yield from below("defaultTrafficPolicy.connectionPool", validate_connection_pool(policy.connection_pool))
         if policy.outlier_detection is not None:
-            yield from below("defaultTrafficPolicy.outlierDetection", validate_outlier_detection(policy.outlier_detection))
+            yield from below(
+                "defaultTrafficPolicy.outlierDetection", validate_outlier_detection(policy.outlier_detection)
+            )
     if (retry := mesh.default_http_retry_policy) is not None:
         yield from rules.check_not_negative("defaultHttpRetryPolicy.attempts", retry.attempts)
         yield from rules.check_duration("defaultHttpRetryPolicy.perTryTimeout", retry.per_try_timeout)
@@ -118,11 +130,17 @@ def validate_proxy_config(proxy: ProxyConfig) -> Problems:
         yield error("bad-enum", "controlPlaneAuthPolicy", "NONE or MUTUAL_TLS")
     if proxy.tracing is not None:
         yield from below("tracing", _validate_tracing(proxy.tracing))
-    services = (("envoyMetricsService", proxy.envoy_metrics_service), ("envoyAccessLogService", proxy.envoy_access_log_service))
+    services = (
+        ("envoyMetricsService", proxy.envoy_metrics_service),
+        ("envoyAccessLogService", proxy.envoy_access_log_service),
+    )
     for field, service in services:
         if service is not None and service.address:
             yield from _check_endpoint(f"{field}.address", service.address)
-    for field, address in (("statsdUdpAddress", proxy.statsd_udp_address), ("envoyMetricsServiceAddress", proxy.envoy_metrics_service_address)):
+    for field, address in (
+        ("statsdUdpAddress", proxy.statsd_udp_address),
+        ("envoyMetricsServiceAddress", proxy.envoy_metrics_service_address),
+    ):
         if address:
             yield from _check_endpoint(field, address)
     if proxy.private_key_provider is not None:
@@ -151,7 +169,11 @@ def _validate_tracing(tracing: Tracing) -> Problems:
     yield from rules.check_percent("sampling", tracing.sampling)
     for name, tag in tracing.custom_tags.items():
         if not tag.is_whole or not name:
-            yield warning("no-effect", f"customTags[{name}]", "a tag needs a name, and a value, variable or header to take it from")
+            yield warning(
+                "no-effect",
+                f"customTags[{name}]",
+                "a tag needs a name, and a value, variable or header to take it from",
+            )
 
 
 def _validate_key_provider(provider: PrivateKeyProvider) -> Problems:
@@ -198,7 +220,11 @@ def _validate_network(network: Network) -> Problems:
         if endpoints.from_cidr is not None:
             yield from rules.check_subnet(f"endpoints[{index}].fromCidr", endpoints.from_cidr)
         elif endpoints.from_registry is not None and not rules.is_dns_label(endpoints.from_registry):
-            yield error("bad-name", f"endpoints[{index}].fromRegistry", f"{endpoints.from_registry!r} is not the name of a registry")
+            yield error(
+                "bad-name",
+                f"endpoints[{index}].fromRegistry",
+                f"{endpoints.from_registry!r} is not the name of a registry",
+            )
     for index, gateway in enumerate(network.gateways):
         yield from below(f"gateways[{index}]", _validate_network_gateway(gateway))
 

@@ -1,4 +1,5 @@
 """Rules that policies share: what they are attached to, by a selector or by targets."""
+
 from __future__ import annotations
 
 from pilot.model.config.selector import PolicyTargetReference, WorkloadSelector
@@ -40,4 +41,6 @@ def _check_target(target: PolicyTargetReference) -> Problems:
     if target.namespace:
         yield error("not-supported", "namespace", "only objects of the own namespace can be referred to")
     if (target.group, target.kind) not in _TARGETS:
-        yield error("bad-target", "kind", f"{target.group}/{target.kind}: a Service, ServiceEntry, Gateway or GatewayClass")
+        yield error(
+            "bad-target", "kind", f"{target.group}/{target.kind}: a Service, ServiceEntry, Gateway or GatewayClass"
+        )

@@ -1,4 +1,5 @@
 """Rules of objects of the kind ProxyConfig."""
+
 from __future__ import annotations
 
 import re
@@ -26,4 +27,6 @@ def validate_proxy_config_override(o: Object[ProxyConfigOverride]) -> Problems:
         elif len(value) > VALUE:
             yield error("too-long", place, f"longer than {VALUE} characters")
     if spec.image is not None and spec.image.image_type and not _IMAGE_TYPE.fullmatch(spec.image.image_type):
-        yield error("bad-image-type", "spec.image.imageType", f"{spec.image.image_type!r} cannot be part of the tag of an image")
+        yield error(
+            "bad-image-type", "spec.image.imageType", f"{spec.image.image_type!r} cannot be part of the tag of an image"
+        )

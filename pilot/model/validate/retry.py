@@ -1,4 +1,5 @@
 """Rules of a retry policy."""
+
 from __future__ import annotations
 
 from http import HTTPStatus
@@ -33,7 +34,9 @@ _CODES = frozenset(str(int(status)) for status in HTTPStatus)
 
 def validate_retry(retry: HTTPRetry) -> Problems:
     yield from rules.check_not_negative("attempts", retry.attempts)
-    if retry.attempts == 0 and (retry.per_try_timeout is not None or retry.retry_on or retry.retry_remote_localities is not None):
+    if retry.attempts == 0 and (
+        retry.per_try_timeout is not None or retry.retry_on or retry.retry_remote_localities is not None
+    ):
         yield error("retry-without-attempts", "attempts", "0 turns retries off, but they are configured")
     yield from rules.check_duration("perTryTimeout", retry.per_try_timeout)
     for condition in retry.retry_on.split(",") if retry.retry_on else ():

@@ -1,4 +1,5 @@
 """Rules that many kinds share. Each gives the problems of one value, () where it is right; `path` is where the value is."""
+
 from __future__ import annotations
 
 import re
@@ -39,13 +40,21 @@ def check_port(path: str, number: int) -> Found:
 
 
 def check_port_name(path: str, name: str) -> Found:
-    return () if is_dns_label(name) else (error("bad-port-name", path, f"{name!r}: letters, digits and - only, 1 to 63"),)
+    return (
+        () if is_dns_label(name) else (error("bad-port-name", path, f"{name!r}: letters, digits and - only, 1 to 63"),)
+    )
 
 
 def check_protocol(path: str, protocol: str) -> Found:
     if not protocol or parse_protocol(protocol) is not Protocol.UNSUPPORTED:
         return ()
-    return (error("bad-protocol", path, f"{protocol!r} is not a protocol: HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL"),)
+    return (
+        error(
+            "bad-protocol",
+            path,
+            f"{protocol!r} is not a protocol: HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL",
+        ),
+    )
 
 
 def check_duration(path: str, duration: Duration | None) -> Found:
@@ -103,7 +112,13 @@ def check_server_name(path: str, name: str) -> Found:
     """Returns a warning if connections cannot be told apart by this name in TLS."""
     if is_server_name(name):
         return ()
-    return (warning("partial-wildcard", path, f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label"),)
+    return (
+        warning(
+            "partial-wildcard",
+            path,
+            f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label",
+        ),
+    )
 
 
 def check_scoped_host(path: str, text: str, gateway: bool) -> Found:

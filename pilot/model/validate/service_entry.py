@@ -1,4 +1,5 @@
 """Rules of a ServiceEntry: above all which resolution goes with which hosts, addresses and endpoints."""
+
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ip
@@ -57,7 +58,9 @@ def _check_addresses(entry: ServiceEntry) -> Problems:
     for index, address in enumerate(entry.addresses):
         yield from rules.check_subnet(f"addresses[{index}]", address)
         if "/" in address and entry.resolution not in ("NONE", "STATIC"):
-            yield error("bad-address", f"addresses[{index}]", "blocks of addresses are for resolution NONE and STATIC only")
+            yield error(
+                "bad-address", f"addresses[{index}]", "blocks of addresses are for resolution NONE and STATIC only"
+            )
 
 
 def _check_ports(entry: ServiceEntry) -> Problems:
@@ -92,7 +95,11 @@ def _validate_dns(entry: ServiceEntry) -> Problems:
     if not entry.endpoints:
         for index, host in enumerate(entry.hosts):
             if any(rules.check_name("", host)):
-                yield error("bad-host", f"hosts[{index}]", f"{host!r} cannot be looked up: without endpoints, a whole domain name is needed")
+                yield error(
+                    "bad-host",
+                    f"hosts[{index}]",
+                    f"{host!r} cannot be looked up: without endpoints, a whole domain name is needed",
+                )
     if entry.resolution == "DNS_ROUND_ROBIN" and len(entry.endpoints) > 1:
         yield error("too-many-endpoints", "endpoints", "at most one with resolution DNS_ROUND_ROBIN")
     names = {port.name for port in entry.ports}
@@ -116,4 +123,8 @@ def _validate_dynamic(entry: ServiceEntry) -> Problems:
             yield error("exclusive-fields", field, f"there are no {field} with resolution DYNAMIC_DNS")
     for index, port in enumerate(entry.ports):
         if parse_protocol(port.protocol) not in _DYNAMIC:
-            yield error("bad-protocol", f"ports[{index}].protocol", "resolution DYNAMIC_DNS takes HTTP, HTTP2, GRPC and TLS only")
+            yield error(
+                "bad-protocol",
+                f"ports[{index}].protocol",
+                "resolution DYNAMIC_DNS takes HTTP, HTTP2, GRPC and TLS only",
+            )

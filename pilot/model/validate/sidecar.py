@@ -1,10 +1,17 @@
 """Rules of a Sidecar."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pilot.model.config.object import Object
-from pilot.model.config.sidecar import IstioEgressListener, IstioIngressListener, OutboundTrafficPolicy, Sidecar, SidecarPort
+from pilot.model.config.sidecar import (
+    IstioEgressListener,
+    IstioIngressListener,
+    OutboundTrafficPolicy,
+    Sidecar,
+    SidecarPort,
+)
 from pilot.model.problem import Problem, Problems, below, error, warning
 from pilot.model.protocol import parse_protocol
 from pilot.model.validate import rules
@@ -24,7 +31,9 @@ def _validate(sidecar: Sidecar, namespace: str) -> Problems:
         yield from rules.check_selector("workloadSelector", selector.labels, "labels")
     policy, pool = sidecar.outbound_traffic_policy, sidecar.inbound_connection_pool
     if not sidecar.egress and not sidecar.ingress and policy is None and pool is None:
-        yield error("missing-field", "", "one of ingress, egress, outboundTrafficPolicy or inboundConnectionPool is needed")
+        yield error(
+            "missing-field", "", "one of ingress, egress, outboundTrafficPolicy or inboundConnectionPool is needed"
+        )
     for index, ingress in enumerate(sidecar.ingress):
         yield from below(f"ingress[{index}]", _validate_ingress(ingress))
     yield from _check_distinct("ingress", [listener.port for listener in sidecar.ingress])
@@ -100,7 +109,11 @@ def _check_endpoint(endpoint: str) -> Problems:
     else:
         yield from rules.check_port("defaultEndpoint", int(number))
         if not host:
-            yield warning("no-effect", "defaultEndpoint", f"{endpoint!r} has no effect without an address: traffic goes where the client sent it")
+            yield warning(
+                "no-effect",
+                "defaultEndpoint",
+                f"{endpoint!r} has no effect without an address: traffic goes where the client sent it",
+            )
 
 
 def _check_ingress_tls(listener: IstioIngressListener, port: SidecarPort) -> Problems:

@@ -1,4 +1,5 @@
 """Rules of Telemetry."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,7 +33,11 @@ def _validate(spec: Telemetry) -> Problems:
         yield warning("no-effect", "", "nothing is said of tracing, metrics or access logs")
     for index, entry in enumerate(spec.tracing):
         if any(_overlap(entry, later) for later in spec.tracing[index + 1 :]):
-            yield warning("no-effect", f"tracing[{index}]", "a later entry is for the same mode: what both say is taken from that one")
+            yield warning(
+                "no-effect",
+                f"tracing[{index}]",
+                "a later entry is for the same mode: what both say is taken from that one",
+            )
     yield from each("tracing", spec.tracing, _validate_tracing)
     yield from each("metrics", spec.metrics, _validate_metrics)
     yield from each("accessLogging", spec.access_logging, _validate_logging)
@@ -55,12 +60,15 @@ def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
 
 # -- tracing ---------------------------------------------------------------------------------------------------------------
 
+
 def _validate_tracing(tracing: TelemetryTracing) -> Problems:
     yield from _check_providers(tracing.providers)
     if len(tracing.providers) > 1:
         yield warning("no-effect", "providers[1]", "spans go to one provider, the first")
     yield from rules.check_percent("randomSamplingPercentage", tracing.random_sampling_percentage)
-    if tracing.disable_span_reporting and (tracing.providers or tracing.custom_tags or tracing.random_sampling_percentage is not None):
+    if tracing.disable_span_reporting and (
+        tracing.providers or tracing.custom_tags or tracing.random_sampling_percentage is not None
+    ):
         yield warning("no-effect", "disableSpanReporting", "without spans, providers, tags and sampling have no effect")
     for name, tag in tracing.custom_tags.items():
         if not name:
@@ -92,6 +100,7 @@ def _check_text(path: str, text: str) -> Problems:
 
 # -- metrics ---------------------------------------------------------------------------------------------------------------
 
+
 def _validate_metrics(metrics: Metrics) -> Problems:
     yield from _check_providers(metrics.providers)
     yield from rules.check_duration("reportingInterval", metrics.reporting_interval)
@@ -121,6 +130,7 @@ def _validate_tag_override(tag: TagOverride) -> Problems:
 
 
 # -- access logs -----------------------------------------------------------------------------------------------------------
+
 
 def _validate_logging(logging: AccessLogging) -> Problems:
     yield from _check_providers(logging.providers)

@@ -1,4 +1,5 @@
 """Rules of TLS: that a server ends, and that a client starts."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -58,7 +59,11 @@ def validate_server_tls(tls: ServerTLSSettings) -> Problems:
 
 def _check_ciphers(tls: ServerTLSSettings) -> Iterator[Problem]:
     if tls.min_protocol_version in ("TLSV1_0", "TLSV1_1") and not tls.cipher_suites:
-        yield warning("cipher-suites-needed", "minProtocolVersion", "no default cipher suite is of a TLS below 1.2: set cipherSuites")
+        yield warning(
+            "cipher-suites-needed",
+            "minProtocolVersion",
+            "no default cipher suite is of a TLS below 1.2: set cipherSuites",
+        )
     seen: set[str] = set()
     for index, name in enumerate(tls.cipher_suites):
         if not is_cipher_suite(name):
@@ -86,7 +91,9 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
         yield error("tls-certificates", "caCertificates", f"{tls.mode} needs the roots of the clients")
     if len(tls.tls_certificates) > 2:
         yield warning("tls-certificates", "tlsCertificates", "only two server certificates are used")
-    pairs = [(f"tlsCertificates[{i}].", c.server_certificate, c.private_key) for i, c in enumerate(tls.tls_certificates)]
+    pairs = [
+        (f"tlsCertificates[{i}].", c.server_certificate, c.private_key) for i, c in enumerate(tls.tls_certificates)
+    ]
     for prefix, certificate, key in pairs or [("", tls.server_certificate, tls.private_key)]:
         if not certificate:
             yield error("tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} needs a server certificate")

@@ -1,4 +1,5 @@
 """Rules of what happens to traffic after routing: connection pools, outliers, tunnels. Load balancing and TLS have their own modules."""
+
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ip
@@ -35,7 +36,12 @@ def validate_traffic_policy(policy: TrafficPolicy, namespace: str) -> Problems:
 def _validate_port_policy(policy: PortTrafficPolicy, namespace: str) -> Problems:
     if policy.port is None:
         yield error("missing-field", "port", "a port is needed")
-    if policy.outlier_detection is None and policy.connection_pool is None and policy.load_balancer is None and policy.tls is None:
+    if (
+        policy.outlier_detection is None
+        and policy.connection_pool is None
+        and policy.load_balancer is None
+        and policy.tls is None
+    ):
         yield error("missing-field", "", "a policy of a port needs a field besides the port")
     yield from _validate_parts(policy, namespace)
 
@@ -46,7 +52,9 @@ def _validate_parts(policy: TrafficPolicy | PortTrafficPolicy, namespace: str) -
     if policy.connection_pool is not None:
         yield from below("connectionPool", validate_connection_pool(policy.connection_pool))
     if policy.load_balancer is not None:
-        yield from below("loadBalancer", validate_load_balancer(policy.load_balancer, policy.outlier_detection is not None))
+        yield from below(
+            "loadBalancer", validate_load_balancer(policy.load_balancer, policy.outlier_detection is not None)
+        )
     if policy.tls is not None:
         yield from below("tls", validate_client_tls(policy.tls, namespace))
 
@@ -70,7 +78,9 @@ def validate_outlier_detection(outlier: OutlierDetection) -> Problems:
     if outlier.consecutive_errors:
         yield warning("deprecated-field", "consecutiveErrors", "use consecutiveGatewayErrors or consecutive5xxErrors")
     if outlier.consecutive_local_origin_failures and not outlier.split_external_local_origin_errors:
-        yield error("split-needed", "consecutiveLocalOriginFailures", "has no effect without splitExternalLocalOriginErrors")
+        yield error(
+            "split-needed", "consecutiveLocalOriginFailures", "has no effect without splitExternalLocalOriginErrors"
+        )
     yield from rules.check_percent("maxEjectionPercent", outlier.max_ejection_percent)
     yield from rules.check_percent("minHealthPercent", outlier.min_health_percent)
     for index, code in enumerate(outlier.outlier_detection_http_error_codes):

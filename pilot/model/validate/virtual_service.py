@@ -1,4 +1,5 @@
 """Rules of a VirtualService."""
+
 from __future__ import annotations
 
 import re
@@ -6,7 +7,14 @@ import re
 from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import is_wildcard, matches, subset_of
 from pilot.model.config.object import Object
-from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, TLSRoute, VirtualService
+from pilot.model.config.virtual_service import (
+    L4MatchAttributes,
+    RouteDestination,
+    TCPRoute,
+    TLSMatchAttributes,
+    TLSRoute,
+    VirtualService,
+)
 from pilot.model.problem import Problems, below, each, error, warning
 from pilot.model.validate import rules
 from pilot.model.validate.gateway_names import check_gateway_names
@@ -28,7 +36,9 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
     else:
         for field, value in (("gateways", service.gateways), ("tls", service.tls), ("tcp", service.tcp)):
             if value:
-                yield error("delegate-only-http", field, f"a VirtualService without hosts is a delegate: it cannot have {field}")
+                yield error(
+                    "delegate-only-http", field, f"a VirtualService without hosts is a delegate: it cannot have {field}"
+                )
     yield from check_gateway_names("gateways", service.gateways)
     if not (service.http or service.tls or service.tcp):
         yield error("missing-field", "", "one of http, tls or tcp is needed")
@@ -43,7 +53,9 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
 
 def _check_hosts(service: VirtualService, gateway: bool) -> Problems:
     sni = gateway and any(match.sni_hosts for route in service.tls for match in route.match)
-    problems = [p for index, host in enumerate(service.hosts) for p in _check_host(f"hosts[{index}]", host, gateway, sni)]
+    problems = [
+        p for index, host in enumerate(service.hosts) for p in _check_host(f"hosts[{index}]", host, gateway, sni)
+    ]
     if problems or len(service.hosts) > 1:
         yield from problems or _check_distinct(service.hosts)
 
@@ -52,7 +64,11 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
     if is_ip(host) or (sni and _SNI.fullmatch(host)):
         return ()
     if host == "*" and not gateway:
-        return (error("wildcard-in-mesh", path, "'*' is for Gateways only, a VirtualService of the mesh must name its hosts"),)
+        return (
+            error(
+                "wildcard-in-mesh", path, "'*' is for Gateways only, a VirtualService of the mesh must name its hosts"
+            ),
+        )
     return rules.check_host(path, host)
 
 

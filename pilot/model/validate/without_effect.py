@@ -1,4 +1,5 @@
 """Fields of the mesh config that are understood and do nothing: whoever sets one is told, rather than left to find out."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -41,14 +42,52 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
     ConfigSource: _fields("has no effect: a source gives all that it has", "subscribed_resources"),
     CertificateData: _fields(_NOT_PASSED, "spiffe_bundle_url"),
     ProxyConfig: {
-        **_fields(_BOOTSTRAP, "config_path", "binary_path", "service_cluster", "tracing_service_name", "drain_duration", "statsd_udp_address"),
-        **_fields(_BOOTSTRAP, "proxy_admin_port", "custom_config_file", "stat_name_length", "concurrency", "proxy_bootstrap_template_path"),
-        **_fields(_BOOTSTRAP, "control_plane_auth_policy", "envoy_access_log_service", "envoy_metrics_service", "runtime_values", "status_port"),
-        **_fields(_BOOTSTRAP, "extra_stat_tags", "termination_drain_duration", "proxy_stats_matcher", "file_flush_interval"),
+        **_fields(
+            _BOOTSTRAP,
+            "config_path",
+            "binary_path",
+            "service_cluster",
+            "tracing_service_name",
+            "drain_duration",
+            "statsd_udp_address",
+        ),
+        **_fields(
+            _BOOTSTRAP,
+            "proxy_admin_port",
+            "custom_config_file",
+            "stat_name_length",
+            "concurrency",
+            "proxy_bootstrap_template_path",
+        ),
+        **_fields(
+            _BOOTSTRAP,
+            "control_plane_auth_policy",
+            "envoy_access_log_service",
+            "envoy_metrics_service",
+            "runtime_values",
+            "status_port",
+        ),
+        **_fields(
+            _BOOTSTRAP, "extra_stat_tags", "termination_drain_duration", "proxy_stats_matcher", "file_flush_interval"
+        ),
         **_fields(_BOOTSTRAP, "file_flush_min_size_kb", "stats_compression", "mesh_id"),
-        **_fields(_INJECTION, "interception_mode", "proxy_metadata", "readiness_probe", "hold_application_until_proxy_starts", "image"),
+        **_fields(
+            _INJECTION,
+            "interception_mode",
+            "proxy_metadata",
+            "readiness_probe",
+            "hold_application_until_proxy_starts",
+            "image",
+        ),
         **_fields(_UNSUPPORTED, "ca_certificates_pem"),
-        **_fields(_DEPRECATED, "discovery_refresh_delay", "zipkin_address", "envoy_metrics_service_address", "availability_zone", "sds"),
+        **_fields(
+            _DEPRECATED,
+            "discovery_refresh_delay",
+            "zipkin_address",
+            "envoy_metrics_service_address",
+            "availability_zone",
+            "sds",
+        ),
     },
     ConnectionSettings: {
         **_fields(_UNSUPPORTED, "cluster_per_connection_buffer_limit_bytes", "listener_connection_limit"),

@@ -1,4 +1,5 @@
 """Rules of WorkloadEntry and WorkloadGroup."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -31,7 +32,9 @@ def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: b
     elif not entry.network:
         yield error("missing-field", "address", "an address is needed")
     else:
-        yield warning("missing-field", "address", f"without an address, the gateways of network {entry.network!r} are used")
+        yield warning(
+            "missing-field", "address", f"without an address, the gateways of network {entry.network!r} are used"
+        )
     yield from check_ports(entry, ports)
     yield from rules.check_labels("labels", entry.labels)
 

@@ -1,4 +1,5 @@
 """Kubernetes Services of type ExternalName: other names of services. A proxy answers to an alias as it does to the service."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -15,7 +16,10 @@ from pilot.model.views.services import service
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
     """Returns the Kubernetes Services whose type is ExternalName."""
     keys = services.keys(db, "external", True)
-    return tuple(ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace) for key in keys)
+    return tuple(
+        ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
+        for key in keys
+    )
 
 
 @hub

@@ -1,4 +1,5 @@
 """Label keys that some selector asks for: only those of a proxy's labels can matter to what it is sent."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -32,11 +33,17 @@ def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str
     if found is None:
         return None
     spec = found.spec
-    by_rule: Iterable[Iterable[Any]] = (*(r.match for r in spec.http), *(r.match for r in spec.tcp), *(r.match for r in spec.tls))
+    by_rule: Iterable[Iterable[Any]] = (
+        *(r.match for r in spec.http),
+        *(r.match for r in spec.tcp),
+        *(r.match for r in spec.tls),
+    )
     return frozenset(k for matches in by_rule for m in matches for k in m.source_labels) or None
 
 
-_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather("source_labels", virtual_service_keys, _asked_by_virtual_service)
+_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "source_labels", virtual_service_keys, _asked_by_virtual_service
+)
 
 
 @derived
@@ -56,7 +63,9 @@ def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[st
     return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
 
 
-_asked_by_destination_rules: Gather[ObjectKey, [str], frozenset[str]] = Gather("workload_labels", _destination_rule_keys, _asked_by_destination_rule)
+_asked_by_destination_rules: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "workload_labels", _destination_rule_keys, _asked_by_destination_rule
+)
 
 
 @derived

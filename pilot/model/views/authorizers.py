@@ -1,4 +1,5 @@
 """External authorizers: the extension providers of the mesh config that AuthorizationPolicies with the action CUSTOM name."""
+
 from __future__ import annotations
 
 import re
@@ -16,7 +17,23 @@ from pilot.model.views.mesh import mesh_config
 from pilot.model.views.mesh_services import find_service
 
 # https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/v3/http_status.proto
-_KNOWN = (100, *range(200, 209), 226, *range(300, 306), 307, 308, *range(400, 418), *range(421, 425), 426, 428, 429, 431, *range(500, 509), 510, 511)
+_KNOWN = (
+    100,
+    *range(200, 209),
+    226,
+    *range(300, 306),
+    307,
+    308,
+    *range(400, 418),
+    *range(421, 425),
+    426,
+    428,
+    429,
+    431,
+    *range(500, 509),
+    510,
+    511,
+)
 _STATUSES = frozenset(("", *map(str, _KNOWN)))
 # The name is part of names of policies, by which a proxy knows which authorizer to ask.
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -80,4 +97,8 @@ def _find_http_fault(http: EnvoyExternalAuthorizationHttpProvider) -> str:
         http.headers_to_downstream_on_deny,
         http.headers_to_downstream_on_allow,
     )
-    return "a header named * alone means nothing: a prefix or a suffix is needed" if any("*" in names for names in lists) else ""
+    return (
+        "a header named * alone means nothing: a prefix or a suffix is needed"
+        if any("*" in names for names in lists)
+        else ""
+    )

@@ -4,6 +4,7 @@ https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#add
 Addresses of an entry's status are kept. Where no controller writes a status, they are dealt out in the order of the entries'
 age from the first free address, so that every replica deals out the same.
 """
+
 from __future__ import annotations
 
 import functools
@@ -59,10 +60,17 @@ def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
 
 def wants_addresses(o: Object[ServiceEntry]) -> bool:
     """Returns whether an entry has no addresses, could use some, has a status to tell of them, and was not opted out by its label."""
-    return o.origin is None and o.spec.resolution != "NONE" and not o.spec.addresses and o.labels.get(OPT_OUT, "").lower() != "false"
+    return (
+        o.origin is None
+        and o.spec.resolution != "NONE"
+        and not o.spec.addresses
+        and o.labels.get(OPT_OUT, "").lower() != "false"
+    )
 
 
-def allocate(requests: Mapping[ObjectKey, AddressRequest], *prefixes: str) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
+def allocate(
+    requests: Mapping[ObjectKey, AddressRequest], *prefixes: str
+) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
     """Returns the addresses of each host of each entry: those of the statuses, else one of each prefix that nobody has."""
     out: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
     taken: set[str] = set()

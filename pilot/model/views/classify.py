@@ -2,6 +2,7 @@
 
 Labels are cut down to those that some selector asks for, so that unrelated labels do not split proxies into classes.
 """
+
 from __future__ import annotations
 
 import re
@@ -48,7 +49,9 @@ from pilot.model.views.telemetry_providers import workload_names
 from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
 
 ALL_FEATURES = FeaturesFacet()
-INTERNAL_LISTENERS = "INTERNAL_LISTENERS"  # node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener
+INTERNAL_LISTENERS = (
+    "INTERNAL_LISTENERS"  # node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener
+)
 _EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
@@ -57,13 +60,21 @@ _EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over ti
     "network_wasm": frozenset(("envoy.extensions.filters.network.wasm.v3.Wasm", "envoy.filters.network.wasm")),
     "lua": frozenset(("envoy.extensions.filters.http.lua.v3.Lua", "envoy.filters.http.lua")),
     "hashable_string": frozenset(("istio.hashable_string",)),
-    "mysql_proxy": frozenset(("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")),
+    "mysql_proxy": frozenset(
+        ("envoy.extensions.filters.network.mysql_proxy.v3.MySQLProxy", "envoy.filters.network.mysql_proxy")
+    ),
 }
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
-_RESERVED = ("ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT", "ENVOY_SECURE_METRICS_PORT", "ENVOY_SECURE_MERGED_METRICS_PORT")
+_RESERVED = (
+    "ENVOY_STATUS_PORT",
+    "ENVOY_PROMETHEUS_PORT",
+    "ENVOY_SECURE_METRICS_PORT",
+    "ENVOY_SECURE_MERGED_METRICS_PORT",
+)
 
 
 # -- facets of a node ------------------------------------------------------------------------------------------------------
+
 
 def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
     """Returns the scope of a proxy; a router has none of a Sidecar. No node of its own."""
@@ -114,7 +125,9 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
         tls_files=_tls_files(proxy),
         tags=span_tags_facet(db, node_id),
         secret_servers=_secret_servers(proxy),
-        takes_hbone=listens_for_hbone(db.settings.ambient) and proxy.flag("ENABLE_HBONE") and features_of(proxy).internal_listeners,
+        takes_hbone=listens_for_hbone(db.settings.ambient)
+        and proxy.flag("ENABLE_HBONE")
+        and features_of(proxy).internal_listeners,
     )
 
 
@@ -148,7 +161,9 @@ def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
         http_proxy_port=_port(proxy.text("HTTP_PROXY_PORT")),
         exact_balance=proxy.flag("OUTBOUND_LISTENER_EXACT_BALANCE"),
         unprivileged=proxy.flag("UNPRIVILEGED_POD"),
-        reserved_ports=frozenset(int(p) for key in _RESERVED if (p := proxy.text(key).partition(".")[0]).isdecimal() and p != "0"),
+        reserved_ports=frozenset(
+            int(p) for key in _RESERVED if (p := proxy.text(key).partition(".")[0]).isdecimal() and p != "0"
+        ),
         dns_proxy=_dns_proxy(proxy),
         headers=config.proxy_headers or ProxyHeaders(),
         connections=config.connection_settings or _mesh_connections(mesh),
@@ -163,7 +178,9 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
     return OutboundListenersFacet(
         scope=outbound.scope,
         listening=replace(
-            listening_facet(db, node_id), policies=in_scope(policies, "outbound"), telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT")
+            listening_facet(db, node_id),
+            policies=in_scope(policies, "outbound"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
         ),
         labels=outbound.labels,
         auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
@@ -173,6 +190,7 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
 
 
 # -- what a proxy says about itself ----------------------------------------------------------------------------------------
+
 
 def features_of(proxy: Proxy) -> FeaturesFacet:
     """Returns what a proxy has, by the names and types of extensions that its Envoy lists; everything where it lists none. Internal listeners are in
@@ -196,7 +214,9 @@ def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
 
 def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
     """Returns whether the proxy uses the addresses that are allocated to services without one: only where its companion answers DNS."""
-    return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT)
+    return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (
+        proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT
+    )
 
 
 def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
@@ -216,7 +236,11 @@ def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
 def _crosses(db: Mesh, node_id: str, proxy: Proxy) -> bool:
     """Returns whether a waypoint or a gateway has what tunnels in tunnels need."""
     ambient = db.settings.ambient
-    if proxy.type is NodeType.SIDECAR or not (waypoints_cross(ambient) or gateways_cross(ambient)) or not features_of(proxy).internal_listeners:
+    if (
+        proxy.type is NodeType.SIDECAR
+        or not (waypoints_cross(ambient) or gateways_cross(ambient))
+        or not features_of(proxy).internal_listeners
+    ):
         return False
     labels = proxy_labels(db, node_id)
     managed = labels.get(label.GATEWAY_MANAGED)
@@ -238,7 +262,9 @@ def _tls_files(proxy: Proxy) -> TlsFilesFacet:
 
 
 def _secret_servers(proxy: Proxy) -> SecretServersFacet:
-    return SecretServersFacet(credentials=proxy.text("credential") == "true", files=proxy.text("file-credential") == "true")
+    return SecretServersFacet(
+        credentials=proxy.text("credential") == "true", files=proxy.text("file-credential") == "true"
+    )
 
 
 def _dns_proxy(proxy: Proxy) -> str:

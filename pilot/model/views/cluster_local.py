@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ServiceSettings-Settings
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,5 @@
 """The clusters of the mesh. The own cluster is the one whose configuration counts, named by the setting `cluster_id`."""
+
 from __future__ import annotations
 
 from pilot.derive import hub
@@ -10,7 +11,11 @@ from pilot.model.views.kinds.services import services
 @hub
 def service_clusters(db: Mesh) -> tuple[str, ...]:
     """Returns the clusters that have Kubernetes Services, the own one first, the others by name."""
-    return tuple(sorted(services.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)))
+    return tuple(
+        sorted(
+            services.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)
+        )
+    )
 
 
 def cluster_of(db: Mesh, proxy: Proxy) -> str:

@@ -2,6 +2,7 @@
 
 https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 """Who may read which credential, decided for each proxy before anything is read, so that no result that is kept is another's."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -72,7 +73,9 @@ def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateK
     """Returns the provider of a proxy's config; None where its build lacks it, so that it gets its keys as any other."""
     if provider is None or proxy.extensions is None:
         return provider
-    return provider if KEY_PROVIDER_TYPES["qat" if provider.cryptomb is None else "cryptomb"] in proxy.extensions else None
+    return (
+        provider if KEY_PROVIDER_TYPES["qat" if provider.cryptomb is None else "cryptomb"] in proxy.extensions else None
+    )
 
 
 @derived

@@ -1,4 +1,5 @@
 """Credentials: what the Secrets and ConfigMaps hold that Gateways and DestinationRules name."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +49,9 @@ def _data(db: Mesh, name: CredentialKey, key: RegistryKey) -> Mapping[str, bytes
 
 def _config_map_data(db: Mesh, key: RegistryKey) -> Mapping[str, bytes] | None:
     found = config_maps.get(db, key)
-    return {**found.spec.binary_data, **{k: v.encode() for k, v in found.spec.data.items()}} if found is not None else None
+    return (
+        {**found.spec.binary_data, **{k: v.encode() for k, v in found.spec.data.items()}} if found is not None else None
+    )
 
 
 def _held(db: Mesh, name: CredentialKey, key: RegistryKey, roots: bool) -> Credential | Flaw:

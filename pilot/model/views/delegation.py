@@ -3,6 +3,7 @@
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate: the delegate's conditions must be a subset
 of the root's; a route whose conditions are not is left out.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,9 @@ def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
     )
 
 
-def merge_matches(root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]) -> tuple[HTTPMatchRequest, ...] | None:
+def merge_matches(
+    root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]
+) -> tuple[HTTPMatchRequest, ...] | None:
     """Returns every pair of conditions that agree, in the leaf's order; None where one of the leaf's agrees with none of the root's."""
     if not root or not leaf:
         return root or leaf
@@ -78,8 +81,17 @@ def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequ
 
 def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
     """Returns whether some conditions of the leaf are not a subset of the root's."""
-    texts = ((root.uri, leaf.uri), (root.scheme, leaf.scheme), (root.method, leaf.method), (root.authority, leaf.authority))
-    maps = ((root.headers, leaf.headers), (root.without_headers, leaf.without_headers), (root.query_params, leaf.query_params))
+    texts = (
+        (root.uri, leaf.uri),
+        (root.scheme, leaf.scheme),
+        (root.method, leaf.method),
+        (root.authority, leaf.authority),
+    )
+    maps = (
+        (root.headers, leaf.headers),
+        (root.without_headers, leaf.without_headers),
+        (root.query_params, leaf.query_params),
+    )
     return (
         any(_widens(outer, inner) for outer, inner in texts)
         or any(_widens(outer.get(key), inner) for outer, leaves in maps for key, inner in leaves.items())
@@ -87,7 +99,11 @@ def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
         or bool(root.port and leaf.port and root.port != leaf.port)
         or bool(root.source_namespace and root.source_namespace != leaf.source_namespace)
         or _differ(root.source_labels, leaf.source_labels)
-        or bool(root.gateways and leaf.gateways and (len(root.gateways) < len(leaf.gateways) or not set(leaf.gateways) <= set(root.gateways)))
+        or bool(
+            root.gateways
+            and leaf.gateways
+            and (len(root.gateways) < len(leaf.gateways) or not set(leaf.gateways) <= set(root.gateways))
+        )
     )
 
 

@@ -6,6 +6,7 @@ rules of one host are merged. https://istio.io/latest/docs/ops/best-practices/tr
 A rule is handed on as the tuple of the objects that it is merged from, oldest first, () for none: a small hashable value by which
 clusters of many namespaces are shared (`merged_rule_key`), and from which `merged_rule` makes the rule.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +51,9 @@ class MergedRule(msgspec.Struct, frozen=True):
 def rule_defaults(db: Mesh) -> RuleDefaults:
     """Returns what the mesh config and the settings say about the reach of rules."""
     mesh = mesh_config(db)
-    return RuleDefaults(mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export)
+    return RuleDefaults(
+        mesh.root_namespace, "." in mesh.default_destination_rule_export_to, db.settings.registry.merge_rules_by_export
+    )
 
 
 @derived
@@ -127,7 +130,9 @@ def defined_subsets(db: Mesh, namespace: str, ref: ServiceRef) -> frozenset[str]
 @derived
 def older_sources(db: Mesh, key: ObjectKey, host: str) -> MergedRuleKey:
     """Returns the rules that come before one where it is merged with others of its host and namespace."""
-    pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(host if is_wildcard(host) else key.namespace)
+    pools = (wildcard_pools(db, key.namespace) if is_wildcard(host) else host_pools(db, host)).get(
+        host if is_wildcard(host) else key.namespace
+    )
     entries = (entry for entry in (pools.local if pools is not None else ()) if key in entry.sources)
     return next((entry.sources[: entry.sources.index(key)] for entry in entries), ())
 
@@ -147,7 +152,11 @@ class RuledHosts(NamedTuple):
 @derived
 def _rules_of_clients(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the rules in a namespace, and those that are exported to it by name."""
-    return tuple(dict.fromkeys((*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))))
+    return tuple(
+        dict.fromkeys(
+            (*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))
+        )
+    )
 
 
 @derived
@@ -156,7 +165,9 @@ def _host_of_rule(db: Mesh, key: ObjectKey) -> str | None:
     return full_name(row.spec.host, key.namespace, db.settings.registry.domain).lower() if row is not None else None
 
 
-_hosts_of_rules: Gather[ObjectKey, [str], str] = Gather("hosts of rules", _rules_of_clients, _host_of_rule, passed=lambda namespace: ())
+_hosts_of_rules: Gather[ObjectKey, [str], str] = Gather(
+    "hosts of rules", _rules_of_clients, _host_of_rule, passed=lambda namespace: ()
+)
 
 
 @derived
@@ -164,13 +175,17 @@ def ruled_hosts(db: Mesh, namespace: str) -> RuledHosts:
     """Returns the hosts for which clients of a namespace may follow other rules than clients elsewhere: those of the rules in it, and of the
     rules that are exported to it by name."""
     hosts = set(_hosts_of_rules(db, namespace).values())
-    return RuledHosts(frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h))))
+    return RuledHosts(
+        frozenset(h for h in hosts if not is_wildcard(h)), tuple(sorted(h for h in hosts if is_wildcard(h)))
+    )
 
 
 def merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef, labels: Labels) -> MergedRuleKey:
     """Returns the rules that make the rule which a proxy of that namespace with those labels follows for one service; () for none. No node of
     its own."""
-    return merged_rule_seen(db, *((namespace, labels) if ruled_hosts(db, namespace).has(ref.hostname) else EVERYBODY), ref)
+    return merged_rule_seen(
+        db, *((namespace, labels) if ruled_hosts(db, namespace).has(ref.hostname) else EVERYBODY), ref
+    )
 
 
 @derived

@@ -3,6 +3,7 @@
 https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioEgressListener: `namespace/host`, with `*` for any
 namespace, `.` for the Sidecar's own and `~` in front of a namespace for hosts to leave out.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

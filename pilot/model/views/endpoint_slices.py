@@ -1,4 +1,5 @@
 """Endpoints that Kubernetes lists: the EndpointSlices of a Service, merged."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -88,4 +89,11 @@ def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Worklo
             return known.at((address,))
     network = find_network(db, cluster, address, {})
     labels = label.with_topology({}, cluster, "", "", network)
-    return Workload(name="", namespace="", addresses=(address,), labels=frozenset(labels.items()), network=network, cluster_id=cluster)
+    return Workload(
+        name="",
+        namespace="",
+        addresses=(address,),
+        labels=frozenset(labels.items()),
+        network=network,
+        cluster_id=cluster,
+    )

@@ -1,4 +1,5 @@
 """The endpoints of a service's port: of EndpointSlices, of the WorkloadEntries that it selects, of ServiceEntries."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -47,20 +48,32 @@ def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
     accounts = {e.service_account for p in found.ports for e in endpoints(db, ref, p.number) if e.service_account}
     if found.registry is Registry.KUBERNETES:
         accounts.update(unmatched_accounts(db, found))
-    return tuple(sorted(spiffe.in_trust_domains({*accounts, *found.service_accounts}, service_rules(db).trust_domain_aliases)))
+    return tuple(
+        sorted(spiffe.in_trust_domains({*accounts, *found.service_accounts}, service_rules(db).trust_domain_aliases))
+    )
 
 
 # -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
 
+
 def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
     """Yields the WorkloadEntries that a Service with addresses of its own selects in its own clusters; a named target port must be one of the
     entry's."""
-    if not db.settings.registry.services_select_entries or found.resolution is not Resolution.CLIENT_SIDE_LB or not found.selector:
+    if (
+        not db.settings.registry.services_select_entries
+        or found.resolution is not Resolution.CLIENT_SIDE_LB
+        or not found.selector
+    ):
         return
     selector = frozenset(found.selector)
     clusters = {cluster for cluster, _ in found.cluster_addresses}
     for workload in selectable_entries(db, found.namespace).values():
-        if workload.cluster_id in clusters and workload.serves(selector) and not workload.needs_dns and (number := target_port(workload, port)):
+        if (
+            workload.cluster_id in clusters
+            and workload.serves(selector)
+            and not workload.needs_dns
+            and (number := target_port(workload, port))
+        ):
             yield workload.endpoint(number, port.name)
 
 
@@ -73,6 +86,7 @@ def target_port(workload: Workload, port: Port) -> int:
 
 # -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------------
 
+
 def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint, ...]:
     """Returns the endpoints of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number.
 
@@ -84,7 +98,9 @@ def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint,
     for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
         for p in row.spec.ports:
             if p.number == port.number if by_number else p.name == port.name:
-                out += list(entry_endpoints(db, row, p, found.hostname)) * max(1, sum(bool(parse_address(a)) for a in row.spec.addresses))
+                out += list(entry_endpoints(db, row, p, found.hostname)) * max(
+                    1, sum(bool(parse_address(a)) for a in row.spec.addresses)
+                )
     return tuple(out[:1] if found.resolution is Resolution.DNS_ROUND_ROBIN_LB else out)
 
 
@@ -95,7 +111,9 @@ def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, host
     if is_dns and not spec.endpoints and spec.workload_selector is None:
         target = port.target_port or port.number
         cluster = db.settings.registry.cluster_id
-        itself = Workload(name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=cluster)
+        itself = Workload(
+            name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=cluster
+        )
         yield itself.endpoint(target, port.name)
         return
     for workload in entry_workloads(db, row):

@@ -1,4 +1,5 @@
 """ServiceEntries as services of the mesh, one for each host."""
+
 from __future__ import annotations
 
 import ipaddress

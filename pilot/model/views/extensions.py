@@ -1,4 +1,5 @@
 """Extensions of users, TrafficExtensions and WasmPlugins: which of those that apply to a workload are for which of its traffic."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

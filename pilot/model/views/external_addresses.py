@@ -1,4 +1,5 @@
 """The addresses at which Kubernetes Services are reached from outside of their cluster."""
+
 from __future__ import annotations
 
 import json
@@ -62,7 +63,11 @@ def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], st
     found = []
     for key in nodes.keys(db, "cluster", cluster):
         row = nodes.get(db, key)
-        address = next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "") if row is not None else ""
+        address = (
+            next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "")
+            if row is not None
+            else ""
+        )
         if row is not None and address:
             found.append((frozenset(row.labels.items()), address))
     return tuple(found)

@@ -1,4 +1,5 @@
 """The services that a router needs clusters for, where the mesh is set to send it only these (PILOT_FILTER_GATEWAY_CLUSTER_CONFIG)."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,10 +39,17 @@ def _hosts_of(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> frozenset[str] | 
         return None
     scoped = db.settings.gateways.scope_to_namespace
     leads = find_leads(found.spec)
-    return frozenset(lead.host for lead in leads if not (scoped and lead.namespaces) or gateway.namespace in lead.namespaces) or None
+    return (
+        frozenset(
+            lead.host for lead in leads if not (scoped and lead.namespaces) or gateway.namespace in lead.namespaces
+        )
+        or None
+    )
 
 
-_hosts_by_service: Gather[ObjectKey, [ObjectKey], frozenset[str]] = Gather("destinations of a gateway", _bound_to, _hosts_of)
+_hosts_by_service: Gather[ObjectKey, [ObjectKey], frozenset[str]] = Gather(
+    "destinations of a gateway", _bound_to, _hosts_of
+)
 
 
 @derived

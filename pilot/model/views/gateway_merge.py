@@ -4,6 +4,7 @@ The rules of https://istio.io/latest/docs/reference/config/networking/gateway/ a
 the first server of a port and bind address decides; plain HTTP servers share one route configuration, TLS servers are told apart by
 SNI, so that no host may repeat among them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +166,12 @@ class _Merger:
     def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
         """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
         assert server.port is not None
-        eligible = self.quic and server.tls is not None and protocol_of(server) is Protocol.HTTPS and not passes_through(server)
+        eligible = (
+            self.quic
+            and server.tls is not None
+            and protocol_of(server) is Protocol.HTTPS
+            and not passes_through(server)
+        )
         if eligible and any(t.udp and t.number == server.port.number for t in self.targets):
             self.datagram.setdefault(at, []).append(merged)
             if merged.route is not None:
@@ -173,7 +179,9 @@ class _Merger:
 
     def result(self) -> MergedGateway:
         ports = tuple(
-            MergedPort(at.number, at.protocol, at.bind, self.shared.get(at), tuple(found), tuple(self.datagram.get(at, ())))
+            MergedPort(
+                at.number, at.protocol, at.bind, self.shared.get(at), tuple(found), tuple(self.datagram.get(at, ()))
+            )
             for at, found in self.by_key.items()
         )
         return MergedGateway(

@@ -1,4 +1,5 @@
 """Servers of Gateways: what they are, and the shape of a router's merged gateway."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -3,6 +3,7 @@
 Servers are told apart by `ServerKey`, so that the merged gateway is a small hashable value: a server's own content is read by
 those who build from it, and an edit of a certificate's name does not touch the routes.
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from pilot.model.views.services import service
 from pilot.model.views.workloads import proxy_labels
 
 KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
+
 
 class GatewaySelector(NamedTuple):
     """Which routers a Gateway is for: those with all of the labels, or those of the services.
@@ -95,7 +97,11 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
     for target in service_targets(db, node_id):
         found = service(db, target.ref)
         translates = found is None or not any(key == KEEPS_PORTS for key, _ in found.labels)
-        out.append(TargetPort(target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates, target.ref))
+        out.append(
+            TargetPort(
+                target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates, target.ref
+            )
+        )
     return tuple(out)
 
 

@@ -2,6 +2,7 @@
 
 Only the namespaces that a Sidecar names are read, so that a service which it does not see costs its proxies nothing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,15 @@ from pilot.model.facets import ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.service import Port, Registry, Service, ServiceRef
 from pilot.model.views.egress_hosts import ANY_NAMESPACE, EgressHostsKey
-from pilot.model.views.services import is_visible, public_refs, refs_by_hostname, refs_in_namespace, service, service_summary, visible_refs
+from pilot.model.views.services import (
+    is_visible,
+    public_refs,
+    refs_by_hostname,
+    refs_in_namespace,
+    service,
+    service_summary,
+    visible_refs,
+)
 from pilot.model.views.sidecar_scope import egress_listeners
 from pilot.model.views.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
 
@@ -39,7 +48,11 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
         if not listener.match_port and refs == public_refs(db) and (shared := _public_imports(db)) is not None:
             return shared
     else:
-        refs = [r for r in _candidates(db, listener.hosts, scope.namespace) if listener.hosts.imports(r.hostname, r.namespace)]
+        refs = [
+            r
+            for r in _candidates(db, listener.hosts, scope.namespace)
+            if listener.hosts.imports(r.hostname, r.namespace)
+        ]
     imports: list[ImportKey] = []
     if listener.match_port and listener.port is not None:
         imports = [i for r in refs if (i := _at_port(db, r, listener.port.number)) is not None]
@@ -66,7 +79,10 @@ def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[Service
         if imported.wildcards:
             buckets.append(refs_in_namespace(db, where))
         else:
-            buckets.extend([r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace)] for host in sorted(imported.exact))
+            buckets.extend(
+                [r for r in refs_by_hostname(db, host) if where in (ANY_NAMESPACE, r.namespace)]
+                for host in sorted(imported.exact)
+            )
     exact = everywhere is None and not any(s.wildcards for _, s in hosts.by_namespace)
     seen: dict[ServiceRef, tuple[bool, tuple[str, str, str]]] = {}
     for ref in (r for bucket in buckets for r in bucket):
@@ -134,12 +150,15 @@ def _add(db: Mesh, found: dict[str, ImportKey], item: ImportKey) -> None:
         found[item.ref.hostname] = item
     elif before.ref == item.ref:
         if before.ports is not None:
-            found[item.ref.hostname] = ImportKey(item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports)))
+            found[item.ref.hostname] = ImportKey(
+                item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports))
+            )
     elif _is_kubernetes(db, item.ref) and not _is_kubernetes(db, before.ref):
         found[item.ref.hostname] = item
 
 
 # -- where virtual services lead to ----------------------------------------------------------------------------------------
+
 
 class Lead(NamedTuple):
     """A host name that a virtual service leads to, with the ports that its routes name, () for all.
@@ -218,4 +237,7 @@ def find_leads(spec: VirtualService) -> tuple[Lead, ...]:
             add(to, namespaces)
     for weighted in (w for routes in (*(r.route for r in spec.tcp), *(r.route for r in spec.tls)) for w in routes):
         add(weighted.destination, ())
-    return tuple(Lead(host, () if 0 in ports else tuple(sorted(ports)), namespaces) for (host, namespaces), ports in found.items())
+    return tuple(
+        Lead(host, () if 0 in ports else tuple(sorted(ports)), namespaces)
+        for (host, namespaces), ports in found.items()
+    )

@@ -2,6 +2,7 @@
 
 Clusters and listeners both follow this one choice.
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -44,7 +45,9 @@ def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
         if listener.port is not None:
             number = listener.port.number
             port = Port(listener.port.name, number, parse_protocol(listener.port.protocol))
-            declared.setdefault(number, InboundPort(number, port, served.get(number, ()), listener, inbound.scope.sidecar))
+            declared.setdefault(
+                number, InboundPort(number, port, served.get(number, ()), listener, inbound.scope.sidecar)
+            )
     added = served.items() if db.settings.listeners.merge_ingress_with_services else ()
     return [*(_of_services(n, t) for n, t in added if n not in declared), *declared.values()]
 

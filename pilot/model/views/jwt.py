@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/security/request_authentication/
 """
+
 from __future__ import annotations
 
 from urllib.parse import urlsplit
@@ -40,7 +41,11 @@ class TokenRule(msgspec.Struct, frozen=True):
 def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, ...]:
     """Returns the rules of RequestAuthentications, sorted by issuer; of one issuer the workload's own namespace comes before the mesh."""
     root = mesh_config(db).root_namespace
-    rows = (row for key in sorted(policies, key=lambda k: k.namespace == root) if (row := request_authentications.get(db, key)) is not None)
+    rows = (
+        row
+        for key in sorted(policies, key=lambda k: k.namespace == root)
+        if (row := request_authentications.get(db, key)) is not None
+    )
     rules = sorted((rule for row in rows for rule in row.spec.jwt_rules), key=lambda r: r.issuer)
     return tuple(_with_keys(db, rule) for rule in rules)
 
@@ -68,4 +73,6 @@ def _server(db: Mesh, uri: str) -> JwksServer | None:
 @hub
 def wanted_key_sets(db: Mesh) -> tuple[JwksSource, ...]:
     """Returns the key sets that we are to fetch."""
-    return tuple(source for source in request_authentications.buckets(db, "jwks") if _server(db, source.key.uri) is None)
+    return tuple(
+        source for source in request_authentications.buckets(db, "jwks") if _server(db, source.key.uri) is None
+    )

@@ -1,4 +1,5 @@
 """The namespaces that there are, declared or not: an object or a proxy in a namespace is enough."""
+
 from __future__ import annotations
 
 from pilot.derive import hub
@@ -21,4 +22,6 @@ _VIEWS = (services, pods, workload_entries, service_entries, virtual_services, d
 def known_namespaces(db: Mesh) -> frozenset[str]:
     """Returns the namespaces of all clusters that are declared, or have objects that services and routes are made of, or proxies."""
     declared = (key.name for key in namespaces.all_keys(db))
-    return frozenset((*declared, *(name for view in _VIEWS for name in view.buckets(db, "namespace")), *proxy_namespaces(db)))
+    return frozenset(
+        (*declared, *(name for view in _VIEWS for name in view.buckets(db, "namespace")), *proxy_namespaces(db))
+    )

@@ -1,4 +1,5 @@
 """Kubernetes Services as services of the mesh."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,11 @@ TRAFFIC_DISTRIBUTION = "networking.istio.io/traffic-distribution"
 CANONICAL_ACCOUNTS = "alpha.istio.io/canonical-serviceaccounts"
 KUBERNETES_ACCOUNTS = "alpha.istio.io/kubernetes-serviceaccounts"
 
-_DISTRIBUTIONS = {"PreferClose": "PreferSameZone", "PreferSameZone": "PreferSameZone", "PreferSameNode": "PreferSameNode"}
+_DISTRIBUTIONS = {
+    "PreferClose": "PreferSameZone",
+    "PreferSameZone": "PreferSameZone",
+    "PreferSameNode": "PreferSameNode",
+}
 _DISTRIBUTIONS_ANY_CASE = {name.lower(): meaning for name, meaning in _DISTRIBUTIONS.items()}
 
 
@@ -103,7 +108,10 @@ def _addresses(spec: KubernetesService) -> tuple[str, ...]:
 
 
 def _service_accounts(o: Object[KubernetesService], trust_domain: str) -> tuple[str, ...]:
-    return (*_items(o, CANONICAL_ACCOUNTS), *(spiffe.identity(trust_domain, o.namespace, a) for a in _items(o, KUBERNETES_ACCOUNTS)))
+    return (
+        *_items(o, CANONICAL_ACCOUNTS),
+        *(spiffe.identity(trust_domain, o.namespace, a) for a in _items(o, KUBERNETES_ACCOUNTS)),
+    )
 
 
 def _items(o: Object[Any], annotation: str) -> tuple[str, ...]:

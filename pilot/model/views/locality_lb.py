@@ -2,12 +2,17 @@
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, SUBZONE, ZONE
-from pilot.model.config.destination_rule import LoadBalancerSettings, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting
+from pilot.model.config.destination_rule import (
+    LoadBalancerSettings,
+    LocalityLoadBalancerSetting,
+    ZoneAwareLoadBalancerSetting,
+)
 from pilot.model.service import Service
 
 
@@ -18,8 +23,12 @@ class EffectiveLocality(NamedTuple):
     forced: bool = False
 
 
-SAME_ZONE = EffectiveLocality(LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE)), forced=True)
-SAME_NODE = EffectiveLocality(LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE, SUBZONE, HOSTNAME)), forced=True)
+SAME_ZONE = EffectiveLocality(
+    LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE)), forced=True
+)
+SAME_NODE = EffectiveLocality(
+    LocalityLoadBalancerSetting(enabled=True, failover_priority=(NETWORK, REGION, ZONE, SUBZONE, HOSTNAME)), forced=True
+)
 _DISTRIBUTIONS = {"PreferSameZone": SAME_ZONE, "PreferSameNode": SAME_NODE}
 
 

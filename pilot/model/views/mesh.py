@@ -1,4 +1,5 @@
 """The mesh config and the mesh networks."""
+
 from __future__ import annotations
 
 from pilot.derive import hub

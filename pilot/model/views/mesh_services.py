@@ -1,4 +1,5 @@
 """Services that the mesh config names, for the proxies to call."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/security/peer_authentication/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

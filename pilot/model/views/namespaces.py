@@ -1,4 +1,5 @@
 """Labels and annotations of the namespaces of a cluster. A namespace that no object declares has none."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#network-models
 """
+
 from __future__ import annotations
 
 import ipaddress
@@ -31,6 +32,7 @@ GATEWAY_PORT, HBONE_PORT = 15443, 15008
 
 
 # -- the network of a workload ---------------------------------------------------------------------------------------------
+
 
 class Cidr(NamedTuple):
     network: str
@@ -84,6 +86,7 @@ def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
 
 
 # -- gateways --------------------------------------------------------------------------------------------------------------
+
 
 class NetworkGateway(NamedTuple):
     """A way into a network. `port` is 0 where mesh mTLS by SNI cannot use it; `cluster` is "" for a way into any."""
@@ -145,7 +148,9 @@ def gateway_hosts(db: Mesh) -> frozenset[str]:
 @hub
 def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
     """Returns the gateways of host names that are not looked up, or have no addresses."""
-    return tuple(g for g in all_network_gateways(db).gateways if not is_ip(g.address) and not db.resolved_hosts.get(g.address))
+    return tuple(
+        g for g in all_network_gateways(db).gateways if not is_ip(g.address) and not db.resolved_hosts.get(g.address)
+    )
 
 
 def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:

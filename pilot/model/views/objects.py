@@ -1,4 +1,5 @@
 """The objects of any kind, for those who read all kinds alike."""
+
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,5 @@
 """The patches of EnvoyFilters that apply to a proxy, in their order, by what they change. A proxy without any costs a lookup."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,10 +34,15 @@ _APPLY_TO: Mapping[str, frozenset[str]] = {
 def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
     """Returns a patch as it is written; None where its object has none at the position. No node of its own."""
     found = envoy_filters.get(db, key.filter)
-    return found.spec.config_patches[key.position] if found is not None and key.position < len(found.spec.config_patches) else None
+    return (
+        found.spec.config_patches[key.position]
+        if found is not None and key.position < len(found.spec.config_patches)
+        else None
+    )
 
 
 # -- which apply -----------------------------------------------------------------------------------------------------------
+
 
 def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
     """Returns the EnvoyFilters that select a proxy, whatever their patches are for. No node of its own."""
@@ -63,11 +69,15 @@ class _Asked(NamedTuple):
 def _asked(db: Mesh, filters: tuple[ObjectKey, ...]) -> _Asked:
     asking = _configured(db, ordered_patches(db, filters))
     found = [patch.match.proxy for patch in asking if patch.match is not None and patch.match.proxy is not None]
-    return _Asked(any(match.proxy_version for match in found), tuple(sorted({key for match in found for key in match.metadata})))
+    return _Asked(
+        any(match.proxy_version for match in found), tuple(sorted({key for match in found for key in match.metadata}))
+    )
 
 
 @derived
-def _patches_for(db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]) -> tuple[PatchKey, ...]:
+def _patches_for(
+    db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]
+) -> tuple[PatchKey, ...]:
     """Returns the patches of some EnvoyFilters that are for proxies of a version with these values of the metadata that they ask for."""
     values = dict(zip(_asked(db, filters).metadata, metadata, strict=True))
     return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), version, values))
@@ -81,7 +91,12 @@ def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
         return ()
     proxy, asked = find_proxy(db, node_id), _asked(db, filters)
     said = (proxy.metadata.get(key) for key in asked.metadata)
-    return _patches_for(db, filters, proxy.version if asked.version else "", tuple(value if isinstance(value, str) else None for value in said))
+    return _patches_for(
+        db,
+        filters,
+        proxy.version if asked.version else "",
+        tuple(value if isinstance(value, str) else None for value in said),
+    )
 
 
 def _configured(db: Mesh, keys: Iterable[PatchKey]) -> Iterator[EnvoyConfigObjectPatch]:
@@ -106,6 +121,7 @@ def _has_version(pattern: str, version: str) -> bool:
 
 # -- what they change ------------------------------------------------------------------------------------------------------
 
+
 class _Side(NamedTuple):
     """The patches of one type of resources on one side of a proxy. `asks_port`: one asks for a port of routes; `asks_service`: one asks for
     the service of a cluster."""
@@ -120,7 +136,9 @@ def _side(db: Mesh, patched: str, context: PatchContext, patches: tuple[PatchKey
     """Returns those patches that change clusters, listeners, routes or extensions (`patched`) on one side. The routes of a sidecar's inbound side
     are in its listeners; an extension config is for whichever side asks for it."""
     wanted = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
-    keys = tuple(key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context))
+    keys = tuple(
+        key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context)
+    )
     matches = [patch.match for patch in _configured(db, keys) if patch.match is not None]
     return _Side(
         keys,
@@ -134,7 +152,9 @@ def _changes(patch: EnvoyConfigObjectPatch, wanted: frozenset[str], context: str
     return patch.apply_to in wanted and (asked in ("ANY", context) or patch.apply_to == "EXTENSION_CONFIG")
 
 
-def patch_facet(db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: PatchContext) -> PatchFacet:
+def patch_facet(
+    db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: PatchContext
+) -> PatchFacet:
     """Returns what of a proxy's patches is for one type of resources on one side. No node of its own."""
     side = _side(db, patched, context, patches)
     ports = _ports(db, node_id) if side.asks_port and find_proxy(db, node_id).type is NodeType.ROUTER else ()

@@ -1,4 +1,5 @@
 """The facts of a proxy's place that matter anywhere. Proxies of different zones, nodes and networks are alike where these do not."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -38,7 +39,13 @@ class Nearness(msgspec.Struct, frozen=True):
 def placement(db: Mesh) -> Placement:
     """Returns which facts matter, by the mesh config, every DestinationRule, the services that prefer near endpoints, and the networks."""
     mesh = mesh_config(db)
-    asked = [nearness(LoadBalancerSettings(locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting))]
+    asked = [
+        nearness(
+            LoadBalancerSettings(
+                locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting
+            )
+        )
+    ]
     rules = list(_nearness_of_rules(db).values())
     preferences = placed_services(db)
     keys: frozenset[str] = frozenset().union(*(n.labels for n in (*asked, *rules)))
@@ -64,7 +71,9 @@ def _nearness_of_rule(db: Mesh, key: ObjectKey) -> Nearness | None:
     return rule_nearness(row.spec) if row is not None else None
 
 
-_nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather("nearness_of_rules", _rule_keys, _nearness_of_rule, hub=True)
+_nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather(
+    "nearness_of_rules", _rule_keys, _nearness_of_rule, hub=True
+)
 
 
 def rule_nearness(spec: DestinationRule) -> Nearness | None:
@@ -81,7 +90,10 @@ def nearness(settings: LoadBalancerSettings | None) -> Nearness:
     if settings is None:
         return Nearness()
     zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting
-    priorities = (*(zones.failover_priority if zones is not None else ()), *(places.failover_priority if places is not None else ()))
+    priorities = (
+        *(zones.failover_priority if zones is not None else ()),
+        *(places.failover_priority if places is not None else ()),
+    )
     by_itself = zones is not None or (places is not None and bool(places.distribute))
     return Nearness(by_itself, frozenset(p.partition("=")[0] for p in priorities))
 

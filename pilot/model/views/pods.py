@@ -1,4 +1,5 @@
 """Pods as workloads."""
+
 from __future__ import annotations
 
 import re
@@ -28,8 +29,12 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     if row is None or row.spec.status.phase == "Failed":
         return None
     network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
-    locality = label.locality_label(row.labels) or locality_of_node(db, RegistryKey(key.cluster, "", row.spec.node_name))
-    built = build_pod_workload(row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack)
+    locality = label.locality_label(row.labels) or locality_of_node(
+        db, RegistryKey(key.cluster, "", row.spec.node_name)
+    )
+    built = build_pod_workload(
+        row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack
+    )
     tunnelled = db.settings.ambient.enabled and label.takes_hbone(row.labels, row.annotations)
     return msgspec.structs.replace(built, hbone=True) if tunnelled else built
 
@@ -55,7 +60,9 @@ def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
 selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
 
 
-def build_pod_workload(o: Object[Pod], locality: str, network: str, cluster: str, trust_domain: str, dual_stack: bool) -> Workload:
+def build_pod_workload(
+    o: Object[Pod], locality: str, network: str, cluster: str, trust_domain: str, dual_stack: bool
+) -> Workload:
     """Returns the workload of a Pod of a cluster at a locality ("region/zone/subzone") and in a network."""
     pod, status = o.spec, o.spec.status
     ips = tuple(i.ip for i in status.pod_ips)
@@ -128,6 +135,7 @@ def service_account_of(db: Mesh, key: RegistryKey) -> str:
 
 
 # -- labels, whether ready or not ------------------------------------------------------------------------------------------
+
 
 @derived
 def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:

@@ -2,6 +2,7 @@
 
 A kind of policy is an entry of `POLICIES`; what comes out is keys only, so that workloads with the same policies share what is built.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,9 @@ class PolicyKind(NamedTuple):
 
 
 POLICIES: Mapping[str, PolicyKind] = {
-    PEER_AUTHENTICATION: PolicyKind(peer_authentications, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"),
+    PEER_AUTHENTICATION: PolicyKind(
+        peer_authentications, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"
+    ),
     REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway", "waypoint"))),
     AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway", "waypoint"))),
     TRAFFIC_EXTENSION: PolicyKind(traffic_extensions, frozenset(("inbound", "outbound", "gateway", "waypoint"))),
@@ -83,7 +86,11 @@ class PolicyAttachment(NamedTuple):
         """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace. `selected_gateways`: a policy
         without targets may be for a workload that stands for some."""
         if not self.targets:
-            return not subject.by_target_only and self.labels <= subject.labels and (selected_gateways or not subject.targets)
+            return (
+                not subject.by_target_only
+                and self.labels <= subject.labels
+                and (selected_gateways or not subject.targets)
+            )
         named = (PolicyTargetKey(self.key.namespace, _canonical(t.group), t.kind, t.name) for t in self.targets)
         return not subject.targets.isdisjoint(named)
 
@@ -122,7 +129,9 @@ def proxy_policies(db: Mesh, node_id: str) -> PolicyFacet:
         return policies_of(db, waypoint_subject(db, node_id))
     name = labels.get(GATEWAY_NAME, "") if proxy.type is NodeType.ROUTER else ""
     targets = frozenset((PolicyTargetKey(proxy.namespace, GATEWAY_API, "Gateway", name),)) if name else frozenset()
-    return policies_of(db, PolicySubjectKey(proxy.namespace, cut(labels, policy_label_keys(db, proxy.namespace)), targets))
+    return policies_of(
+        db, PolicySubjectKey(proxy.namespace, cut(labels, policy_label_keys(db, proxy.namespace)), targets)
+    )
 
 
 def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
@@ -160,7 +169,11 @@ def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectK
     counted: list[PolicyAttachment] = []
     for namespace in namespaces:
         selects = how.may_select(namespace, subject.namespace, root)
-        found = [a for a in attachments(db, kind, namespace) if (selects and a.applies_to(subject, gateways)) or (how.one_for_all and not a.selects)]
+        found = [
+            a
+            for a in attachments(db, kind, namespace)
+            if (selects and a.applies_to(subject, gateways)) or (how.one_for_all and not a.selects)
+        ]
         counted += _levels(found, how) if how.one_for_all else found
     return tuple(a.key for a in counted)
 

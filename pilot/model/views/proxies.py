@@ -1,4 +1,5 @@
 """The proxies that are or were connected, by node id."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

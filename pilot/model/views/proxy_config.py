@@ -1,4 +1,5 @@
 """The effective proxy config of one proxy."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -47,7 +48,9 @@ def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
 def _decode_valid(name: str, plain: Any) -> ProxyConfig:
     """Returns a part of the config, without the fields that have a value which no proxy takes."""
     part = msgspec.convert({name: plain}, ProxyConfig, dec_hook=_decode)
-    wrong = {p.path.split(".")[1] for p in validate_proxy_config(part) if p.severity is Severity.ERROR and "." in p.path}
+    wrong = {
+        p.path.split(".")[1] for p in validate_proxy_config(part) if p.severity is Severity.ERROR and "." in p.path
+    }
     if not wrong:
         return part
     return msgspec.convert({name: {k: v for k, v in plain.items() if k not in wrong}}, ProxyConfig, dec_hook=_decode)

@@ -1,4 +1,5 @@
 """A gRPC client or server without a proxy, taken apart into the facets that its resources are computed from."""
+
 from __future__ import annotations
 
 import msgspec

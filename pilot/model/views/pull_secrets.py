@@ -1,4 +1,5 @@
 """Which proxies have modules of users' extensions fetched, and are told the secrets by which their images are pulled."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -1,4 +1,5 @@
 """Which objects proxies have refused what follows from."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -29,7 +30,9 @@ def tell(refusals: Iterable[Refusal]) -> str:
     by_text: dict[tuple[str, str], list[str]] = {}
     for one in refusals:
         by_text.setdefault((one.type_name, one.message), []).append(one.proxy)
-    return "; ".join(f"{_names(proxies)} refused {type_name}: {message}" for (type_name, message), proxies in by_text.items())
+    return "; ".join(
+        f"{_names(proxies)} refused {type_name}: {message}" for (type_name, message), proxies in by_text.items()
+    )
 
 
 def _names(proxies: list[str]) -> str:

@@ -1,4 +1,5 @@
 """A proxy, as far as the addresses depend on it that names are answered with."""
+
 from __future__ import annotations
 
 import msgspec

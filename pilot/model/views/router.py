@@ -1,4 +1,5 @@
 """A router, taken apart into the facets that its listeners and routes are computed from."""
+
 from __future__ import annotations
 
 import msgspec
@@ -99,7 +100,9 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
             policies=in_scope(policies, "gateway"),
             telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
             connections=at_the_edge(listens.connections),
-            picks=picks_endpoints(db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))),
+            picks=picks_endpoints(
+                db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
+            ),
         ),
         tags=span_tags_facet(db, node_id),
         labels=outbound.labels,
@@ -122,7 +125,11 @@ def topology_of(config: ProxyConfig) -> TopologyFacet:
     if found is None:
         return TopologyFacet()
     details = found.forward_client_cert_details
-    return TopologyFacet(found.num_trusted_proxies, "SANITIZE_SET" if details == "UNDEFINED" else details, found.proxy_protocol is not None)
+    return TopologyFacet(
+        found.num_trusted_proxies,
+        "SANITIZE_SET" if details == "UNDEFINED" else details,
+        found.proxy_protocol is not None,
+    )
 
 
 @derived
@@ -134,10 +141,16 @@ def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[Object
 @derived
 def _asked(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
     found = virtual_service(db, key)
-    return frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None if found is not None else None
+    return (
+        frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None
+        if found is not None
+        else None
+    )
 
 
-_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather("source_labels_at_gateway", bound_services, _asked)
+_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather(
+    "source_labels_at_gateway", bound_services, _asked
+)
 
 
 @derived

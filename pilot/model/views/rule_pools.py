@@ -1,4 +1,5 @@
 """The DestinationRules of one host in one namespace, merged into the entries that proxies choose from."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -87,9 +88,13 @@ def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEnt
         if rule.selector is not None:
             by_selector.setdefault(rule.selector, []).append(rule)
     general = [rule for rule in rules if rule.selector is None]
-    chosen = [[*own, *(r for r in general if not by_export or _reaches(r, own[0].reach))] for own in by_selector.values()]
+    chosen = [
+        [*own, *(r for r in general if not by_export or _reaches(r, own[0].reach))] for own in by_selector.values()
+    ]
     everybody = _by_reach(general, bool(chosen)) if by_export else [general] if general else []
-    return tuple(RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*chosen, *everybody))
+    return tuple(
+        RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*chosen, *everybody)
+    )
 
 
 def _by_reach(general: Iterable[PooledRule], selected: bool) -> list[list[PooledRule]]:

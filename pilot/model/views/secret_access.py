@@ -1,4 +1,5 @@
 """Which service accounts may list the Secrets of their namespace, and so read private keys."""
+
 from __future__ import annotations
 
 from pilot.model.inputs import EVERY_ACCOUNT, AccountKey, Mesh

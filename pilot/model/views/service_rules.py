@@ -1,4 +1,5 @@
 """The part of the mesh config and the settings that every service depends on."""
+
 from __future__ import annotations
 
 import msgspec

@@ -1,4 +1,5 @@
 """The services that a proxy's own workload serves, and the endpoints that are like it."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -80,12 +81,18 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
     """Returns the numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
-    rows = (services.get(db, key) for cluster in service_clusters(db) for key in _selecting_services(db, cluster, namespace, dict(labels)))
+    rows = (
+        services.get(db, key)
+        for cluster in service_clusters(db)
+        for key in _selecting_services(db, cluster, namespace, dict(labels))
+    )
     ports = [p for row in rows if row is not None for p in row.spec.ports]
     return frozenset(n for p in ports for n in (p.port, p.target_port) if isinstance(n, int) and n)
 
 
-def _targets(db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False) -> list[Aged] | None:
+def _targets(
+    db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False
+) -> list[Aged] | None:
     """Returns the targets of a Service, by the ports that its own cluster gives it; `find` tells the port that a port of it leads to.
 
     `strict`: None where one is unknown.
@@ -169,6 +176,7 @@ def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
 
 
 # -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
+
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
     """Returns the WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""

@@ -4,6 +4,7 @@ A service is named by host name and namespace. Kubernetes Services of one name i
 Kubernetes Service and ServiceEntries claim the same name, the Kubernetes Service has it; of several entries the oldest has it, and
 others like it add their ports and addresses.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -34,13 +35,16 @@ class ServiceSummary(NamedTuple):
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
-    placed: str = ""  # PreferSameZone, PreferSameNode, node-local: what makes its endpoints depend on where a client runs
+    placed: str = (
+        ""  # PreferSameZone, PreferSameNode, node-local: what makes its endpoints depend on where a client runs
+    )
 
     def seen_from(self, namespace: str) -> bool:
         return "*" in self.exported_to or namespace in self.exported_to
 
 
 # -- one service -----------------------------------------------------------------------------------------------------------
+
 
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
@@ -62,12 +66,20 @@ def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
     the one of that name, which is built already."""
     if service_clusters(db) != (key.cluster,):
         return _declared(db, key)
-    return service(db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace))
+    return service(
+        db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
+    )
 
 
 def _declared(db: Mesh, key: RegistryKey) -> Service | None:
     row = services.get(db, key)
-    return build_kubernetes_service(row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)) if row else None
+    return (
+        build_kubernetes_service(
+            row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)
+        )
+        if row
+        else None
+    )
 
 
 def _imported(db: Mesh, key: RegistryKey) -> Service | None:
@@ -76,7 +88,9 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
     if row is None or declared is None or not row.spec.ips:
         return None
     hostname = kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN)
-    return msgspec.structs.replace(declared, hostname=hostname, addresses=row.spec.ips, cluster_addresses=((key.cluster, row.spec.ips),))
+    return msgspec.structs.replace(
+        declared, hostname=hostname, addresses=row.spec.ips, cluster_addresses=((key.cluster, row.spec.ips),)
+    )
 
 
 @derived
@@ -141,6 +155,7 @@ def _nature(s: Service) -> tuple[object, ...]:
 
 # -- lists of services -----------------------------------------------------------------------------------------------------
 
+
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
     """Returns the host names that ServiceEntries of a namespace claim."""
@@ -165,7 +180,9 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 @derived
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
-    refs = dict.fromkeys(ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in services.all_keys(db))
+    refs = dict.fromkeys(
+        ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in services.all_keys(db)
+    )
     for key in service_imports.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
     for declared in _refs_by_entry(db).values():
@@ -222,7 +239,10 @@ def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     """Returns the services that a namespace declares, oldest first. It reads nothing of other namespaces."""
     domain = db.settings.registry.domain
-    refs = {ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace) for k in services.keys(db, "namespace", namespace)}
+    refs = {
+        ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace)
+        for k in services.keys(db, "namespace", namespace)
+    }
     if has_hosts(db):
         imported = service_imports.keys(db, "namespace", namespace)
         refs |= {ServiceRef(kubernetes_hostname(k.name, namespace, clusterset.DOMAIN), namespace) for k in imported}

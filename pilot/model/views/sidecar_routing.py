@@ -1,4 +1,5 @@
 """A sidecar, as far as its outbound routes depend on it."""
+
 from __future__ import annotations
 
 import msgspec

@@ -2,6 +2,7 @@
 
 The services that the listeners import are in `imports`.
 """
+
 from __future__ import annotations
 
 import msgspec
@@ -32,7 +33,11 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def match_port(self) -> bool:
-        return self.port is not None and self.port.number != 0 and parse_protocol(self.port.protocol) is not Protocol.HTTP_PROXY
+        return (
+            self.port is not None
+            and self.port.number != 0
+            and parse_protocol(self.port.protocol) is not Protocol.HTTP_PROXY
+        )
 
 
 class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
@@ -52,10 +57,13 @@ EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 
 # -- which Sidecar ---------------------------------------------------------------------------------------------------------
 
+
 @hub
 def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
-    found = [(key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None]
+    found = [
+        (key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None
+    ]
     found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
     return tuple(key for key, _ in found)
 
@@ -64,7 +72,9 @@ def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
     """Returns the label keys that the namespace's Sidecars select workloads by."""
     specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
-    return frozenset(k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels)
+    return frozenset(
+        k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels
+    )
 
 
 @derived
@@ -103,4 +113,6 @@ def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
     spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:
         return (EVERYTHING,)
-    return tuple(EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress)
+    return tuple(
+        EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress
+    )

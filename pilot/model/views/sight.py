@@ -1,4 +1,5 @@
 """The service that a host name means to a gateway or waypoint of a namespace, where several namespaces have one of that name."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

@@ -2,6 +2,7 @@
 
 What comes out are rules by the names of providers. `mode` is the side of the workload: SERVER inbound, CLIENT outbound and at gateways.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,6 +61,7 @@ def provider_names(entry: AccessLogging | Metrics | object) -> tuple[str, ...]:
 
 # -- access logs -----------------------------------------------------------------------------------------------------------
 
+
 @derived
 def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule, ...]:
     """Returns where one side of a workload logs to, by provider; () where nobody says, so that the mesh config counts.
@@ -70,7 +72,10 @@ def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule
     levels = [spec.access_logging for spec in _specs(db, keys) if spec.access_logging]
     if not levels:
         return tuple(LogRule(name) for name in sorted(set(defaults)))
-    named = [frozenset(name for entry in level if _is_for(entry.match, mode) for name in provider_names(entry)) for level in levels]
+    named = [
+        frozenset(name for entry in level if _is_for(entry.match, mode) for name in provider_names(entry))
+        for level in levels
+    ]
     counted = next((names for names in reversed(named) if names), frozenset(defaults))
     entries = [entry for level in levels for entry in level]
     filters = {name: entry.filter for entry in entries if _is_for(entry.match, mode) for name in provider_names(entry)}
@@ -78,11 +83,16 @@ def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule
     for entry, names in with_providers(entries, defaults):
         for name in counted.intersection(names) if _is_for(entry.match, mode) else ():
             chosen = filters.get(name)
-            found[name] = LogRule(name, disabled=True) if entry.disabled else LogRule(name, chosen.expression if chosen is not None else "")
+            found[name] = (
+                LogRule(name, disabled=True)
+                if entry.disabled
+                else LogRule(name, chosen.expression if chosen is not None else "")
+            )
     return tuple(found[name] for name in sorted(found))
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def metric_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[MetricRules, ...]:
@@ -122,11 +132,16 @@ class _Merged:
     def _override(self, metrics: Iterable[str], override: MetricsOverrides) -> None:
         for metric in metrics:
             disabled, tags = self._metrics.setdefault(metric, (False, {}))
-            tags.update((name, tag.value if tag.operation == "UPSERT" else "") for name, tag in override.tag_overrides.items())
+            tags.update(
+                (name, tag.value if tag.operation == "UPSERT" else "") for name, tag in override.tag_overrides.items()
+            )
             self._metrics[metric] = (disabled if override.disabled is None else override.disabled, tags)
 
     def overrides(self) -> tuple[MetricOverride, ...]:
-        return tuple(MetricOverride(name, disabled, tuple(sorted(tags.items()))) for name, (disabled, tags) in sorted(self._metrics.items()))
+        return tuple(
+            MetricOverride(name, disabled, tuple(sorted(tags.items())))
+            for name, (disabled, tags) in sorted(self._metrics.items())
+        )
 
 
 def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
@@ -138,6 +153,7 @@ def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
 
 
 # -- spans -----------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def span_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> SpanRules | None:

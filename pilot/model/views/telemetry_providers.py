@@ -1,4 +1,5 @@
 """The extension providers of the mesh config that Telemetries, and the mesh itself, send spans, logs and metrics to."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

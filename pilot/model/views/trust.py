@@ -1,4 +1,5 @@
 """Trust domains: whose identities the mesh accepts as its own."""
+
 from __future__ import annotations
 
 from pilot.derive import hub

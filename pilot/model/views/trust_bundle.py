@@ -1,4 +1,5 @@
 """The roots that a mesh with several trusts."""
+
 from __future__ import annotations
 
 from pilot.derive import hub
@@ -17,5 +18,7 @@ def has_several_roots(db: Mesh) -> bool:
 def trust_bundle(db: Mesh) -> tuple[str, ...]:
     """Returns the roots of the mesh's own authorities and those of the mesh config, each once, one certificate in PEM each, sorted."""
     pems = [pem for name in db.authority_roots.all_keys() for pem in db.authority_roots.get(name) or ()]
-    pems += [found.pem for found in mesh_config(db).ca_certificates if found.pem and find_authority_flaw(found.pem) is None]
+    pems += [
+        found.pem for found in mesh_config(db).ca_certificates if found.pem and find_authority_flaw(found.pem) is None
+    ]
     return tuple(sorted({one for pem in pems for one in split_certificates(pem)}))

@@ -1,4 +1,5 @@
 """Names in a VirtualService made whole: hosts and destinations as full host names, gateways as `namespace/name` or `mesh`."""
+
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -100,7 +101,11 @@ class _Qualifier:
         return replace(match, gateways=self.gateways(match.gateways)) if match.gateways else match
 
     def tls_route(self, rule: TLSRoute) -> TLSRoute:
-        return replace(rule, match=tuple(map(self.tls_match, rule.match)), route=tuple(map(self.l4_destination, rule.route)))
+        return replace(
+            rule, match=tuple(map(self.tls_match, rule.match)), route=tuple(map(self.l4_destination, rule.route))
+        )
 
     def tcp_route(self, rule: TCPRoute) -> TCPRoute:
-        return replace(rule, match=tuple(map(self.tcp_match, rule.match)), route=tuple(map(self.l4_destination, rule.route)))
+        return replace(
+            rule, match=tuple(map(self.tcp_match, rule.match)), route=tuple(map(self.l4_destination, rule.route))
+        )

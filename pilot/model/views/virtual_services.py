@@ -4,6 +4,7 @@ What a VirtualService is bound to (`Binding`) is read apart from its rules, so t
 hosts that it is for. Lists are in the order in which VirtualServices that compete are tried: those exported to the viewer's
 namespace alone, those exported to it from others, those exported to all; by age in each.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -68,6 +69,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 
 # -- one VirtualService ----------------------------------------------------------------------------------------------------
 
+
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     """Returns the object as written, with whole names."""
@@ -90,7 +92,9 @@ def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
         return None
     if not any(rule.delegate for rule in found.spec.http):
         return found
-    rules = tuple(r for rule in found.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,)))
+    rules = tuple(
+        r for rule in found.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,))
+    )
     return replace(found, spec=replace(found.spec, http=rules))
 
 
@@ -108,11 +112,20 @@ def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
     if found is None:
         return Delegated(reason=f"no VirtualService {key.namespace}/{key.name}")
     if found.spec.hosts:
-        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} has hosts of its own, so it cannot be a delegate")
+        return Delegated(
+            reason=f"VirtualService {key.namespace}/{key.name} has hosts of its own, so it cannot be a delegate"
+        )
     if not {PUBLIC, root.namespace} & exported_to(db, found.spec.export_to, key.namespace):
-        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}")
+        return Delegated(
+            reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}"
+        )
     merged = merge_routes(rule, found.spec.http)
-    return Delegated(merged, "" if len(merged) == len(found.spec.http) else f"conditions of {key.namespace}/{key.name} contradict the root's")
+    return Delegated(
+        merged,
+        ""
+        if len(merged) == len(found.spec.http)
+        else f"conditions of {key.namespace}/{key.name} contradict the root's",
+    )
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
@@ -155,13 +168,16 @@ def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
 
 # -- which of them a namespace sees ----------------------------------------------------------------------------------------
 
+
 @hub
 def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the keys of a namespace's VirtualServices."""
     return virtual_services.keys(db, "namespace", namespace)
 
 
-_bindings: Gather[ObjectKey, [str], Binding] = Gather("bindings", virtual_service_keys, binding, passed=lambda namespace: ())
+_bindings: Gather[ObjectKey, [str], Binding] = Gather(
+    "bindings", virtual_service_keys, binding, passed=lambda namespace: ()
+)
 
 
 @derived
@@ -195,7 +211,9 @@ def bindings_by_viewer(db: Mesh) -> BindingsByViewer:
                 if viewer == PUBLIC:
                     public.setdefault(gateway, []).append(bound)
                 else:
-                    (private if viewer == bound.key.namespace else exported).setdefault((viewer, gateway), []).append(bound)
+                    (private if viewer == bound.key.namespace else exported).setdefault((viewer, gateway), []).append(
+                        bound
+                    )
     return BindingsByViewer(_frozen(public), _frozen(private), _frozen(exported))
 
 
@@ -222,7 +240,11 @@ def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[Object
 
 def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
     """Returns the keys of bindings. What all see is listed once, not for each namespace that does."""
-    return _public_keys(db, gateway) if bindings == bindings_by_viewer(db).public.get(gateway) else tuple(b.key for b in bindings)
+    return (
+        _public_keys(db, gateway)
+        if bindings == bindings_by_viewer(db).public.get(gateway)
+        else tuple(b.key for b in bindings)
+    )
 
 
 @hub
@@ -235,7 +257,9 @@ def viewers(db: Mesh) -> frozenset[str]:
     """Returns the namespaces that see a VirtualService of the mesh which not all see, or see their own routes first; all others see the same."""
     everything = bindings_by_viewer(db)
     own = frozenset(b.key.namespace for b in everything.public.get(MESH, ()) if b.by_route)
-    return own.union(viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH)
+    return own.union(
+        viewer for by in (everything.private, everything.exported) for viewer, gateway in by if gateway == MESH
+    )
 
 
 @derived
@@ -253,7 +277,11 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
         return bindings_for(db, namespace, MESH)
     if hosts.everywhere is not None and hosts.everywhere.hosts:
         return tuple(b for b in bindings_for(db, namespace, MESH) if imports(hosts, b))
-    return tuple(ViewerKey(namespace, hosts).sort(b for where, _ in hosts.by_namespace if where != ANY_NAMESPACE for b in bindings_in(db, where)))
+    return tuple(
+        ViewerKey(namespace, hosts).sort(
+            b for where, _ in hosts.by_namespace if where != ANY_NAMESPACE for b in bindings_in(db, where)
+        )
+    )
 
 
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
@@ -261,7 +289,9 @@ def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
-    return any(any(_overlaps(s, h, bound.by_route) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts)
+    return any(
+        any(_overlaps(s, h, bound.by_route) for s in sets) and not any(s.excludes(h) for s in sets) for h in bound.hosts
+    )
 
 
 def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
@@ -271,6 +301,7 @@ def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
 
 
 # -- which of them a host has ----------------------------------------------------------------------------------------------
+
 
 class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Who looks at the mesh's VirtualServices: a namespace ("" for those that see only what all see) through `hosts` (None: all)."""
@@ -333,4 +364,3 @@ def _wildcards(db: Mesh, viewer: ViewerKey) -> Mapping[str, ObjectKey]:
             if is_wildcard(host):
                 found.setdefault(host.lower(), bound.key)
     return found
-

@@ -1,4 +1,5 @@
 """The namespaces that may see a service: exportTo, the mesh's defaults, and the mesh's limits for ServiceEntries."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,9 @@ def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespa
     return frozenset(namespace if s == "." else s for s in said)
 
 
-def limit_export(exported: frozenset[str], visibility: ServiceEntryVisibility | None, namespace: str, labels: Mapping[str, str]) -> frozenset[str]:
+def limit_export(
+    exported: frozenset[str], visibility: ServiceEntryVisibility | None, namespace: str, labels: Mapping[str, str]
+) -> frozenset[str]:
     """Returns the namespaces that the mesh's `serviceEntryVisibility` leaves to a ServiceEntry of a namespace with these labels."""
     if visibility is None or not visibility.apply_to_sidecars or not exported:
         return exported
@@ -36,7 +39,9 @@ def limit_export(exported: frozenset[str], visibility: ServiceEntryVisibility | 
 def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, str]) -> str:
     """Returns NONE, NAMESPACE or PUBLIC: by the first policy whose rules all match, else the default."""
     for policy in visibility.policies:
-        if all(r.namespace_selector is not None and selects(r.namespace_selector, labels) for r in policy.matching_rules):
+        if all(
+            r.namespace_selector is not None and selects(r.namespace_selector, labels) for r in policy.matching_rules
+        ):
             return policy.visibility
     return visibility.default_visibility
 
@@ -47,7 +52,12 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
         return False
     for e in selector.match_expressions:
         value = labels.get(e.key)
-        met = {"In": value in e.values, "NotIn": value not in e.values, "Exists": value is not None, "DoesNotExist": value is None}
+        met = {
+            "In": value in e.values,
+            "NotIn": value not in e.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
         if not met.get(e.operator, False):
             return False
     return True

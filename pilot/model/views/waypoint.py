@@ -1,4 +1,5 @@
 """A waypoint's proxy, taken apart into the facets that its resources are computed from."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,14 +9,31 @@ from msgspec.structs import replace
 
 from pilot.derive import derived
 from pilot.model.config.object import ObjectKey
-from pilot.model.facets import Labels, ListeningFacet, OutboundFacet, PolicyFacet, PolicySubjectKey, PolicyTargetKey, ScopeFacet, SpanTagsFacet
+from pilot.model.facets import (
+    Labels,
+    ListeningFacet,
+    OutboundFacet,
+    PolicyFacet,
+    PolicySubjectKey,
+    PolicyTargetKey,
+    ScopeFacet,
+    SpanTagsFacet,
+)
 from pilot.model.inputs import Mesh
 from pilot.model.kind import NETWORKING
 from pilot.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.model.views.ambient.attachments import services_of_waypoint
 from pilot.model.views.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.model.views.clusters import addressed_as
-from pilot.model.views.policies import GATEWAY_NAME, TELEMETRY, at_service, in_scope, policies_of, terminating_subject, waypoint_subject
+from pilot.model.views.policies import (
+    GATEWAY_NAME,
+    TELEMETRY,
+    at_service,
+    in_scope,
+    policies_of,
+    terminating_subject,
+    waypoint_subject,
+)
 from pilot.model.views.proxies import find_proxy
 from pilot.model.views.services import service
 from pilot.model.views.telemetry import telemetry_facet
@@ -69,7 +87,11 @@ def waypoint_of(db: Mesh, node_id: str) -> ObjectKey:
 @derived
 def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet:
     """Returns what the listeners of a waypoint depend on."""
-    outbound, listens, subject = outbound_facet(db, node_id), listening_facet(db, node_id), waypoint_subject(db, node_id)
+    outbound, listens, subject = (
+        outbound_facet(db, node_id),
+        listening_facet(db, node_id),
+        waypoint_subject(db, node_id),
+    )
     layered = db.settings.ambient.layered_policies
     annotations = find_proxy(db, node_id).metadata.get("ANNOTATIONS") or {}
     at_all = policies_of(db, subject)
@@ -88,7 +110,9 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
         tags=replace(span_tags_facet(db, node_id), peers=True),
         families=_families(db, node_id, outbound, listens),
         labels=outbound.labels,
-        terminating=in_scope(policies_of(db, terminating_subject(db, node_id)), "inbound") if layered else PolicyFacet(),
+        terminating=in_scope(policies_of(db, terminating_subject(db, node_id)), "inbound")
+        if layered
+        else PolicyFacet(),
         network=find_proxy(db, node_id).text("NETWORK"),
         crosses=outbound.crosses,
     )
@@ -98,10 +122,13 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
     """Returns which addresses of services a waypoint is asked for; allocated ones too, for its clients know these."""
     dual = listens.ipv4 and listens.ipv6
     auto = db.settings.registry.ip_autoallocate
-    return AddressFamiliesFacet(outbound.reach.ipv4, outbound.reach.ipv6, dual, auto, addressed_as(db, find_proxy(db, node_id)))
+    return AddressFamiliesFacet(
+        outbound.reach.ipv4, outbound.reach.ipv6, dual, auto, addressed_as(db, find_proxy(db, node_id))
+    )
 
 
 # -- the services behind it --------------------------------------------------------------------------------------------------
+
 
 @derived
 def served_services(db: Mesh, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
@@ -138,4 +165,8 @@ def service_target(found: Service) -> PolicyTargetKey:
 def listening_for(db: Mesh, by: ServingKey, target: PolicyTargetKey) -> ListeningFacet:
     """Returns how a waypoint treats what is for one service."""
     policies = policies_of(db, at_service(by.subject, target))
-    return replace(by.listening, policies=in_scope(policies, "waypoint"), telemetry=telemetry_facet(db, policies.of(TELEMETRY), "SERVER"))
+    return replace(
+        by.listening,
+        policies=in_scope(policies, "waypoint"),
+        telemetry=telemetry_facet(db, policies.of(TELEMETRY), "SERVER"),
+    )

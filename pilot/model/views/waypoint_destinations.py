@@ -1,4 +1,5 @@
 """The services that a waypoint sends to without being theirs: where routes of those behind it lead, and what the mesh config names."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

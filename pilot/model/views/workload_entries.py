@@ -1,4 +1,5 @@
 """WorkloadEntries as workloads: those that are objects, and those that are written into a ServiceEntry."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -55,7 +56,11 @@ def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapp
     """Returns the workload of an entry with these labels; it reads only what every entry shares."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
     built = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
-    return msgspec.structs.replace(built, hbone=True) if db.settings.ambient.enabled and label.takes_hbone(labels, {}) else built
+    return (
+        msgspec.structs.replace(built, hbone=True)
+        if db.settings.ambient.enabled and label.takes_hbone(labels, {})
+        else built
+    )
 
 
 def build_entry_workload(
@@ -69,7 +74,9 @@ def build_entry_workload(
         addresses=(entry.address,),
         labels=frozenset(label.with_topology(labels, key.cluster, locality, "", network).items()),
         ports=tuple(entry.ports.items()),
-        service_account=spiffe.identity(trust_domain, key.namespace, entry.service_account) if entry.service_account else "",
+        service_account=spiffe.identity(trust_domain, key.namespace, entry.service_account)
+        if entry.service_account
+        else "",
         workload=name,
         network=entry.network,
         cluster_id=key.cluster,

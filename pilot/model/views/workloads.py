@@ -1,4 +1,5 @@
 """A proxy's own workload: its labels, where it runs, and the ServiceEntries that have it among theirs."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ TEST_VM_LABEL = "istio.io/test-vm"  # a Pod that stands for a virtual machine in
 
 # -- what is known of the workload -------------------------------------------------------------------------------------------
 
+
 @derived
 def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
     """Returns the Pod of a proxy in its cluster: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
@@ -47,7 +49,9 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
     proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
-    return label.with_topology(labels, cluster_of(db, proxy), locality, proxy.text("NODE_NAME"), proxy_network(db, node_id))
+    return label.with_topology(
+        labels, cluster_of(db, proxy), locality, proxy.text("NODE_NAME"), proxy_network(db, node_id)
+    )
 
 
 @derived
@@ -99,11 +103,15 @@ def is_test_vm(proxy: Proxy) -> bool:
 
 # -- ServiceEntries that have it among their workloads -----------------------------------------------------------------------
 
+
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
     """Yields the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, each with that endpoint's workload."""
     for ip in proxy.ips:
         listed = service_entries.keys(db, "address", ip)
-        for key in (*(k for k in listed if k.namespace == proxy.namespace), *selecting_entries(db, proxy.namespace, ip)):
+        for key in (
+            *(k for k in listed if k.namespace == proxy.namespace),
+            *selecting_entries(db, proxy.namespace, ip),
+        ):
             row = service_entries.get(db, key)
             for workload in entry_workloads(db, row) if row is not None else ():
                 if workload.addresses[0] == ip:

@@ -1,4 +1,5 @@
 """Authenticators are asked in order; the first that knows a caller decides who it is."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/headers#x-forwarded-client-cert
 """
+
 from __future__ import annotations
 
 import ipaddress

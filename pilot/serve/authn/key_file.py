@@ -1,4 +1,5 @@
 """Reviews tokens of service accounts with a file of keys, for meshes without an API server to ask."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Proxies of a node, which ask for certificates in the names of the workloads whose traffic they carry: of those that run on their own node."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +19,9 @@ class NodeProxies:
     run as; `tokens` reviews their tokens, which name the Pod that they were made for. `clusters` has the cluster of each name by which callers know
     it; other names are clusters' own."""
 
-    def __init__(self, accounts: Collection[str], tokens: ServiceAccountTokens, db: Mesh, clusters: dict[str, str]) -> None:
+    def __init__(
+        self, accounts: Collection[str], tokens: ServiceAccountTokens, db: Mesh, clusters: dict[str, str]
+    ) -> None:
         self._accounts, self._tokens, self._db, self._clusters = frozenset(accounts), tokens, db, clusters
 
     async def check(self, caller: Caller, asked: str) -> None:
@@ -42,14 +45,18 @@ class NodeProxies:
         key = RegistryKey(self._clusters.get(named, named), namespace, name)
         row = self._db.pods.peek(key)
         if not (name and uid) or row is None or row.spec.uid != uid or row.spec.service_account_name != service_account:
-            raise IdentityError(f"the token of {account} is not that of a pod that is known: {name!r} with uid {uid!r} in cluster {key.cluster}")
+            raise IdentityError(
+                f"the token of {account} is not that of a pod that is known: {name!r} with uid {uid!r} in cluster {key.cluster}"
+            )
         if not row.spec.node_name:
             raise IdentityError(f"pod {namespace}/{name} runs on no node")
         return RegistryKey(key.cluster, "", row.spec.node_name)
 
     def _runs(self, node: RegistryKey, namespace: str, service_account: str) -> bool:
         keys = (key for key in self._db.pods.peek_keys("namespace", namespace) if key.cluster == node.cluster)
-        return any(_is_of(row, node.name, service_account) for key in keys if (row := self._db.pods.peek(key)) is not None)
+        return any(
+            _is_of(row, node.name, service_account) for key in keys if (row := self._db.pods.peek(key)) is not None
+        )
 
 
 def _is_of(row: Object[Pod], node: str, service_account: str) -> bool:

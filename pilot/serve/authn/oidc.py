@@ -2,6 +2,7 @@
 
 https://openid.net/specs/openid-connect-discovery-1_0.html
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -89,7 +90,9 @@ class Provider:
 
     async def _find_uri(self) -> str:
         """Returns where the provider says that its keys are. JwksError where it does not."""
-        described: Any = msgspec.json.decode(await self._fetch(self._rule.issuer.rstrip("/") + "/.well-known/openid-configuration"))
+        described: Any = msgspec.json.decode(
+            await self._fetch(self._rule.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        )
         uri = described.get("jwks_uri") if isinstance(described, dict) else None
         if not isinstance(uri, str) or not uri:
             raise JwksError("the provider does not say where its keys are")
@@ -99,7 +102,9 @@ class Provider:
 class OidcTokens:
     """An authenticator of bearer tokens of a provider; `trust_domain` returns the mesh's of now."""
 
-    def __init__(self, rule: JwtRule, provider: Provider, trust_domain: Callable[[], str], now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, rule: JwtRule, provider: Provider, trust_domain: Callable[[], str], now: Callable[[], float] = time.time
+    ) -> None:
         self._rule, self._provider, self._trust_domain, self._now = rule, provider, trust_domain, now
 
     async def identify(self, caller: Caller) -> Sequence[str]:
@@ -114,7 +119,9 @@ class OidcTokens:
         if claims.get("iss") != self._rule.issuer:
             raise IdentityError(f"the issuer of the token is not {self._rule.issuer}")
         if not set(named) & set(self._rule.audiences):
-            raise IdentityError(f"the token is for {', '.join(named) or 'nobody'}, not for {', '.join(self._rule.audiences)}")
+            raise IdentityError(
+                f"the token is for {', '.join(named) or 'nobody'}, not for {', '.join(self._rule.audiences)}"
+            )
         return (service_account_identity(str(claims.get("sub")), self._trust_domain()),)
 
     async def _claims(self, token: str) -> Any:

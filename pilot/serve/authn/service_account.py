@@ -1,4 +1,5 @@
 """Tokens of Kubernetes' service accounts, which somebody who knows them reviews: the API server, or a set of keys where there is none."""
+
 from __future__ import annotations
 
 import re
@@ -31,7 +32,9 @@ class ServiceAccountTokens:
     """An authenticator of bearer tokens. `reviewers` has that of each cluster by the cluster's id, and under "" that of the own one;
     `trust_domain` returns the mesh's of now."""
 
-    def __init__(self, reviewers: Mapping[str, Reviewer], audiences: Sequence[str], trust_domain: Callable[[], str]) -> None:
+    def __init__(
+        self, reviewers: Mapping[str, Reviewer], audiences: Sequence[str], trust_domain: Callable[[], str]
+    ) -> None:
         self._reviewers, self._audiences, self._trust_domain = reviewers, tuple(audiences), trust_domain
 
     async def identify(self, caller: Caller) -> Sequence[str]:
@@ -56,6 +59,10 @@ def service_account_identity(username: str, trust_domain: str) -> str:
     """Returns the SPIFFE identity of system:serviceaccount:NAMESPACE:NAME. IdentityError for any other user, and for names that Kubernetes
     does not allow: a slash in one would make it another identity."""
     parts = username.split(":")
-    if len(parts) != 4 or tuple(parts[:2]) != _PREFIX or not (_LABEL.fullmatch(parts[2]) and _SUBDOMAIN.fullmatch(parts[3])):
+    if (
+        len(parts) != 4
+        or tuple(parts[:2]) != _PREFIX
+        or not (_LABEL.fullmatch(parts[2]) and _SUBDOMAIN.fullmatch(parts[3]))
+    ):
         raise IdentityError(f"{username!r} is no service account")
     return identity(trust_domain, parts[2], parts[3])

@@ -1,4 +1,5 @@
 """Reads who a client is out of its certificate, once TLS has verified that our authority issued it."""
+
 from __future__ import annotations
 
 from cryptography import x509
@@ -10,7 +11,11 @@ from pilot.serve.identity import IdentityError
 def names_in_certificate(certificate: bytes, trust_domain: str) -> tuple[str, ...]:
     """Returns all names of a certificate (DER). IdentityError unless exactly one of them is a URI, which is an identity of the trust domain."""
     try:
-        found = x509.load_der_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        found = (
+            x509.load_der_x509_certificate(certificate)
+            .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            .value
+        )
     except (ValueError, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
         raise IdentityError(f"the names of the certificate cannot be read: {error}") from None
     uris = found.get_values_for_type(x509.UniformResourceIdentifier)

@@ -1,4 +1,5 @@
 """One connection with TLS: the handshake, who the peer is, and its way on to the gRPC server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,13 @@ class TlsConnection:
         self.address, self.name = address, ""
         self.certified: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
-        self._outer, self._inner_address, self._names, self._on_open, self._on_close = outer, inner_address, names, on_open, on_close
+        self._outer, self._inner_address, self._names, self._on_open, self._on_close = (
+            outer,
+            inner_address,
+            names,
+            on_open,
+            on_close,
+        )
         self._inner: socket.socket | None = None
         self._flows: tuple[Flow, ...] = ()
         self._is_secured = self._is_closed = False
@@ -86,7 +93,10 @@ class TlsConnection:
             _log.error("cannot forward %s: %s", self.address, error)
             self.close()
             return
-        self._flows = (Flow(self._loop, self._outer, self._inner, self.close), Flow(self._loop, self._inner, self._outer, self.close))
+        self._flows = (
+            Flow(self._loop, self._outer, self._inner, self.close),
+            Flow(self._loop, self._inner, self._outer, self.close),
+        )
         for flow in self._flows:
             flow.start()
 

@@ -1,4 +1,5 @@
 """What handshakes of a port are done with: its certificate, whom it trusts, and which versions and ciphers it takes."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +10,12 @@ from typing import NamedTuple
 from pilot.lib.flags import FlagError
 
 _VERSIONS = {"TLSV1_2": ssl.TLSVersion.TLSv1_2, "TLSV1_3": ssl.TLSVersion.TLSv1_3}
-_FIPS_CIPHERS = ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384")
+_FIPS_CIPHERS = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+)
 # Go's names, which Kubernetes' and Istio's flags use, in OpenSSL's words: https://pkg.go.dev/crypto/tls#pkg-constants
 _CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
@@ -59,19 +65,30 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
     """Returns what the flags --tls-cipher-suites and --tls-min-version and a compliance policy, which comes before both, say. FlagError where
     one of them is not known."""
     if compliance in ("fips-140-2", "fips-140-3"):
-        return TlsRules(ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2 if compliance == "fips-140-2" else ssl.TLSVersion.MAXIMUM_SUPPORTED,
-                        _FIPS_CIPHERS, "prime256v1")  # fmt: skip
+        return TlsRules(
+            ssl.TLSVersion.TLSv1_2,
+            ssl.TLSVersion.TLSv1_2 if compliance == "fips-140-2" else ssl.TLSVersion.MAXIMUM_SUPPORTED,
+            _FIPS_CIPHERS,
+            "prime256v1",
+        )
     if compliance:
-        raise FlagError(f"COMPLIANCE_POLICY {compliance!r} cannot be kept on the port with TLS; fips-140-2 and fips-140-3 can")
+        raise FlagError(
+            f"COMPLIANCE_POLICY {compliance!r} cannot be kept on the port with TLS; fips-140-2 and fips-140-3 can"
+        )
     if oldest and oldest not in _VERSIONS:
         raise FlagError(f"invalid argument for --tls-min-version: {oldest!r} is neither TLSV1_2 nor TLSV1_3")
     for name in ciphers:
         if name not in _CIPHERS and name not in _TLS_1_3:
             raise FlagError(f"invalid argument for --tls-cipher-suites: {name!r} is not known")
-    return TlsRules(_VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2), ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS))
+    return TlsRules(
+        _VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2),
+        ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS),
+    )
 
 
-def make_context(pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2") -> ssl.SSLContext:
+def make_context(
+    pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2"
+) -> ssl.SSLContext:
     """Returns the context of a server that verifies a client certificate with the roots, in PEM, where it is shown one. It has a pair for each kind
     of key; the peer says which of them it takes. `protocol` is what is spoken then; clients of HTTP/1.1 are asked for no certificate.
     ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""

@@ -1,4 +1,5 @@
 """Bytes are carried from one socket to another as fast as the other one takes them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +19,9 @@ class Flow:
     """One direction of a connection. What the target does not take at once waits here, and nothing more is read meanwhile; `ended` is called when
     either socket has no more to give or take."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, source: socket.socket, target: socket.socket, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, source: socket.socket, target: socket.socket, ended: Callable[[], None]
+    ) -> None:
         self._loop, self._source, self._target, self._ended = loop, source, target, ended
         self._waiting = b""
 
@@ -54,7 +57,7 @@ class Flow:
     def _write_waiting(self) -> None:
         """Writes what waits; TLS must be given the same bytes again until it has taken all of them."""
         try:
-            self._waiting = self._waiting[self._target.send(self._waiting):]
+            self._waiting = self._waiting[self._target.send(self._waiting) :]
         except _NOT_NOW:
             return
         except OSError:

@@ -4,6 +4,7 @@ gRPC's own TLS asks for no client certificate, or insists on one; agents have no
 loop, and gRPC listens on an abstract Unix socket. It tells its peers apart by the name to which each forwarded socket is bound; a peer whose name
 is not known here did not come through the port, and is nobody. docs/adr/014-tls-front.md has the reasons and figures.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -124,7 +125,9 @@ class TlsFront:
         except (OSError, ValueError):
             accepted.close()
             return
-        connection = TlsConnection(outer, shown_address(peer), self._inner_address, self._names, self._opened, self._closed)
+        connection = TlsConnection(
+            outer, shown_address(peer), self._inner_address, self._names, self._opened, self._closed
+        )
         self._handshakes[connection] = self._now()
         asyncio.get_running_loop().add_reader(outer, self._handshake, connection)
 
@@ -170,12 +173,16 @@ async def _listen(address: Address) -> list[socket.socket]:
     """Returns sockets that listen on an address, of both families where it names no host. OSError where one cannot be had."""
     if not address.host:
         return [_nonblocking(_listen_everywhere(address.port))]
-    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     listening: list[socket.socket] = []
     try:
         for family, _, _, _, where in dict.fromkeys(found):
             port = listening[0].getsockname()[1] if listening else where[1]
-            listening.append(_nonblocking(socket.create_server((where[0], port, *where[2:]), family=family, backlog=BACKLOG)))
+            listening.append(
+                _nonblocking(socket.create_server((where[0], port, *where[2:]), family=family, backlog=BACKLOG))
+            )
     except OSError:
         for one in listening:
             one.close()

@@ -1,4 +1,5 @@
 """Builds the access logs of HTTP connection managers, TCP proxies and listeners."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -17,7 +18,8 @@ NO_ROUTE = "NR"  # on a listener: no filter chain matched, so that no filter log
 _REFUSED = accesslog_pb2.AccessLogFilter(
     status_code_filter=accesslog_pb2.StatusCodeFilter(
         comparison=accesslog_pb2.ComparisonFilter(
-            op=accesslog_pb2.ComparisonFilter.GE, value=base_pb2.RuntimeUInt32(default_value=400, runtime_key="istio.io/unset")
+            op=accesslog_pb2.ComparisonFilter.GE,
+            value=base_pb2.RuntimeUInt32(default_value=400, runtime_key="istio.io/unset"),
         )
     )
 )
@@ -44,13 +46,19 @@ class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
 @lru_cache(maxsize=256)
 def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
     """Returns the logs of an HTTP connection manager."""
-    return _build(logs, RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE))
+    return _build(
+        logs,
+        RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE),
+    )
 
 
 @lru_cache(maxsize=256)
 def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
     """Returns the logs of a TCP proxy."""
-    return _build(logs, ConnectionLogger(cluster=SERVICE_CLUSTER, log_name="tcp_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE))
+    return _build(
+        logs,
+        ConnectionLogger(cluster=SERVICE_CLUSTER, log_name="tcp_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +66,9 @@ def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLo
     """Returns the logs of a listener: only connections that reach no filter chain."""
     if not logs.of_listeners:
         return ()
-    service = ConnectionLogger(cluster=SERVICE_CLUSTER, log_name="listener_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE)
+    service = ConnectionLogger(
+        cluster=SERVICE_CLUSTER, log_name="listener_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE
+    )
     return _build(logs, service, _UNMATCHED)
 
 
@@ -74,10 +84,15 @@ def build_origination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.Acces
     return _build(AccessLogs(logs.loggers), None, _UNREACHED)
 
 
-def _build(logs: AccessLogs, service: Logger | None, only: accesslog_pb2.AccessLogFilter | None = None) -> tuple[accesslog_pb2.AccessLog, ...]:
+def _build(
+    logs: AccessLogs, service: Logger | None, only: accesslog_pb2.AccessLogFilter | None = None
+) -> tuple[accesslog_pb2.AccessLog, ...]:
     loggers = (*logs.loggers, *((FilteredLogger(service),) if logs.service and service is not None else ()))
     return tuple(
-        accesslog_pb2.AccessLog(name=f.logger.name, filter=_build_filter(only, f.expression), typed_config=f.logger.build()) for f in loggers
+        accesslog_pb2.AccessLog(
+            name=f.logger.name, filter=_build_filter(only, f.expression), typed_config=f.logger.build()
+        )
+        for f in loggers
     )
 
 
@@ -85,7 +100,9 @@ def _build_filter(only: accesslog_pb2.AccessLogFilter | None, expression: str) -
     if not expression:
         return only
     config = pack(cel_pb2.ExpressionFilter(expression=expression))
-    by_expression = accesslog_pb2.AccessLogFilter(extension_filter=accesslog_pb2.ExtensionFilter(name=CEL_FILTER_NAME, typed_config=config))
+    by_expression = accesslog_pb2.AccessLogFilter(
+        extension_filter=accesslog_pb2.ExtensionFilter(name=CEL_FILTER_NAME, typed_config=config)
+    )
     if only is None:
         return by_expression
     return accesslog_pb2.AccessLogFilter(and_filter=accesslog_pb2.AndFilter(filters=[only, by_expression]))

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/tasks/observability/logs/access-log/ has the default format.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

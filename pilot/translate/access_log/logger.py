@@ -1,4 +1,5 @@
 """Builds the loggers: a file, Envoy's access log service for requests or connections, and OpenTelemetry's collector."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -63,12 +64,14 @@ class RequestLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
     name = HTTP_GRPC_NAME
 
     def build(self) -> any_pb2.Any:
-        return pack(als_pb2.HttpGrpcAccessLogConfig(
-            common_config=self.common(),
-            additional_request_headers_to_log=self.request_headers,
-            additional_response_headers_to_log=self.response_headers,
-            additional_response_trailers_to_log=self.response_trailers,
-        ))  # fmt: skip
+        return pack(
+            als_pb2.HttpGrpcAccessLogConfig(
+                common_config=self.common(),
+                additional_request_headers_to_log=self.request_headers,
+                additional_response_headers_to_log=self.response_headers,
+                additional_response_trailers_to_log=self.response_trailers,
+            )
+        )
 
 
 class ConnectionLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
@@ -91,13 +94,15 @@ class OpenTelemetryLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True
     def build(self) -> any_pb2.Any:
         body = self.text or DEFAULT_TEXT
         attributes = [common_pb2.KeyValue(key=key, value=_text(value)) for key, value in self.attributes]
-        return pack(logs_service_pb2.OpenTelemetryAccessLogConfig(
-            common_config=self.common(),
-            disable_builtin_labels=True,
-            body=_text(body),
-            attributes=common_pb2.KeyValueList(values=attributes) if attributes else None,
-            formatters=build_formatters(body, *(value for _, value in self.attributes)),
-        ))  # fmt: skip
+        return pack(
+            logs_service_pb2.OpenTelemetryAccessLogConfig(
+                common_config=self.common(),
+                disable_builtin_labels=True,
+                body=_text(body),
+                attributes=common_pb2.KeyValueList(values=attributes) if attributes else None,
+                formatters=build_formatters(body, *(value for _, value in self.attributes)),
+            )
+        )
 
 
 Logger = FileLogger | RequestLogger | ConnectionLogger | OpenTelemetryLogger

@@ -1,4 +1,5 @@
 """Builds one outbound cluster: a port of a service, or of a subset of it, under the rule that applies."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -118,7 +119,9 @@ def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
     return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
 
 
-def start_dynamic(name: str, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
+def start_dynamic(
+    name: str, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
+) -> ClusterDraft:
     """Returns a cluster of a wildcard host, with nothing but how its hosts are resolved and what is spoken."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     draft = build_dynamic(name, build_dns_cache(names.dns_cache(to.service.hostname), family))

@@ -1,4 +1,5 @@
 """How much traffic a cluster takes at once. https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/circuit_breaker.proto"""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -18,13 +19,20 @@ def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
     """Returns thresholds that nothing reaches. Envoy's own are too low for the mesh: while pods come and go, retries alone exceed them."""
     limit = wrappers_pb2.UInt32Value(value=UNLIMITED)
     thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(
-        max_connections=limit, max_pending_requests=limit, max_requests=limit, max_retries=limit, track_remaining=publish_remaining
+        max_connections=limit,
+        max_pending_requests=limit,
+        max_requests=limit,
+        max_retries=limit,
+        track_remaining=publish_remaining,
     )
     return circuit_breaker_pb2.CircuitBreakers(thresholds=[thresholds])
 
 
 def apply_circuit_breakers(
-    cluster: cluster_pb2.Cluster, pool: ConnectionPoolSettings | None, budget: RetryBudget | None = None, publish_remaining: bool = False
+    cluster: cluster_pb2.Cluster,
+    pool: ConnectionPoolSettings | None,
+    budget: RetryBudget | None = None,
+    publish_remaining: bool = False,
 ) -> None:
     """Sets the limits that a policy names, and no others; a limit of 0 counts as not named.
 
@@ -42,8 +50,12 @@ def apply_circuit_breakers(
         _limit(thresholds.max_connections, pool.tcp.max_connections)
     if budget is not None:
         to = thresholds.retry_budget
-        to.budget_percent.CopyFrom(percent_pb2.Percent(value=RETRY_PERCENT if budget.percent is None else budget.percent))
-        to.min_retry_concurrency.CopyFrom(wrappers_pb2.UInt32Value(value=budget.min_retry_concurrency or RETRY_CONCURRENCY))
+        to.budget_percent.CopyFrom(
+            percent_pb2.Percent(value=RETRY_PERCENT if budget.percent is None else budget.percent)
+        )
+        to.min_retry_concurrency.CopyFrom(
+            wrappers_pb2.UInt32Value(value=budget.min_retry_concurrency or RETRY_CONCURRENCY)
+        )
 
 
 def _limit(threshold: wrappers_pb2.UInt32Value, said: int) -> None:

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ConnectionPoolSettings
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -46,7 +47,9 @@ def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTrait
         draft.follow_client()
 
 
-def apply_h2_upgrade(draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool) -> None:
+def apply_h2_upgrade(
+    draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool
+) -> None:
     """Sets HTTP/2 where the rule asks for it, or where the mesh does and the port is known to be HTTP."""
     http = pool.http if pool is not None and pool.http is not None else _EMPTY_HTTP
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
@@ -62,7 +65,9 @@ def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults
     tcp = pool.tcp if pool is not None else None
     timeout = tcp.connect_timeout if tcp is not None and tcp.connect_timeout is not None else defaults.connect_timeout
     draft.cluster.connect_timeout.CopyFrom(build_duration(timeout))
-    apply_keepalive(draft, [k for k in (defaults.tcp_keepalive, tcp.tcp_keepalive if tcp is not None else None) if k is not None])
+    apply_keepalive(
+        draft, [k for k in (defaults.tcp_keepalive, tcp.tcp_keepalive if tcp is not None else None) if k is not None]
+    )
     if pool is not None:
         _apply_lifetime(draft, pool)
         if pool.http is not None and pool.http.use_client_protocol:

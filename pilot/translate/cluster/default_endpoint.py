@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 """Holds what the mesh config and the settings say to every cluster, and what of a proxy its clusters are made by."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -10,7 +11,15 @@ from pilot.lib.duration import Duration
 from pilot.model.ambient import sends_hbone
 from pilot.model.config.destination_rule import LocalityLoadBalancerSetting, TcpKeepalive, ZoneAwareLoadBalancerSetting
 from pilot.model.config.mesh_config import DefaultTrafficPolicy, TLSConfig
-from pilot.model.facets import PARTS_KEPT, InboundFacet, OutboundFacet, ReachFacet, ScopeFacet, SecretServersFacet, TlsFilesFacet
+from pilot.model.facets import (
+    PARTS_KEPT,
+    InboundFacet,
+    OutboundFacet,
+    ReachFacet,
+    ScopeFacet,
+    SecretServersFacet,
+    TlsFilesFacet,
+)
 from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.mesh import mesh_config
@@ -86,7 +95,8 @@ def cluster_defaults(db: Mesh) -> ClusterDefaults:
         hbone_connection_window=settings.ambient.connection_window,
         telemetry_label=settings.telemetry.cluster_label,
         metadata_exchange=settings.telemetry.metadata_exchange,
-        metadata_exchange_alpn=settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn,
+        metadata_exchange_alpn=settings.telemetry.metadata_exchange
+        and not settings.telemetry.disable_metadata_exchange_alpn,
         metadata_exchange_labels=settings.telemetry.metadata_exchange_labels,
     )
 

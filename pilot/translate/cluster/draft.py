@@ -1,4 +1,5 @@
 """Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto
 """
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2

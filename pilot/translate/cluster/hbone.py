@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ambient/architecture/hbone/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -65,7 +66,9 @@ def build_originate(
     name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
 ) -> cluster_pb2.Cluster:
     """Returns the cluster that connects to the other end of tunnels. `to_waypoints`: an endpoint may name one as that end."""
-    cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name))
+    cluster = _Cluster(
+        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+    )
     cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
     cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
@@ -80,7 +83,9 @@ def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) 
     """Returns the cluster, which asks for tunnels by HTTP/2. Not `pooled`: each tunnel has a connection of its own, for a tunnel in it cannot be
     shared."""
     common = draft.options.common_http_protocol_options
-    common.idle_timeout.CopyFrom(build_duration(_HOUR if defaults.hbone_idle_timeout is None else defaults.hbone_idle_timeout))
+    common.idle_timeout.CopyFrom(
+        build_duration(_HOUR if defaults.hbone_idle_timeout is None else defaults.hbone_idle_timeout)
+    )
     if not pooled:
         common.max_requests_per_connection.value = 1
     http2 = draft.options.explicit_http_config.http2_protocol_options
@@ -95,7 +100,9 @@ def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) 
 def build_forwarder(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     """Returns the cluster of a gateway between networks that hands on a tunnel as it is, to the workload or waypoint where it ends."""
     name = names.FORWARD_INNER_CONNECT
-    cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name))
+    cluster = _Cluster(
+        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+    )
     cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
     _lead_to_waypoints(cluster)
@@ -135,23 +142,27 @@ def waypoint_fixed_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
     """Returns the clusters that every waypoint of a namespace has: what it forwards to may be of this namespace, whoever runs it."""
     skips = db.settings.tls.skip_validate_trust_domain
     prefixes = () if skips else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
-    return _named((
-        build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
-        build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
-        build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
-    ))
+    return _named(
+        (
+            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
+            build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
+        )
+    )
 
 
 @derived
 def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters that every gateway between networks has."""
     defaults = cluster_defaults(db)
-    return _named((
-        build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
-        build_to_listener(names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal()).build(),
-        build_forwarder(defaults),
-        build_black_hole(defaults),
-    ))
+    return _named(
+        (
+            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_to_listener(names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal()).build(),
+            build_forwarder(defaults),
+            build_black_hole(defaults),
+        )
+    )
 
 
 @derived
@@ -159,8 +170,12 @@ def crossing_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters of tunnels in tunnels, by which other networks are reached: the inner one ends at the workload or its waypoint, the outer
     one at the gateway of the network."""
     defaults, client = cluster_defaults(db), _client(db)
-    inner = build_to_listener(names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal(client, name=TLS_INSIDE))
-    return _named((
-        speak_connect(inner, defaults, pooled=False),
-        build_originate(names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False),
-    ))
+    inner = build_to_listener(
+        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal(client, name=TLS_INSIDE)
+    )
+    return _named(
+        (
+            speak_connect(inner, defaults, pooled=False),
+            build_originate(names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False),
+        )
+    )

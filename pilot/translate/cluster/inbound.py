@@ -1,4 +1,5 @@
 """Builds the inbound clusters of a sidecar: one for each port that its workload listens on, which leads to the application."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -68,7 +69,11 @@ def build_inbound(
     first = services[0]
     pattern = defaults.inbound_stat_name
     stat_name = build_stat_name(pattern, first, to.port, target_port=to.number) if pattern else name
-    cluster = _Cluster(name=name, type=_Cluster.STATIC if to.endpoint is not None else _Cluster.ORIGINAL_DST, alt_stat_name=delimited(stat_name))
+    cluster = _Cluster(
+        name=name,
+        type=_Cluster.STATIC if to.endpoint is not None else _Cluster.ORIGINAL_DST,
+        alt_stat_name=delimited(stat_name),
+    )
     cluster.common_lb_config.SetInParent()
     if to.endpoint is not None:
         _lead_to(cluster, to.endpoint)
@@ -109,7 +114,9 @@ def _lead_to(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
     cluster.load_assignment.endpoints.add().lb_endpoints.append(member)
 
 
-def inbound_policy(rule: MergedRule | None, port: int, pool: ConnectionPoolSettings | None, defaults: ClusterDefaults) -> EffectivePolicy:
+def inbound_policy(
+    rule: MergedRule | None, port: int, pool: ConnectionPoolSettings | None, defaults: ClusterDefaults
+) -> EffectivePolicy:
     """Returns the policy of an inbound cluster: only limits, those of the Sidecar, else those of the rule, which the client keeps too,
     else the mesh's."""
     policy = build_policy(rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy)
@@ -120,7 +127,11 @@ def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | 
     """Returns the connection pool that a Sidecar sets for a port of the workload, if it sets any."""
     if sidecar is None:
         return None
-    own = (i.connection_pool for i in sidecar.ingress if i.port is not None and i.port.number == number and i.connection_pool is not None)
+    own = (
+        i.connection_pool
+        for i in sidecar.ingress
+        if i.port is not None and i.port.number == number and i.connection_pool is not None
+    )
     return next(own, sidecar.inbound_connection_pool)
 
 
@@ -174,7 +185,9 @@ def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: C
     """Returns what the cluster of a port is made of."""
     first = served.targets[0] if served.targets else None
     rule_key = _rule_key(db, inbound, first.ref.hostname) if first is not None else ()
-    key = InboundClusterKey(served.number, served.port, served.targets, rule_key, None, inbound.scope.sidecar, served.declared_by)
+    key = InboundClusterKey(
+        served.number, served.port, served.targets, rule_key, None, inbound.scope.sidecar, served.declared_by
+    )
     if served.ingress is None:
         host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
         return key._replace(endpoint=DefaultEndpoint(host, served.number)) if host else key

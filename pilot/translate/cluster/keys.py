@@ -2,6 +2,7 @@
 
 Keys are gathered by service, so that an edit of one rule lists the keys of one service again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -91,13 +92,17 @@ def cluster_port(found: Service, number: int) -> Port | None:
 def _views(db: Mesh, by: ClusterListKey) -> tuple[ServiceViewKey, ...]:
     """Returns what is seen of each service."""
     if by.scope.routed is not None:
-        imports: Iterable[ImportKey] = routed_services(db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed)
+        imports: Iterable[ImportKey] = routed_services(
+            db, msgspec.structs.replace(by.scope, routed=None), by.scope.routed
+        )
     elif by.scope.waypoint is not None:
         imports = onward_services(db, by.scope.waypoint)
     else:
         imports = scope_services(db, by.scope).values()
     own, namespace, labels = ruled_hosts(db, by.scope.namespace), by.scope.namespace, by.labels
-    return tuple(ServiceViewKey(item, *((namespace, labels) if own.has(item.ref.hostname) else EVERYBODY)) for item in imports)
+    return tuple(
+        ServiceViewKey(item, *((namespace, labels) if own.has(item.ref.hostname) else EVERYBODY)) for item in imports
+    )
 
 
 @derived
@@ -114,7 +119,9 @@ def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceKeys | None:
     rule_key = merged_rule_seen(db, seen.namespace, seen.labels, ref)
     rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(found) else None
     subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
-    keys = tuple(RuledClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets))
+    keys = tuple(
+        RuledClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets)
+    )
     return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
@@ -160,7 +167,9 @@ def find_destination(db: Mesh, ruled: RuledClusterKey, sni_routed: bool = False)
     subset = rule.subset(key.subset) if rule is not None and key.subset else None
     if key.subset and subset is None:
         return None
-    return ClusterDestination(found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS)
+    return ClusterDestination(
+        found, port, rule, subset, sni_routed, db.settings.listeners.redis_filter and port.protocol is Protocol.REDIS
+    )
 
 
 def find_eds_destination(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType) -> ClusterDestination | None:

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings
 """
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -32,7 +33,12 @@ _NO_SETTINGS = LoadBalancerSettings()
 
 
 def apply_load_balancing(
-    draft: ClusterDraft, settings: LoadBalancerSettings | None, service: Service, redis: bool, defaults: ClusterDefaults, proxy_type: NodeType
+    draft: ClusterDraft,
+    settings: LoadBalancerSettings | None,
+    service: Service,
+    redis: bool,
+    defaults: ClusterDefaults,
+    proxy_type: NodeType,
 ) -> None:
     """Sets locality first, then the algorithm; a cluster that passes through, or resolves hosts by itself, chooses none.
 

@@ -1,4 +1,5 @@
 """Writes what clusters carry for filters and for people: metadata under the key `istio`."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -31,7 +32,9 @@ def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> 
 
 def name_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
     """Sets the DestinationRule that shaped the cluster."""
-    istio_fields(cluster).fields["config"].string_value = names.config_path("destination-rule", rule.namespace, rule.name)
+    istio_fields(cluster).fields["config"].string_value = names.config_path(
+        "destination-rule", rule.namespace, rule.name
+    )
 
 
 def name_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:

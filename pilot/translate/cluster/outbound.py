@@ -1,4 +1,5 @@
 """Derives the outbound clusters of a proxy. Each is resolved in the proxy's scope and then built once for all who resolve it alike."""
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -45,7 +46,9 @@ def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
 def _passing(to: ClusterDestination) -> bool:
     """Returns whether the client chooses the endpoint, by the service or by the rule."""
     policy = to.subset if to.subset is not None else (to.rule.spec if to.rule is not None else None)
-    return to.service.resolution is Resolution.PASSTHROUGH or passes_through(policy.traffic_policy if policy is not None else None)
+    return to.service.resolution is Resolution.PASSTHROUGH or passes_through(
+        policy.traffic_policy if policy is not None else None
+    )
 
 
 def resolve_cluster(

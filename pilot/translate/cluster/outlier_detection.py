@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#OutlierDetection
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,7 +36,9 @@ def apply_outlier_detection(draft: ClusterDraft, said: OutlierDetection, forced_
         percent = 0 if forced_unhealthy else said.min_health_percent
         draft.cluster.common_lb_config.healthy_panic_threshold.CopyFrom(percent_pb2.Percent(value=percent))
     if said.outlier_detection_http_error_codes:
-        draft.options.outlier_detection.error_matcher.CopyFrom(build_error_matcher(said.outlier_detection_http_error_codes))
+        draft.options.outlier_detection.error_matcher.CopyFrom(
+            build_error_matcher(said.outlier_detection_http_error_codes)
+        )
 
 
 def build_outlier_detection(said: OutlierDetection) -> outlier_detection_pb2.OutlierDetection:
@@ -64,7 +67,10 @@ def build_outlier_detection(said: OutlierDetection) -> outlier_detection_pb2.Out
 
 def build_error_matcher(codes: Sequence[int]) -> matcher_pb2.MatchPredicate:
     """Returns the matcher by which answers of these status codes, and no others, count as errors."""
-    rules = [matcher_pb2.MatchPredicate(http_response_headers_match=matcher_pb2.HttpHeadersMatch(headers=[_status(code)])) for code in codes]
+    rules = [
+        matcher_pb2.MatchPredicate(http_response_headers_match=matcher_pb2.HttpHeadersMatch(headers=[_status(code)]))
+        for code in codes
+    ]
     if len(rules) == 1:
         return rules[0]
     return matcher_pb2.MatchPredicate(or_match=matcher_pb2.MatchPredicate.MatchSet(rules=rules))

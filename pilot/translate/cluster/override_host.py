@@ -1,4 +1,5 @@
 """Lets the endpoint picker of an InferencePool choose the endpoint of a request."""
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import cluster_pb2
@@ -14,7 +15,10 @@ from pilot.translate.typed import pack
 
 _Policy = cluster_pb2.LoadBalancingPolicy
 _SELECTED_HOST_KEY = 2  # newer than the messages that we have; an Envoy that is older passes over it
-_OVERRIDE_HOST, _ROUND_ROBIN = "envoy.load_balancing_policies.override_host", "envoy.load_balancing_policies.round_robin"
+_OVERRIDE_HOST, _ROUND_ROBIN = (
+    "envoy.load_balancing_policies.override_host",
+    "envoy.load_balancing_policies.round_robin",
+)
 
 
 def _key(name: str) -> metadata_pb2.MetadataKey:
@@ -22,7 +26,11 @@ def _key(name: str) -> metadata_pb2.MetadataKey:
 
 
 def _policy(name: str, config: any_pb2.Any) -> cluster_pb2.LoadBalancingPolicy:
-    return _Policy(policies=[_Policy.Policy(typed_extension_config=extension_pb2.TypedExtensionConfig(name=name, typed_config=config))])
+    return _Policy(
+        policies=[
+            _Policy.Policy(typed_extension_config=extension_pb2.TypedExtensionConfig(name=name, typed_config=config))
+        ]
+    )
 
 
 def _chosen_by_picker() -> cluster_pb2.LoadBalancingPolicy:

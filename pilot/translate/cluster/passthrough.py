@@ -1,4 +1,5 @@
 """Builds the clusters that every proxy of a kind has: for what leads nowhere, and for what goes where the client wanted."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,7 +39,12 @@ CREDENTIAL_SOCKET = "./var/run/secrets/credential-uds/socket"
 def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     """Returns a cluster without endpoints, for routes whose destination does not exist."""
     name = names.BLACK_HOLE_CLUSTER
-    return _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
+    return _Cluster(
+        name=name,
+        type=_Cluster.STATIC,
+        alt_stat_name=delimited(name),
+        connect_timeout=build_duration(defaults.connect_timeout),
+    )
 
 
 def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
@@ -82,7 +88,9 @@ def build_allow_any_dynamic(
     """Returns the cluster of the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS: hosts of no service, resolved when they are asked for."""
     plain = tls is None or tls.mode == "DISABLE"
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
-    draft = build_dynamic(names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plain)
+    draft = build_dynamic(
+        names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plain
+    )
     apply_connection_pool(draft, NOTHING, defaults)
     if tls is not None and not plain:
         context = build_context(draft, tls, Peer(), traits, defaults)
@@ -98,7 +106,12 @@ def build_allow_any_dynamic(
 def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     """Returns the cluster of the user's own SDS server behind a socket in the pod."""
     name = names.SDS_EXTERNAL_CLUSTER
-    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), connect_timeout=build_duration(defaults.connect_timeout))
+    cluster = _Cluster(
+        name=name,
+        type=_Cluster.STATIC,
+        alt_stat_name=delimited(name),
+        connect_timeout=build_duration(defaults.connect_timeout),
+    )
     cluster.load_assignment.cluster_name = name
     address = address_pb2.Address(pipe=address_pb2.Pipe(path=CREDENTIAL_SOCKET))
     member = endpoint_components_pb2.LbEndpoint(endpoint=endpoint_components_pb2.Endpoint(address=address))
@@ -135,7 +148,11 @@ def router_fixed_clusters(db: Mesh) -> Mapping[str, Resource]:
 def dynamic_dns_clusters(db: Mesh, traits: ClusterTraitsKey, dns_proxy: str) -> Mapping[str, Resource]:
     """Returns the clusters of sidecars that may ask for any host by dynamic DNS."""
     tls = mesh_config(db).outbound_traffic_policy.tls
-    return _named(build_allow_any_dynamic(traits, cluster_defaults(db), tls, db.settings.clusters.dynamic_dns_max_hosts, dns_proxy))
+    return _named(
+        build_allow_any_dynamic(
+            traits, cluster_defaults(db), tls, db.settings.clusters.dynamic_dns_max_hosts, dns_proxy
+        )
+    )
 
 
 @derived

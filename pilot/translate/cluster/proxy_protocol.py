@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2, proxy_protocol_pb2

@@ -1,4 +1,5 @@
 """Decides how Envoy finds the endpoints of a cluster."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -20,7 +21,11 @@ def discovery_type(service: Service, router: bool, headless_eds: bool = False) -
         return _Cluster.LOGICAL_DNS if service.race_connect else _Cluster.STRICT_DNS
     if service.resolution is Resolution.DNS_ROUND_ROBIN_LB:
         return _Cluster.LOGICAL_DNS
-    if service.resolution is Resolution.PASSTHROUGH and not router and not (headless_eds and service.registry is Registry.KUBERNETES):
+    if (
+        service.resolution is Resolution.PASSTHROUGH
+        and not router
+        and not (headless_eds and service.registry is Registry.KUBERNETES)
+    ):
         return _Cluster.ORIGINAL_DST
     return _Cluster.EDS
 
@@ -37,7 +42,9 @@ def has_cluster(service: Service, port: Port) -> bool:
     return not is_dynamic(service) or port.protocol in PROTOCOLS
 
 
-def type_by_policy(found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
+def type_by_policy(
+    found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False
+) -> cluster_pb2.Cluster.DiscoveryType:
     """Returns what becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
 
     `redis`: the port is sharded by a filter, which knows no passing through.

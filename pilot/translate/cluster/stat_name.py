@@ -2,6 +2,7 @@
 
 istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 """
+
 from __future__ import annotations
 
 from pilot.model.service import Port, Registry, Service
@@ -13,7 +14,9 @@ def delimited(name: str) -> str:
     return name + STAT_DELIMITER
 
 
-def build_stat_name(pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0) -> str:
+def build_stat_name(
+    pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0
+) -> str:
     """Returns a pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in.
 
     `service`: None where no service has the port. `target_port`: None leaves its variable as it is, as inbound TCP statistics have it.

@@ -2,6 +2,7 @@
 
 What overrides what: https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-PortTrafficPolicy
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -39,7 +40,12 @@ def _for_port(policy: TrafficPolicy, port: int) -> PortTrafficPolicy | None:
 
 def _parts(policy: TrafficPolicy) -> EffectivePolicy:
     return EffectivePolicy(
-        policy.connection_pool, policy.outlier_detection, policy.load_balancer, policy.tls, policy.proxy_protocol, policy.retry_budget
+        policy.connection_pool,
+        policy.outlier_detection,
+        policy.load_balancer,
+        policy.tls,
+        policy.proxy_protocol,
+        policy.retry_budget,
     )
 
 
@@ -57,7 +63,8 @@ def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTraff
     if defaults is None:
         return found
     return found._replace(
-        connection_pool=found.connection_pool or defaults.connection_pool, outlier_detection=found.outlier_detection or defaults.outlier_detection
+        connection_pool=found.connection_pool or defaults.connection_pool,
+        outlier_detection=found.outlier_detection or defaults.outlier_detection,
     )
 
 

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/tls-configuration/#sidecars
 """
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -19,7 +20,13 @@ from pilot.model.proxy import NodeType
 from pilot.model.views.mtls import Mode
 from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey
 from pilot.translate.cluster.draft import ClusterDraft
-from pilot.translate.transport_socket import RAW_BUFFER, UpstreamTls, build_mesh_context, build_upstream, build_upstream_context
+from pilot.translate.transport_socket import (
+    RAW_BUFFER,
+    UpstreamTls,
+    build_mesh_context,
+    build_upstream,
+    build_upstream_context,
+)
 from pilot.translate.transport_socket.hbone import INTERNAL_UPSTREAM, OF_ALL, build_internal
 from pilot.translate.typed import pack
 
@@ -49,7 +56,9 @@ class EffectiveTls(NamedTuple):
     automatic: bool = False
 
 
-def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults) -> EffectiveTls:
+def effective_tls(
+    said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults
+) -> EffectiveTls:
     """Returns what the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
 
     A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
@@ -60,10 +69,14 @@ def effective_tls(said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFac
         return EffectiveTls()
     if files.client_cert:
         return EffectiveTls(_from_files(files, peer.accounts, peer.sni), automatic=True)
-    return EffectiveTls(ClientTLSSettings(mode="ISTIO_MUTUAL", subject_alt_names=peer.accounts, sni=peer.sni), automatic=True)
+    return EffectiveTls(
+        ClientTLSSettings(mode="ISTIO_MUTUAL", subject_alt_names=peer.accounts, sni=peer.sni), automatic=True
+    )
 
 
-def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults) -> ClientTLSSettings:
+def _completed(
+    said: ClientTLSSettings, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults
+) -> ClientTLSSettings:
     if said.mode in ("DISABLE", "SIMPLE"):
         return said
     if files.client_cert:
@@ -80,7 +93,9 @@ def _completed(said: ClientTLSSettings, peer: Peer, files: TlsFilesFacet, defaul
     )
 
 
-def _from_files(files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, insecure: bool | None = None) -> ClientTLSSettings:
+def _from_files(
+    files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, insecure: bool | None = None
+) -> ClientTLSSettings:
     return ClientTLSSettings(
         mode="MUTUAL",
         client_certificate=files.client_cert,
@@ -92,7 +107,9 @@ def _from_files(files: TlsFilesFacet, alt_names: tuple[str, ...], sni: str, inse
     )
 
 
-def apply_upstream_tls(draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
+def apply_upstream_tls(
+    draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults
+) -> None:
     """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode, and so does a tunnel where the client sends HBONE."""
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
     context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
@@ -131,7 +148,9 @@ def _tunnel_match(inner: base_pb2.TransportSocket) -> cluster_pb2.Cluster.Transp
     return _Match(name="hbone", match=match, transport_socket=build_internal(inner, OF_ALL, INTERNAL_UPSTREAM))
 
 
-def _with_socket(match: cluster_pb2.Cluster.TransportSocketMatch, socket: base_pb2.TransportSocket) -> cluster_pb2.Cluster.TransportSocketMatch:
+def _with_socket(
+    match: cluster_pb2.Cluster.TransportSocketMatch, socket: base_pb2.TransportSocket
+) -> cluster_pb2.Cluster.TransportSocketMatch:
     found = _Match()
     found.CopyFrom(match)
     found.transport_socket.CopyFrom(socket)
@@ -161,7 +180,9 @@ def build_context(
         sni = settings.sni or ("" if draft.dynamic else draft.cluster.name)
         if draft.dynamic:
             follow_host(draft, settings)
-        return build_mesh_context(UpstreamTls(sni, settings.subject_alt_names, draft.is_http2, exchanges), defaults.compliance)
+        return build_mesh_context(
+            UpstreamTls(sni, settings.subject_alt_names, draft.is_http2, exchanges), defaults.compliance
+        )
     follow_host(draft, settings)
     alt_names = settings.subject_alt_names or (peer.accounts if peer.entry else ())
     tls = UpstreamTls(settings.sni, alt_names, draft.is_http2)
@@ -173,7 +194,9 @@ def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: ClusterTr
     it and would not start."""
     name = settings.credential_name
     private = bool(name) and not name.startswith(_CONFIG_MAP)
-    return private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
+    return (
+        private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
+    )
 
 
 def follow_host(draft: ClusterDraft, settings: ClientTLSSettings) -> None:

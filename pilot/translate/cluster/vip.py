@@ -2,6 +2,7 @@
 
 Where the port does not say what is spoken, there are two: one for HTTP and one for any other protocol.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -26,7 +27,14 @@ from pilot.translate.cluster.keys import cluster_port
 from pilot.translate.cluster.load_balancing import apply_load_balancing
 from pilot.translate.cluster.outlier_detection import apply_outlier_detection
 from pilot.translate.cluster.proxy_protocol import wrap
-from pilot.translate.cluster.resolution import INLINE, apply_eds, discovery_type, has_cluster, is_dynamic, type_by_policy
+from pilot.translate.cluster.resolution import (
+    INLINE,
+    apply_eds,
+    discovery_type,
+    has_cluster,
+    is_dynamic,
+    type_by_policy,
+)
 from pilot.translate.cluster.traffic_policy import EffectivePolicy, build_policy, build_subset_policy
 from pilot.translate.cluster.upstream_tls import Peer, build_context
 from pilot.translate.names import HTTP, TCP, vip_subset
@@ -72,7 +80,11 @@ def vip_keys_of(db: Mesh, ref: ServiceRef, namespace: str) -> tuple[RuledVipKey,
         return ()
     rule_key = inbound_merged_rule_key(db, namespace, ref)
     rule = merged_rule(db, rule_key) if rule_key else None
-    subsets = dict.fromkeys(("", *(s.name for s in rule.spec.subsets))) if rule is not None and not is_dynamic(found) else ("",)
+    subsets = (
+        dict.fromkeys(("", *(s.name for s in rule.spec.subsets)))
+        if rule is not None and not is_dynamic(found)
+        else ("",)
+    )
     return tuple(RuledVipKey(key, rule_key) for key in _keys(found, tuple(subsets)))
 
 
@@ -110,7 +122,11 @@ def holds_endpoints(found: Service) -> bool:
 
 def vip_type(to: ClusterDestination) -> cluster_pb2.Cluster.DiscoveryType:
     """Returns how Envoy finds the endpoints of a cluster."""
-    return type_by_policy(discovery_type(to.service, router=False), vip_policy(to)) if not is_dynamic(to.service) else cluster_pb2.Cluster.STATIC
+    return (
+        type_by_policy(discovery_type(to.service, router=False), vip_policy(to))
+        if not is_dynamic(to.service)
+        else cluster_pb2.Cluster.STATIC
+    )
 
 
 def vip_policy(to: ClusterDestination) -> EffectivePolicy:
@@ -130,7 +146,11 @@ def resolve_vip(
 
 
 def build_vip(
-    key: VipKey, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults, endpoints: endpoint_pb2.ClusterLoadAssignment | None
+    key: VipKey,
+    to: ClusterDestination,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
+    endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> cluster_pb2.Cluster:
     """Returns the cluster."""
     if is_dynamic(to.service):
@@ -152,7 +172,9 @@ def build_vip(
     return draft.build()
 
 
-def _set_socket(draft: ClusterDraft, policy: EffectivePolicy, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> None:
+def _set_socket(
+    draft: ClusterDraft, policy: EffectivePolicy, traits: ClusterTraitsKey, defaults: ClusterDefaults
+) -> None:
     """Sets what the tunnel carries: what the rule originates, else plain bytes, for the tunnel is encrypted."""
     inner = PLAIN
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):

@@ -3,6 +3,7 @@
 What a client's scope says is resolved first, into the objects of its DestinationRule and a vantage; only these are the arguments
 of what is built.
 """
+
 from __future__ import annotations
 
 from envoy.config.endpoint.v3 import endpoint_pb2
@@ -20,9 +21,22 @@ from pilot.model.views.networks import NetworkGateways, all_network_gateways, ne
 from pilot.translate import names
 from pilot.translate.cluster.build import ClusterDestination
 from pilot.translate.cluster.defaults import without_scope
-from pilot.translate.cluster.keys import ClusterKey, RuledClusterKey, find_destination, find_eds_destination, placeless_keys
+from pilot.translate.cluster.keys import (
+    ClusterKey,
+    RuledClusterKey,
+    find_destination,
+    find_eds_destination,
+    placeless_keys,
+)
 from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment
-from pilot.translate.endpoint.inputs import begins_tunnels, endpoint_policy, is_everywhere_alike, presentation, takes_mtls, vantage
+from pilot.translate.endpoint.inputs import (
+    begins_tunnels,
+    endpoint_policy,
+    is_everywhere_alike,
+    presentation,
+    takes_mtls,
+    vantage,
+)
 from pilot.translate.endpoint.policy import EndpointPolicy
 from pilot.translate.endpoint.vantage import VantageKey, anywhere
 from pilot.translate.endpoint.waypoint_entry import WaypointEntry, entry_by_waypoint
@@ -30,11 +44,17 @@ from pilot.translate.resource import Resource
 
 
 @derived
-def _load_assignment(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool) -> Resource | None:
+def _load_assignment(
+    db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool
+) -> Resource | None:
     to = find_eds_destination(db, ruled, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
-    entry = entry_by_waypoint(db, ruled.cluster, to.service) if proxy_type is NodeType.ROUTER and seen_from.hbone and not sni else None
+    entry = (
+        entry_by_waypoint(db, ruled.cluster, to.service)
+        if proxy_type is NodeType.ROUTER and seen_from.hbone and not sni
+        else None
+    )
     if entry is not None:
         built = _build_entry(db, ruled.cluster, to, seen_from, entry)
     else:
@@ -48,7 +68,9 @@ def _build_entry(
     """Returns the waypoints of a service in the place of its endpoints; none of the rules for these counts."""
     policy = EndpointPolicy(bounds=bounds(db, to.service))
     host = joined(key.ref.hostname, key.port)
-    rules = Rules(policy, seen_from, network_gateways(db), presentation(db, to.service), entered=entry.address, host=host)
+    rules = Rules(
+        policy, seen_from, network_gateways(db), presentation(db, to.service), entered=entry.address, host=host
+    )
     return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: takes_mtls(db, e, policy))
 
 
@@ -80,7 +102,9 @@ def unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
     return (without_scope(outbound),)
 
 
-endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather("load_assignments", placeless_keys, assignment_for, passed=unscoped)
+endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "load_assignments", placeless_keys, assignment_for, passed=unscoped
+)
 """The endpoints of a proxy's outbound clusters."""
 
 sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
@@ -91,7 +115,10 @@ sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
 
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------
 
-def inline_assignment(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool = False) -> endpoint_pb2.ClusterLoadAssignment | None:
+
+def inline_assignment(
+    db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool = False
+) -> endpoint_pb2.ClusterLoadAssignment | None:
     """Returns the endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
 
     The message is shared: copy it, do not change it. No node of its own.
@@ -114,9 +141,26 @@ def _inline_load_assignment(
 
 
 def _build(
-    db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, sni: bool, gateways: NetworkGateways, inline: bool
+    db: Mesh,
+    key: ClusterKey,
+    to: ClusterDestination,
+    seen_from: VantageKey,
+    sni: bool,
+    gateways: NetworkGateways,
+    inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
     policy, show = endpoint_policy(db, to, inline), presentation(db, to.service)
-    rules = Rules(policy, seen_from, gateways, show, sni, inline, prefers_hbone(db.settings.ambient), host=joined(key.ref.hostname, key.port))
-    return build_cluster_load_assignment(name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy))
+    rules = Rules(
+        policy,
+        seen_from,
+        gateways,
+        show,
+        sni,
+        inline,
+        prefers_hbone(db.settings.ambient),
+        host=joined(key.ref.hostname, key.port),
+    )
+    return build_cluster_load_assignment(
+        name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy)
+    )

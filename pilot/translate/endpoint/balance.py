@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
+
 from __future__ import annotations
 
 import msgspec
@@ -31,7 +32,9 @@ def build_balance(effective: EffectiveLocality, outlier_detection: bool) -> Bala
     setting = effective.setting
     if setting is None or setting.enabled is False:
         return None
-    if isinstance(setting, ZoneAwareLoadBalancerSetting):  # Envoy itself balances the zones of a priority; priorities keep regions apart
+    if isinstance(
+        setting, ZoneAwareLoadBalancerSetting
+    ):  # Envoy itself balances the zones of a priority; priorities keep regions apart
         return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
     if setting.distribute:
         return Balance(distribute=setting.distribute)

@@ -1,4 +1,5 @@
 """Builds the ClusterLoadAssignment of one cluster, from values."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -50,11 +51,17 @@ def build_cluster_load_assignment(
     return build_assignment(name, build_groups(endpoints, rules, takes_mtls), rules.show)
 
 
-def build_groups(endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]) -> list[LocalityGroup]:
+def build_groups(
+    endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
+) -> list[LocalityGroup]:
     """Returns the endpoints that a client gets, by locality and priority."""
-    groups = group_by_locality([Member(e, takes_mtls(e), e.weight or 1, find_tunnel(e, rules)) for e in endpoints if is_sent(e, rules)])
+    groups = group_by_locality(
+        [Member(e, takes_mtls(e), e.weight or 1, find_tunnel(e, rules)) for e in endpoints if is_sent(e, rules)]
+    )
     if rules.gateways.gateways or rules.vantage.ways != "sni":
-        groups = through_gateways(groups, rules.gateways, rules.vantage, EndpointTunnel("", chosen=not rules.vip, within=rules.host))
+        groups = through_gateways(
+            groups, rules.gateways, rules.vantage, EndpointTunnel("", chosen=not rules.vip, within=rules.host)
+        )
     if rules.sni:
         groups = only_mtls(groups)
     balance = rules.policy.balance
@@ -70,13 +77,19 @@ def find_tunnel(e: Endpoint, rules: Rules) -> EndpointTunnel | None:
         return EndpointTunnel(rules.entered(e), waypoint=own)
     if not (e.hbone or _WAYPOINT in e.labels) or (e.tls_mode == "istio" and not rules.hbone_first and not rules.vip):
         return None
-    return EndpointTunnel(own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE)
+    return EndpointTunnel(
+        own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE
+    )
 
 
 def is_sent(e: Endpoint, rules: Rules) -> bool:
     """Returns whether a client gets an endpoint at all."""
     policy, vantage = rules.policy, rules.vantage
-    if not policy.labels <= e.labels or e.health is EndpointHealth.TERMINATING or (e.health is EndpointHealth.UNHEALTHY and not policy.unhealthy):
+    if (
+        not policy.labels <= e.labels
+        or e.health is EndpointHealth.TERMINATING
+        or (e.health is EndpointHealth.UNHEALTHY and not policy.unhealthy)
+    ):
         return False
     if policy.node_local and (e.node != vantage.node or e.cluster_id != vantage.cluster_id):
         return False

@@ -1,4 +1,5 @@
 """Holds the endpoints of one locality and priority while they are arranged."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -51,7 +52,9 @@ def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
     return found
 
 
-def build_assignment(name: str, groups: Iterable[LocalityGroup], show: Presentation) -> endpoint_pb2.ClusterLoadAssignment:
+def build_assignment(
+    name: str, groups: Iterable[LocalityGroup], show: Presentation
+) -> endpoint_pb2.ClusterLoadAssignment:
     """Returns the assignment of a cluster."""
     built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:

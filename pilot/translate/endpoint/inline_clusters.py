@@ -1,4 +1,5 @@
 """Derives the outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
+
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
@@ -28,7 +29,9 @@ def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFace
     to = find_destination(db, ruled)
     if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
-    inline = inline_assignment(db, ruled, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    inline = (
+        inline_assignment(db, ruled, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    )
     return resolve_cluster(db, ruled, outbound_traits(outbound), inline, sni_routed=True)
 
 

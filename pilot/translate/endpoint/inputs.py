@@ -1,4 +1,5 @@
 """Derives what of the mesh one cluster's endpoints are made by."""
+
 from __future__ import annotations
 
 from pilot.derive import hub
@@ -50,7 +51,9 @@ def _ways(db: Mesh, outbound: OutboundFacet) -> Ways:
 def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
     """Returns whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
     matters = placement(db)
-    return not (matters.locality or matters.node or matters.network or outbound.reach.networks or _ways(db, outbound) != "sni")
+    return not (
+        matters.locality or matters.node or matters.network or outbound.reach.networks or _ways(db, outbound) != "sni"
+    )
 
 
 def vantage(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> VantageKey:

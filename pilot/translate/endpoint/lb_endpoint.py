@@ -1,4 +1,5 @@
 """Writes one endpoint as Envoy's LbEndpoint. It is filled in place, which costs a third of putting messages together."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -119,11 +120,15 @@ def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
 
 def drains(e: Endpoint, draining_label: str) -> bool:
     """Returns whether an endpoint keeps the sessions that it has and takes no new ones."""
-    return e.health is EndpointHealth.DRAINING or (bool(draining_label) and any(k == draining_label and v for k, v in e.labels))
+    return e.health is EndpointHealth.DRAINING or (
+        bool(draining_label) and any(k == draining_label and v for k, v in e.labels)
+    )
 
 
 def workload_text(e: Endpoint, show: Presentation) -> str:
     """Returns `workload;namespace;canonical name;canonical revision;cluster`, from which Istio's telemetry takes its labels."""
     labels: Mapping[str, str] = dict(e.labels)
     name, revision = show.canonical if show.canonical[0] else canonical_service(labels, e.workload)
-    return ";".join((e.workload, show.namespace or e.namespace, name, "" if revision == LATEST else revision, e.cluster_id))
+    return ";".join(
+        (e.workload, show.namespace or e.namespace, name, "" if revision == LATEST else revision, e.cluster_id)
+    )

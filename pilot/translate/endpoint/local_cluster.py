@@ -3,6 +3,7 @@ zone.
 
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -32,10 +33,16 @@ def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
     """Returns the one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
     found = service(db, of.ref) if of.ref is not None else None
     if of.ref is None or found is None:
-        return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER)}
+        return {
+            names.LOCAL_CLUSTER: Resource.of(
+                ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER
+            )
+        }
     settings = db.settings
     policy = EndpointPolicy(
-        unhealthy=settings.clusters.send_unhealthy_endpoints or settings.clusters.always_send_unhealthy_endpoints or bool(found.traffic_distribution),
+        unhealthy=settings.clusters.send_unhealthy_endpoints
+        or settings.clusters.always_send_unhealthy_endpoints
+        or bool(found.traffic_distribution),
         sticky=bool(found.session_label),
         node_local=found.node_local,
         bounds=bounds(db, found),

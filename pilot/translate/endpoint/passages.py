@@ -1,4 +1,5 @@
 """Derives the clusters of the services that a gateway between networks lets in, and their endpoints: those of its network alone."""
+
 from __future__ import annotations
 
 import msgspec
@@ -17,7 +18,13 @@ from pilot.model.views.services import service
 from pilot.translate.cluster import metadata
 from pilot.translate.cluster.build import ClusterDestination, start_cluster
 from pilot.translate.cluster.connection_pool import apply_connection_pool
-from pilot.translate.cluster.defaults import ClusterDefaults, ClusterTraitsKey, cluster_defaults, outbound_traits, without_scope
+from pilot.translate.cluster.defaults import (
+    ClusterDefaults,
+    ClusterTraitsKey,
+    cluster_defaults,
+    outbound_traits,
+    without_scope,
+)
 from pilot.translate.cluster.load_balancing import apply_load_balancing
 from pilot.translate.cluster.outbound import as_resource
 from pilot.translate.cluster.resolution import apply_eds
@@ -44,7 +51,9 @@ def _destination(db: Mesh, key: VipKey) -> ClusterDestination | None:
     return to._replace(port=msgspec.structs.replace(to.port, protocol=Protocol.TCP)) if to is not None else None
 
 
-def build_passage(key: VipKey, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
+def build_passage(
+    key: VipKey, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
+) -> cluster_pb2.Cluster:
     """Returns the cluster of a port. DestinationRules are for the tunnel's other end."""
     draft = start_cluster(key.name, to, cluster_pb2.Cluster.EDS, traits, defaults, None)
     apply_connection_pool(draft, _NO_RULE, defaults)
@@ -77,7 +86,9 @@ def _assignment(db: Mesh, key: VipKey, outbound: OutboundFacet) -> Resource | No
     policy = msgspec.structs.replace(endpoint_policy(db, to, False), balance=None)
     seen_from = msgspec.structs.replace(vantage(db, policy, outbound), ways="none")
     rules = Rules(policy, seen_from, network_gateways(db), presentation(db, to.service), vip=True, forwarded=True)
-    built = build_cluster_load_assignment(key.name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy))
+    built = build_cluster_load_assignment(
+        key.name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy)
+    )
     return Resource.of(ENDPOINT, built, built.cluster_name)
 
 

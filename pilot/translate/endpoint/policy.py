@@ -1,4 +1,5 @@
 """Decides which endpoints a cluster has and how they are arranged, by the service and the DestinationRule."""
+
 from __future__ import annotations
 
 import msgspec
@@ -50,13 +51,17 @@ class Sending(msgspec.Struct, frozen=True):
     always_unhealthy: bool = False
 
 
-def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, bounds: Bounds) -> EndpointPolicy:
+def build_endpoint_policy(
+    to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, bounds: Bounds
+) -> EndpointPolicy:
     """Returns the policy of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
     service, port = to.service, to.port.number
     spec = to.rule.spec if to.rule is not None else None
     policy = NOTHING
     if spec is not None or (inline and mesh.defaults is not None):
-        policy = build_policy(spec.traffic_policy if spec is not None else None, port, mesh.defaults if inline else None)
+        policy = build_policy(
+            spec.traffic_policy if spec is not None else None, port, mesh.defaults if inline else None
+        )
     if to.subset is not None:
         policy = build_subset_policy(policy, to.subset.traffic_policy, port)
     outlier = policy.outlier_detection
@@ -68,20 +73,31 @@ def build_endpoint_policy(to: ClusterDestination, mesh: MeshBalance, inline: boo
         sticky=bool(service.session_label),
         node_local=service.node_local,
         bounds=bounds,
-        balance=build_balance(effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None),
+        balance=build_balance(
+            effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None
+        ),
     )
 
 
 def _mtls(rule: DestinationRule, subset: Subset | None, port: int) -> bool | None:
     """Returns whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all; None where nobody
     says."""
-    said = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(rule.traffic_policy, port)
+    said = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(
+        rule.traffic_policy, port
+    )
     return said == "ISTIO_MUTUAL" if said else None
 
 
 def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
     if policy is None:
         return ""
-    of_port = next((p.tls for p in policy.port_level_settings if p.port is not None and p.port.number == port and p.tls is not None), None)
+    of_port = next(
+        (
+            p.tls
+            for p in policy.port_level_settings
+            if p.port is not None and p.port.number == port and p.tls is not None
+        ),
+        None,
+    )
     tls = of_port or policy.tls
     return tls.mode if tls is not None else ""

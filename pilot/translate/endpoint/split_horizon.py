@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 """
+
 from __future__ import annotations
 
 from pilot.lib.addresses import is_ipv4, is_ipv6, joined
@@ -25,7 +26,9 @@ def through_gateways(
     return [_reach(group, gateways, vantage, tunnel) for group in groups]
 
 
-def _reach(group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey, tunnel: EndpointTunnel) -> LocalityGroup:
+def _reach(
+    group: LocalityGroup, gateways: NetworkGateways, vantage: VantageKey, tunnel: EndpointTunnel
+) -> LocalityGroup:
     by_sni = vantage.ways == "sni"
     out = LocalityGroup(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
@@ -65,7 +68,13 @@ def is_mtls(member: Member) -> bool:
 
 def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
     return Endpoint(
-        addresses=(g.address,), port=g.port, port_name="", network=g.network, cluster_id=g.cluster, health=EndpointHealth.UNKNOWN, tls_mode="istio"
+        addresses=(g.address,),
+        port=g.port,
+        port_name="",
+        network=g.network,
+        cluster_id=g.cluster,
+        health=EndpointHealth.UNKNOWN,
+        tls_mode="istio",
     )
 
 

@@ -1,4 +1,5 @@
 """Gives groups of endpoints priorities, or weights, by how far they are from the client."""
+
 from __future__ import annotations
 
 import math
@@ -32,6 +33,7 @@ def spread(groups: list[LocalityGroup], balance: Balance, vantage: VantageKey) -
 
 # -- weights -----------------------------------------------------------------------------------------------------------------
 
+
 def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
     """Gives localities the weights that the first rule for the client's locality says; others lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
@@ -52,10 +54,13 @@ def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client:
 def matches(locality: Locality, pattern: str) -> bool:
     """Returns whether a locality is one of "region/zone/subzone", where "*" is any and a level missing at the end is too."""
     region, zone, subzone = split_locality(pattern)
-    return region in ("*", locality.region) and zone in ("*", "", locality.zone) and subzone in ("*", "", locality.subzone)
+    return (
+        region in ("*", locality.region) and zone in ("*", "", locality.zone) and subzone in ("*", "", locality.subzone)
+    )
 
 
 # -- priorities --------------------------------------------------------------------------------------------------------------
+
 
 def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
     """Returns the members of a group by their distance, as groups of that priority."""

@@ -1,4 +1,5 @@
 """Says from where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -47,7 +48,9 @@ def anywhere(cluster_id: str, hbone: bool = False) -> VantageKey:
     return VantageKey(cluster_id=cluster_id, hbone=hbone)
 
 
-def build_vantage(policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool, hbone: bool = False, ways: Ways = "sni") -> VantageKey:
+def build_vantage(
+    policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool, hbone: bool = False, ways: Ways = "sni"
+) -> VantageKey:
     """Returns the vantage of a client, for an outbound cluster of this policy."""
     reach, balance = outbound.reach, policy.balance
     if balance is None and not multi_network and not reach.networks and not policy.node_local:

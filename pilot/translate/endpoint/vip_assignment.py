@@ -1,4 +1,5 @@
 """Derives the clusters of the services behind a waypoint and their endpoints, which it reaches through tunnels where they take them."""
+
 from __future__ import annotations
 
 import msgspec
@@ -45,6 +46,7 @@ def _unscoped(by: VipListKey) -> tuple[OutboundFacet]:
 
 # -- endpoints -------------------------------------------------------------------------------------------------------------
 
+
 def _policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
     """Returns which endpoints a cluster has. Zones are not balanced: a waypoint does not know its own pods."""
     policy = endpoint_policy(db, to, inline)
@@ -58,7 +60,9 @@ def _build(
     key, policy = ruled.cluster, _policy(db, to, inline)
     host = joined(key.ref.hostname, key.port)
     rules = Rules(policy, seen_from, gateways, presentation(db, to.service), inline=inline, vip=True, host=host)
-    return build_cluster_load_assignment(key.name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy))
+    return build_cluster_load_assignment(
+        key.name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy)
+    )
 
 
 @derived
@@ -78,11 +82,14 @@ def _vip_assignment(db: Mesh, ruled: RuledVipKey, outbound: OutboundFacet) -> Re
     return _assignment(db, ruled, vantage(db, _policy(db, to, False), outbound))
 
 
-vip_endpoints: Gather[RuledVipKey, [VipListKey], Resource] = Gather("vip endpoints", vip_keys, _vip_assignment, passed=_unscoped)
+vip_endpoints: Gather[RuledVipKey, [VipListKey], Resource] = Gather(
+    "vip endpoints", vip_keys, _vip_assignment, passed=_unscoped
+)
 """The endpoints of the services behind a waypoint."""
 
 
 # -- clusters --------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def _placeless_cluster(db: Mesh, ruled: RuledVipKey, traits: ClusterTraitsKey) -> Resource | None:
@@ -91,7 +98,9 @@ def _placeless_cluster(db: Mesh, ruled: RuledVipKey, traits: ClusterTraitsKey) -
 
 
 @derived
-def _inline_assignment(db: Mesh, ruled: RuledVipKey, seen_from: VantageKey) -> endpoint_pb2.ClusterLoadAssignment | None:
+def _inline_assignment(
+    db: Mesh, ruled: RuledVipKey, seen_from: VantageKey
+) -> endpoint_pb2.ClusterLoadAssignment | None:
     to = find_vip(db, ruled)
     built = _build(db, ruled, to, seen_from, all_network_gateways(db), inline=True) if to is not None else None
     return built if built is not None and built.endpoints else None
@@ -108,5 +117,7 @@ def _vip_cluster(db: Mesh, ruled: RuledVipKey, outbound: OutboundFacet) -> Resou
     return as_resource(built) if built is not None else None
 
 
-vip_clusters: Gather[RuledVipKey, [VipListKey], Resource] = Gather("vip clusters", vip_keys, _vip_cluster, passed=_unscoped)
+vip_clusters: Gather[RuledVipKey, [VipListKey], Resource] = Gather(
+    "vip clusters", vip_keys, _vip_cluster, passed=_unscoped
+)
 """The clusters of the services behind a waypoint."""

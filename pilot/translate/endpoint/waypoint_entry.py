@@ -1,4 +1,5 @@
 """Finds the waypoints that gateways send to in the place of a service's endpoints, where the service is labelled istio.io/ingress-use-waypoint."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -42,7 +43,9 @@ def entry_by_waypoint(db: Mesh, key: ClusterKey, found: Service) -> WaypointEntr
     if attached.canary is None:
         return WaypointEntry(found, key.port, _endpoints(db, attached.waypoint))
     shares = ((attached.waypoint, 100 - attached.weight), (attached.canary, attached.weight))
-    return WaypointEntry(found, key.port, tuple(e for name, share in shares for e in _shared(_endpoints(db, name), share)))
+    return WaypointEntry(
+        found, key.port, tuple(e for name, share in shares for e in _shared(_endpoints(db, name), share))
+    )
 
 
 def _endpoints(db: Mesh, key: ObjectKey) -> tuple[Endpoint, ...]:

@@ -1,4 +1,5 @@
 """Derives the resources that patches add: clusters, listeners and extension configs."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,7 +22,11 @@ def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resou
 
 
 def _adds(found: ReadPatch, apply_to: str, facet: PatchFacet) -> bool:
-    return found.apply_to == apply_to and found.operation == "ADD" and (found.match.context != "ANY" or facet.context != "SIDECAR_INBOUND")
+    return (
+        found.apply_to == apply_to
+        and found.operation == "ADD"
+        and (found.match.context != "ANY" or facet.context != "SIDECAR_INBOUND")
+    )
 
 
 @derived
@@ -31,5 +36,7 @@ def _extension(db: Mesh, name: str, facet: PatchFacet) -> Resource | None:
     return next((Resource.of(EXTENSION, p.value) for p in found if p.value.name == name), None)
 
 
-added_extensions: Lookup[str, [frozenset[str], PatchFacet], Resource] = Lookup("extension configs of EnvoyFilters", _extension)
+added_extensions: Lookup[str, [frozenset[str], PatchFacet], Resource] = Lookup(
+    "extension configs of EnvoyFilters", _extension
+)
 """The extension configs that patches add, for proxies that ask for them by name."""

@@ -1,4 +1,5 @@
 """Patches clusters."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -39,7 +40,9 @@ def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
     rest.ClearField(_SOCKET)
     merged = type(cluster)()
     merged.CopyFrom(cluster)
-    if not _merge_socket(merged, socket, patch, effects) or (rest.ListFields() and not merge_value(merged, rest, patch, effects)):
+    if not _merge_socket(merged, socket, patch, effects) or (
+        rest.ListFields() and not merge_value(merged, rest, patch, effects)
+    ):
         return False
     cluster.CopyFrom(merged)
     return True
@@ -47,7 +50,10 @@ def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
 
 def _merge_socket(cluster: Any, socket: Any, patch: ReadPatch, effects: Effects) -> bool:
     if cluster.transport_socket_matches:
-        own: Message | None = next((m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name), None)
+        own: Message | None = next(
+            (m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name),
+            None,
+        )
         if own is None:
             text = f"endpoints choose their transport socket here, and none of those is a {socket.name}"
             effects.refuse(patch, Violation("no-such-socket", (_SOCKET, "name"), text))

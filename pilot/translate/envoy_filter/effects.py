@@ -1,4 +1,5 @@
 """What became of patches: which of them changed something, and which do not fit what they were to change."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """Patches the network filters of a chain, and the HTTP filters of its connection managers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,17 +15,19 @@ from pilot.translate.envoy_filter.ordered import change_list
 from pilot.translate.envoy_filter.patch import ReadPatch
 
 _NETWORK = "envoy.extensions.filters.network"
-_ENDS = frozenset((
-    "envoy.extensions.filters.http.router.v3.Router",
-    f"{_NETWORK}.http_connection_manager.v3.HttpConnectionManager",
-    f"{_NETWORK}.tcp_proxy.v3.TcpProxy",
-    f"{_NETWORK}.redis_proxy.v3.RedisProxy",
-    f"{_NETWORK}.thrift_proxy.v3.ThriftProxy",
-    f"{_NETWORK}.dubbo_proxy.v3.DubboProxy",
-    f"{_NETWORK}.generic_proxy.v3.GenericProxy",
-    f"{_NETWORK}.echo.v3.Echo",
-    f"{_NETWORK}.direct_response.v3.Config",
-))  # fmt: skip
+_ENDS = frozenset(
+    (
+        "envoy.extensions.filters.http.router.v3.Router",
+        f"{_NETWORK}.http_connection_manager.v3.HttpConnectionManager",
+        f"{_NETWORK}.tcp_proxy.v3.TcpProxy",
+        f"{_NETWORK}.redis_proxy.v3.RedisProxy",
+        f"{_NETWORK}.thrift_proxy.v3.ThriftProxy",
+        f"{_NETWORK}.dubbo_proxy.v3.DubboProxy",
+        f"{_NETWORK}.generic_proxy.v3.GenericProxy",
+        f"{_NETWORK}.echo.v3.Echo",
+        f"{_NETWORK}.direct_response.v3.Config",
+    )
+)
 """Filters that end what becomes of a connection or request: Envoy refuses a list in which one is not the last."""
 _AUTHN = frozenset(("envoy.filters.http.jwt_authn", "istio_authn"))
 _AUTHZ = frozenset(("envoy.filters.http.rbac", "envoy.filters.http.ext_authz"))
@@ -38,6 +41,7 @@ def _end(filters: Any) -> int:
 
 
 # -- network filters -------------------------------------------------------------------------------------------------------
+
 
 def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Patches the filters of a chain in place: first which there are, then what they are, then what is in them."""
@@ -68,7 +72,9 @@ def _merge_filter(item: Any, patch: ReadPatch, effects: Effects) -> None:
     """Merges what a patch says of a filter's config, and gives the filter the patch's name. A config that is not known yet is not merged."""
     if not item.HasField("typed_config"):
         return
-    if patch.value.HasField("typed_config") and not merge_packed(item.typed_config, patch.value.typed_config, patch, effects):
+    if patch.value.HasField("typed_config") and not merge_packed(
+        item.typed_config, patch.value.typed_config, patch, effects
+    ):
         return
     item.name = patch.value.name or item.name
     effects.apply(patch)
@@ -76,13 +82,18 @@ def _merge_filter(item: Any, patch: ReadPatch, effects: Effects) -> None:
 
 # -- HTTP filters ----------------------------------------------------------------------------------------------------------
 
+
 def _patch_manager(item: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     manager = unpack(item.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
     for patch in patches:
         if not patch.merges:
-            name = patch.network_filter.sub_filter.name if patch.network_filter is not None and patch.network_filter.sub_filter is not None else None
+            name = (
+                patch.network_filter.sub_filter.name
+                if patch.network_filter is not None and patch.network_filter.sub_filter is not None
+                else None
+            )
             change_list(manager.http_filters, patch, _called(name), effects, _place(patch, manager.http_filters))
     for found in manager.http_filters:
         for patch in patches:

@@ -1,4 +1,5 @@
 """Patches the routes that stand in listeners: those of a sidecar's inbound side."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,9 @@ def patch_inline_routes(listener: Any, patches: Sequence[ReadPatch], facet: Patc
         manager = unpack(item.typed_config)
         if manager is None or not manager.HasField("route_config"):
             continue
-        asked = [patch for patch in own if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)]
+        asked = [
+            patch for patch in own if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)
+        ]
         if asked:
             patch_routes(manager.route_config, asked, facet, effects)
             item.typed_config.value = manager.SerializeToString(deterministic=True)

@@ -1,4 +1,5 @@
 """Patches listeners: the listener itself, its listener filters, its filter chains, and in these the routes of a sidecar's inbound side."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -42,18 +43,25 @@ def _patch_listener_filters(filters: Any, patch: ReadPatch, effects: Effects) ->
         change_list(filters, patch, (lambda item: item.name == name) if name else None, effects)
         return
     for item in filters if name and patch.value.HasField("typed_config") else ():
-        if item.name == name and item.HasField("typed_config") and merge_packed(item.typed_config, patch.value.typed_config, patch, effects):
+        if (
+            item.name == name
+            and item.HasField("typed_config")
+            and merge_packed(item.typed_config, patch.value.typed_config, patch, effects)
+        ):
             effects.apply(patch)
 
 
 # -- filter chains ---------------------------------------------------------------------------------------------------------
+
 
 def _patch_chains(listener: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Patches the chains; those that are added are not patched."""
     for index in range(len(listener.filter_chains) - 1, -1, -1):
         if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
             del listener.filter_chains[index]
-    if listener.HasField("default_filter_chain") and not _patch_chain(listener, listener.default_filter_chain, patches, effects):
+    if listener.HasField("default_filter_chain") and not _patch_chain(
+        listener, listener.default_filter_chain, patches, effects
+    ):
         listener.ClearField("default_filter_chain")
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD":

@@ -1,4 +1,5 @@
 """Tells whether a patch is for something: by names alone, and by what is in it."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,7 +20,9 @@ def can_touch(patch: ReadPatch, type_url: str, name: str, facet: PatchFacet) -> 
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
     if type_url == LISTENER:
-        return patch.apply_to in _ROUTES or (patch[1:3] != ("LISTENER", "ADD") and _can_match_listener(patch.match.listener, name))
+        return patch.apply_to in _ROUTES or (
+            patch[1:3] != ("LISTENER", "ADD") and _can_match_listener(patch.match.listener, name)
+        )
     return matches_routes(patch.match.route_configuration, name, facet)
 
 
@@ -44,6 +47,7 @@ def _can_match_listener(match: ListenerMatch | None, name: str) -> bool:
 
 # -- clusters --------------------------------------------------------------------------------------------------------------
 
+
 def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) -> bool:
     """Returns whether a cluster of a name is asked for. That of an inbound port is asked for by the services of the port, too."""
     if match is None or match.name:
@@ -59,6 +63,7 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
 
 
 # -- listeners -------------------------------------------------------------------------------------------------------------
+
 
 def matches_listener(patch: ReadPatch, listener: Any) -> bool:
     """Returns whether a listener, or something in it, is asked for. A port of a listener that captures all traffic is one of its chains'."""
@@ -85,12 +90,16 @@ def matches_chain(patch: ReadPatch, listener: Any, chain: Any) -> bool:
         asked.name in ("", chain.name)
         and (not asked.sni or asked.sni in own.server_names)
         and asked.transport_protocol in ("", own.transport_protocol)
-        and (not asked.application_protocols or set(asked.application_protocols.split(",")) <= set(own.application_protocols))
+        and (
+            not asked.application_protocols
+            or set(asked.application_protocols.split(",")) <= set(own.application_protocols)
+        )
         and asked.destination_port in (0, own.destination_port.value)
     )
 
 
 # -- routes ----------------------------------------------------------------------------------------------------------------
+
 
 def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: PatchFacet) -> bool:
     """Returns whether a route configuration of a name is asked for. A router's by the ports that its servers name, too."""
@@ -109,7 +118,9 @@ def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: Patc
 def matches_host(patch: ReadPatch, host: Any) -> bool:
     """Returns whether a virtual host of a route configuration that is asked for is asked for too."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
-    return match is None or (match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains))
+    return match is None or (
+        match.name in ("", host.name) and (not match.domain_name or match.domain_name in host.domains)
+    )
 
 
 def host_texts(patch: ReadPatch) -> tuple[bytes, ...]:

@@ -1,4 +1,5 @@
 """Merges the value of a patch into a message, unless it breaks what Envoy asks of it: then the message stays as it was."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -80,7 +81,12 @@ def merge_socket(into: Any, value: Any, patch: ReadPatch, effects: Effects, plac
 def _unpack_as(name: str, value: Any) -> Any:
     """Returns the message in an Any; that of a TypedStruct, where a message of its own type is asked for."""
     found = unpack(value)
-    if found is None or found.DESCRIPTOR.full_name not in _TYPED_STRUCTS or name in _TYPED_STRUCTS or name_in(found.type_url) != name:
+    if (
+        found is None
+        or found.DESCRIPTOR.full_name not in _TYPED_STRUCTS
+        or name in _TYPED_STRUCTS
+        or name_in(found.type_url) != name
+    ):
         return found
     kind = find_type(name)
     message, faults = read_message(kind, json_format.MessageToDict(found.value)) if kind is not None else (None, ())

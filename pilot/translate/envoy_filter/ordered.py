@@ -1,4 +1,5 @@
 """Adds, inserts, replaces and removes items of the lists whose order matters: filters, and routes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +30,14 @@ def change_list(items: Any, patch: ReadPatch, chosen: Chosen | None, effects: Ef
     if patch.operation == "REPLACE":
         items[at].CopyFrom(patch.value)
     elif at > last:
-        effects.refuse(patch, Violation("behind-last-filter", (), f"{items[last].name} ends what becomes of a request, nothing can stand behind it"))
+        effects.refuse(
+            patch,
+            Violation(
+                "behind-last-filter",
+                (),
+                f"{items[last].name} ends what becomes of a request, nothing can stand behind it",
+            ),
+        )
         return
     else:
         items.insert(at, patch.value)

@@ -1,4 +1,5 @@
 """Derives a patch that is ready to be applied: its value as a message, once for all that it touches."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -55,7 +56,9 @@ def patch(db: Mesh, key: PatchKey) -> ReadPatch | None:
     found = configured_patch(db, key)
     if found is None or found.patch is None:
         return None
-    operation = "ADD" if found.apply_to in _UNORDERED and found.patch.operation.startswith("INSERT_") else found.patch.operation
+    operation = (
+        "ADD" if found.apply_to in _UNORDERED and found.patch.operation.startswith("INSERT_") else found.patch.operation
+    )
     value = None
     if operation != "REMOVE":
         value, faults = read_value(found.apply_to, operation, found.patch.value or {})

@@ -2,6 +2,7 @@
 
 A resource that no patch can touch is the shared one itself, and what the same patches touch is shared by all proxies that have them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,7 @@ class PatchedMessage(NamedTuple):
 
 # -- which resources -------------------------------------------------------------------------------------------------------
 
+
 @derived
 def _names(db: Mesh, source: PatchSourceKey) -> tuple[tuple[ResourceKey, str], ...]:
     """Returns the resources of a group by name alone, which is all that an edit of one of them leaves as it was."""
@@ -65,13 +67,20 @@ def _touched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> tuple[Touch
     facets: dict[tuple[PatchKey, ...], PatchFacet] = {}
     ready = [(p, touched_text(p, source.type_url, facet)) for p in patches(db, facet)]
     for key, name in _names(db, source) if ready else ():
-        touching = tuple([p.key for p, text in ready if text is None or (text in name and can_touch(p, source.type_url, name, facet))])
+        touching = tuple(
+            [
+                p.key
+                for p, text in ready
+                if text is None or (text in name and can_touch(p, source.type_url, name, facet))
+            ]
+        )
         if touching:
             found.append(TouchedKey(key, facets.setdefault(touching, replace(facet, patches=touching))))
     return tuple(found)
 
 
 # -- what becomes of them --------------------------------------------------------------------------------------------------
+
 
 def _items(source: PatchSourceKey, _: PatchFacet) -> tuple[PatchSourceKey]:
     """Returns the source with the arguments that its items have, which groups of several classes of proxies have in common."""
@@ -132,7 +141,9 @@ _PATCHERS: Mapping[str, Callable[[Any, Sequence[ReadPatch], PatchFacet, Effects]
 }
 
 
-def apply_patches(original: Resource, type_url: str, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> Resource | None:
+def apply_patches(
+    original: Resource, type_url: str, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects
+) -> Resource | None:
     """Returns a cluster or listener with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
     message = unpack(any_pb2.Any.FromString(original.any))
     if not _PATCHERS[type_url](message, found, facet, effects):
@@ -143,4 +154,6 @@ def apply_patches(original: Resource, type_url: str, found: Sequence[ReadPatch],
 def as_resource(type_url: str, message: Any) -> Resource:
     """Returns the resource of a message; a cluster with endpoints by EDS is ready only with these."""
     eds = type_url == CLUSTER and message.HasField("eds_cluster_config")
-    return Resource.of(type_url, message, warms=(message.eds_cluster_config.service_name or message.name) if eds else "")
+    return Resource.of(
+        type_url, message, warms=(message.eds_cluster_config.service_name or message.name) if eds else ""
+    )

@@ -2,6 +2,7 @@
 
 Where nothing in a piece changed, neither by a patch nor by an edit, its bytes are those that were there before.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -46,18 +47,26 @@ class PatchedPiece(NamedTuple):
     misfits: tuple[Misfit, ...]
 
 
-def patch_pieces(db: Mesh, original: Resource, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> Resource:
+def patch_pieces(
+    db: Mesh, original: Resource, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects
+) -> Resource:
     """Returns a route configuration with patches: the same one where none changed it. No node of its own."""
     own = [one for one in found if matches_routes(one.match.route_configuration, original.name, facet)]
     first, *pieces = original.message
     head = route_pb2.RouteConfiguration.FromString(first)
-    if any(one.apply_to == "ROUTE_CONFIGURATION" and one.merges and one.value.virtual_hosts for one in own):  # whose place among the others counts
+    if any(
+        one.apply_to == "ROUTE_CONFIGURATION" and one.merges and one.value.virtual_hosts for one in own
+    ):  # whose place among the others counts
         for piece in pieces:
             head.MergeFromString(piece)
         patch_routes(head, own, facet, effects)
         return Resource.of(ROUTE, head) if effects.applied else original
     patch_configuration(head, own, effects)
-    inner = [one for one in own if one.apply_to != "ROUTE_CONFIGURATION" and (one.apply_to, one.operation) != ("VIRTUAL_HOST", "ADD")]
+    inner = [
+        one
+        for one in own
+        if one.apply_to != "ROUTE_CONFIGURATION" and (one.apply_to, one.operation) != ("VIRTUAL_HOST", "ADD")
+    ]
     for index in range(len(pieces) - 1, -1, -1):
         touching = _touching(pieces[index], inner)
         if touching:
@@ -77,7 +86,10 @@ def _touching(piece: bytes, patches: Sequence[ReadPatch]) -> Sequence[ReadPatch]
     """Returns the patches that can change a piece: those that name no virtual host, or one whose name and domain stand in it. After one that may
     give hosts other names that is all of them."""
     found = [one for one in patches if all(text in piece for text in host_texts(one))]
-    renames = any(one.apply_to == "VIRTUAL_HOST" and one.value is not None and (one.value.name or one.value.domains) for one in found)
+    renames = any(
+        one.apply_to == "VIRTUAL_HOST" and one.value is not None and (one.value.name or one.value.domains)
+        for one in found
+    )
     return patches if renames else found
 
 

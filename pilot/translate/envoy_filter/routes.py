@@ -1,4 +1,5 @@
 """Patches route configurations, their virtual hosts and routes."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,7 +24,11 @@ def patch_routes(config: Any, patches: Sequence[ReadPatch], facet: PatchFacet, e
 def patch_configuration(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
     """Merges into a route configuration those patches that are for it as a whole."""
     for patch in patches:
-        if patch.apply_to == "ROUTE_CONFIGURATION" and patch.merges and merge_value(config, patch.value, patch, effects):
+        if (
+            patch.apply_to == "ROUTE_CONFIGURATION"
+            and patch.merges
+            and merge_value(config, patch.value, patch, effects)
+        ):
             effects.apply(patch)
 
 

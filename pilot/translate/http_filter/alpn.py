@@ -2,6 +2,7 @@
 
 `istio` stands in each list for servers' proxies from before Istio 1.4, the plain protocol for servers outside of the mesh.
 """
+
 from __future__ import annotations
 
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
@@ -19,7 +20,10 @@ ALPN = hcm_pb2.HttpFilter(
     name=NAME,
     typed_config=pack(
         alpn_pb2.FilterConfig(
-            alpn_override=[alpn_pb2.FilterConfig.AlpnOverride(upstream_protocol=p, alpn_override=offer) for p, offer in _OFFERS.items()]
+            alpn_override=[
+                alpn_pb2.FilterConfig.AlpnOverride(upstream_protocol=p, alpn_override=offer)
+                for p, offer in _OFFERS.items()
+            ]
         )
     ),
 )

@@ -1,4 +1,5 @@
 """Decides which HTTP filters a connection manager has, in their order."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,11 @@ from pilot.translate.http_filter.endpoint_picker import ENDPOINT_PICKER
 from pilot.translate.http_filter.fault import FAULT
 from pilot.translate.http_filter.grpc_stats import GRPC_STATS
 from pilot.translate.http_filter.grpc_web import GRPC_WEB
-from pilot.translate.http_filter.peer_metadata import UPSTREAM_OF_WAYPOINT, build_inbound_peer_metadata, build_outbound_peer_metadata
+from pilot.translate.http_filter.peer_metadata import (
+    UPSTREAM_OF_WAYPOINT,
+    build_inbound_peer_metadata,
+    build_outbound_peer_metadata,
+)
 from pilot.translate.http_filter.router import build_router
 from pilot.translate.http_filter.stateful_session import STATEFUL_SESSION
 
@@ -42,7 +47,9 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     picks: bool = False
 
 
-def build_http_filters(options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()) -> list[hcm_pb2.HttpFilter]:
+def build_http_filters(
+    options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()
+) -> list[hcm_pb2.HttpFilter]:
     """Returns the filters of a connection manager; `added`: those of policies, and those that resolve hosts."""
     return in_order((*_own_filters(options), *added), at_waypoint=options.side == "waypoint")
 
@@ -54,7 +61,11 @@ def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFi
     if waypoint and options.features.peer_metadata:
         yield Phase.UPSTREAM_METADATA, UPSTREAM_OF_WAYPOINT
     elif not waypoint and options.exchanges and options.metadata_exchange and options.features.peer_metadata:
-        metadata = build_outbound_peer_metadata(options.labels, options.mesh_only) if outgoing else build_inbound_peer_metadata(options.labels)
+        metadata = (
+            build_outbound_peer_metadata(options.labels, options.mesh_only)
+            if outgoing
+            else build_inbound_peer_metadata(options.labels)
+        )
         yield Phase.PEER_METADATA, metadata
     if options.picks:
         yield Phase.ENDPOINT_PICKER, ENDPOINT_PICKER

@@ -1,4 +1,5 @@
 """Builds the filter of cross-origin requests; the policy stands on the routes."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.cors.v3 import cors_pb2

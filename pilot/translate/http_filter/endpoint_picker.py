@@ -3,6 +3,7 @@
 https://gateway-api-inference-extension.sigs.k8s.io/ The picker writes the address that it chose into metadata, which the cluster of the pool
 reads, and there it is told which address it was in the end.
 """
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import grpc_service_pb2
@@ -23,7 +24,9 @@ _NAMESPACES = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA]
 
 
 def _service(cluster: str, timeout: duration_pb2.Duration | None = None) -> grpc_service_pb2.GrpcService:
-    return grpc_service_pb2.GrpcService(envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster), timeout=timeout)
+    return grpc_service_pb2.GrpcService(
+        envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster), timeout=timeout
+    )
 
 
 ENDPOINT_PICKER = hcm_pb2.HttpFilter(
@@ -34,7 +37,9 @@ ENDPOINT_PICKER = hcm_pb2.HttpFilter(
             failure_mode_allow=True,
             processing_mode=_Mode(request_header_mode=_Mode.SKIP, response_header_mode=_Mode.SKIP),
             message_timeout=duration_pb2.Duration(seconds=1000),
-            metadata_options=ext_proc_pb2.MetadataOptions(receiving_namespaces=_NAMESPACES, forwarding_namespaces=_NAMESPACES),
+            metadata_options=ext_proc_pb2.MetadataOptions(
+                receiving_namespaces=_NAMESPACES, forwarding_namespaces=_NAMESPACES
+            ),
         )
     ),
 )

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ExtensionProvider
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -51,14 +52,19 @@ def build_ext_authz(provider: str, authorizer: Authorizer) -> hcm_pb2.HttpFilter
 
 def _body(said: EnvoyExternalAuthorizationRequestBody) -> ext_authz_pb2.BufferSettings:
     return ext_authz_pb2.BufferSettings(
-        max_request_bytes=said.max_request_bytes, allow_partial_message=said.allow_partial_message, pack_as_bytes=said.pack_as_bytes
+        max_request_bytes=said.max_request_bytes,
+        allow_partial_message=said.allow_partial_message,
+        pack_as_bytes=said.pack_as_bytes,
     )
 
 
-def _http_service(said: EnvoyExternalAuthorizationHttpProvider, cluster: str, hostname: str) -> ext_authz_pb2.HttpService:
+def _http_service(
+    said: EnvoyExternalAuthorizationHttpProvider, cluster: str, hostname: str
+) -> ext_authz_pb2.HttpService:
     timeout = build_duration(said.timeout or DEFAULT_TIMEOUT)
     service = ext_authz_pb2.HttpService(
-        path_prefix=said.path_prefix, server_uri=http_uri_pb2.HttpUri(uri=f"http://{hostname}", cluster=cluster, timeout=timeout)
+        path_prefix=said.path_prefix,
+        server_uri=http_uri_pb2.HttpUri(uri=f"http://{hostname}", cluster=cluster, timeout=timeout),
     )
     if added := said.include_additional_headers_in_check:
         headers = [base_pb2.HeaderValue(key=name, value=value) for name, value in sorted(added.items())]

@@ -1,4 +1,5 @@
 """Builds the filters of users' extensions of requests: Wasm modules, whose configuration comes by itself, and scripts of Lua."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2

@@ -1,4 +1,5 @@
 """Builds the filter of injected delays and aborts; what is injected stands on the routes."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.fault.v3 import fault_pb2

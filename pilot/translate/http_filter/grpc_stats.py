@@ -1,4 +1,5 @@
 """Builds the filter that counts gRPC messages, for telemetry: kept as filter state, not as Envoy's statistics of every method."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.grpc_stats.v3 import config_pb2
@@ -9,5 +10,8 @@ from pilot.translate.typed import pack
 
 NAME = "envoy.filters.http.grpc_stats"
 GRPC_STATS = hcm_pb2.HttpFilter(
-    name=NAME, typed_config=pack(config_pb2.FilterConfig(emit_filter_state=True, stats_for_all_methods=wrappers_pb2.BoolValue(value=False)))
+    name=NAME,
+    typed_config=pack(
+        config_pb2.FilterConfig(emit_filter_state=True, stats_for_all_methods=wrappers_pb2.BoolValue(value=False))
+    ),
 )

@@ -1,4 +1,5 @@
 """Builds the filter that turns gRPC-Web from browsers into gRPC to the service."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.grpc_web.v3 import grpc_web_pb2

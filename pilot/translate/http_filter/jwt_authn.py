@@ -1,4 +1,5 @@
 """Builds the filter of JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -21,8 +22,8 @@ from pilot.translate.typed import pack
 NOBODYS_KEYS = (
     '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
     '"n": "pQlXtdxxORs-nqibVMC6QSvD3qB7fSmMQ35z0XAQQYml-9TH5LbXqk72gkwTS8Ye6Up8BlADDD7V7pvdQ1zHdN9bsfj_qeNvhBg4'
-    'kSVF2Vc2_03mh62QvlfD0oId4S23Y7eog5mhwQFS_ul33M1gU2nRblZx0i2tiipkFiMMZIRMeFuf0-nAvMUp2gHTtB6VYS_eTQeT'
-    'JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w'
+    "kSVF2Vc2_03mh62QvlfD0oId4S23Y7eog5mhwQFS_ul33M1gU2nRblZx0i2tiipkFiMMZIRMeFuf0-nAvMUp2gHTtB6VYS_eTQeT"
+    "JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w"
     'bSd8BzfD632pKtHOTdFiSjkwNX1qxPpcjEhbUNXQEw"}]}'
 )
 _CACHED = Duration.of(300)  # keys that a proxy fetched itself
@@ -67,7 +68,9 @@ def _build_provider(found: TokenRule, clear_route_cache: bool) -> config_pb2.Jwt
         payload_in_metadata=JWT_PAYLOAD,
         normalize_payload_in_metadata=config_pb2.JwtProvider.NormalizePayload(space_delimited_claims=claims),
         clear_route_cache=clear_route_cache,
-        claim_to_headers=[config_pb2.JwtClaimToHeader(header_name=c.header, claim_name=c.claim) for c in rule.output_claim_to_headers],
+        claim_to_headers=[
+            config_pb2.JwtClaimToHeader(header_name=c.header, claim_name=c.claim) for c in rule.output_claim_to_headers
+        ],
         from_headers=[config_pb2.JwtHeader(name=h.name, value_prefix=h.prefix) for h in rule.from_headers],
         from_params=rule.from_params,
         from_cookies=rule.from_cookies,

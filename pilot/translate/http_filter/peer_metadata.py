@@ -1,4 +1,5 @@
 """Builds io.istio.http.peer_metadata: it finds who the peer is, by headers that the two proxies exchange or by workload discovery."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -15,11 +16,14 @@ _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery"
 
 DOWNSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
     name="waypoint_downstream_peer_metadata",
-    typed_config=pack_struct(CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}),
+    typed_config=pack_struct(
+        CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}
+    ),
 )
 """Finds who has opened a tunnel, for what comes out of it."""
 UPSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
-    name="waypoint_upstream_peer_metadata", typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]})
+    name="waypoint_upstream_peer_metadata",
+    typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]}),
 )
 """Finds whom a waypoint sends a request to."""
 

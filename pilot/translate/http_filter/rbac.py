@@ -1,4 +1,5 @@
 """Builds the filter that says which requests are let through."""
+
 from __future__ import annotations
 
 from envoy.config.rbac.v3 import rbac_pb2
@@ -13,7 +14,9 @@ NAME = "envoy.filters.http.rbac"
 
 def build_http_rbac(rules: ActionRules) -> hcm_pb2.HttpFilter:
     """Returns the filter of an action's rules."""
-    config = filter_pb2.RBAC(rules=rules.enforced, shadow_rules=rules.shadow, shadow_rules_stat_prefix=rules.shadow_prefix)
+    config = filter_pb2.RBAC(
+        rules=rules.enforced, shadow_rules=rules.shadow, shadow_rules_stat_prefix=rules.shadow_prefix
+    )
     return hcm_pb2.HttpFilter(name=NAME, typed_config=pack(config))
 
 

@@ -1,4 +1,5 @@
 """Builds the filter that ends every chain of HTTP filters."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -17,5 +18,7 @@ def build_router(start_child_span: bool = False, suppress_envoy_headers: bool = 
     the way."""
     return hcm_pb2.HttpFilter(
         name=NAME,
-        typed_config=pack(router_pb2.Router(start_child_span=start_child_span, suppress_envoy_headers=suppress_envoy_headers)),
+        typed_config=pack(
+            router_pb2.Router(start_child_span=start_child_span, suppress_envoy_headers=suppress_envoy_headers)
+        ),
     )

@@ -1,4 +1,5 @@
 """Builds the filter of sticky sessions; it is empty, and the routes of services which ask for sessions fill it."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2

@@ -1,4 +1,5 @@
 """Derives the access logs of one side of a proxy: as Telemetries say, else as the mesh config does."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -42,7 +43,9 @@ def mesh_access_logs(db: Mesh) -> AccessLogs:
     """Returns what the mesh config asks for by itself."""
     mesh = mesh_config(db)
     file = (FilteredLogger(FileLogger(mesh.access_log_file, _mesh_format(mesh))),) if mesh.access_log_file else ()
-    return AccessLogs(file, service=mesh.enable_envoy_access_log_service, of_listeners=not mesh.disable_envoy_listener_log)
+    return AccessLogs(
+        file, service=mesh.enable_envoy_access_log_service, of_listeners=not mesh.disable_envoy_listener_log
+    )
 
 
 @hub
@@ -100,10 +103,15 @@ def _file_logger(db: Mesh, name: str, said: EnvoyFileAccessLogProvider) -> FileL
     form = said.log_format
     if form is not None and form.text is None:
         return FileLogger(said.path or STDOUT, json_log_format(form.labels, said.omit_empty_values))
-    return FileLogger(said.path or STDOUT, LineFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values))
+    return FileLogger(
+        said.path or STDOUT,
+        LineFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values),
+    )
 
 
-def _grpc_logger(said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | EnvoyOpenTelemetryLogProvider, port: ProviderPort) -> Logger:
+def _grpc_logger(
+    said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | EnvoyOpenTelemetryLogProvider, port: ProviderPort
+) -> Logger:
     cluster, host = names.outbound_cluster(port.port, "", port.hostname), port.hostname
     if isinstance(said, EnvoyOpenTelemetryLogProvider):
         form = said.log_format
@@ -117,7 +125,9 @@ def _grpc_logger(said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | 
         )
     states = said.filter_state_objects_to_log or PEER_STATE
     if isinstance(said, EnvoyTcpGrpcV3LogProvider):
-        return ConnectionLogger(cluster=cluster, authority=host, log_name=said.log_name or "tcp_envoy_accesslog", states=states)
+        return ConnectionLogger(
+            cluster=cluster, authority=host, log_name=said.log_name or "tcp_envoy_accesslog", states=states
+        )
     return RequestLogger(
         cluster=cluster,
         authority=host,

@@ -1,4 +1,5 @@
 """Builds addresses that listeners are bound to."""
+
 from __future__ import annotations
 
 import ipaddress

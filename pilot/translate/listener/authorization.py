@@ -3,6 +3,7 @@
 External authorizers are asked first; then what audits, what denies and what allows has a filter each, so that a denial comes before any
 permission. An edit of a policy builds that policy anew, and the filters of those that it applies to.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -44,9 +45,17 @@ def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -
         return None
     spec, place = row.spec, RuleContext(row.namespace, own_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
-    built = [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]
-    rules = ((rule_name(row.namespace, row.name, index, provider), rule) for index, rule in enumerate(built) if rule is not None)
-    return BuiltAuthorization(spec.action, tuple(rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider)
+    built = (
+        [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]
+    )
+    rules = (
+        (rule_name(row.namespace, row.name, index, provider), rule)
+        for index, rule in enumerate(built)
+        if rule is not None
+    )
+    return BuiltAuthorization(
+        spec.action, tuple(rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider
+    )
 
 
 @derived
@@ -71,7 +80,9 @@ def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm
     return tuple(_local_filters(built_policies(db, policies, tcp=True), build_http_rbac))
 
 
-def built_policies(db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False) -> list[BuiltAuthorization]:
+def built_policies(
+    db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False
+) -> list[BuiltAuthorization]:
     """Returns the policies of some keys in Envoy's words, for connections (`tcp`) or requests. No node of its own."""
     return [built for key in policies if (built := built_policy(db, key, tcp, tunnelled)) is not None]
 
@@ -84,6 +95,7 @@ def _local_filters(policies: list[BuiltAuthorization], build: Callable[[ActionRu
 
 
 # -- external authorizers --------------------------------------------------------------------------------------------------
+
 
 class _Level(NamedTuple, Generic[F]):
     """Holds what builds filters of requests, or of connections: of rules that note what they match, of rules that deny, and of an authorizer,

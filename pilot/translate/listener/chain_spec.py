@@ -1,4 +1,5 @@
 """Describes outbound filter chains by what makes them, before they are built, and decides how those of many services share a listener."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -65,9 +66,16 @@ def _once(texts: Iterable[str], form: Callable[[str], str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _cells(chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]) -> Iterator[tuple[str, str, str, str]]:
+def _cells(
+    chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]
+) -> Iterator[tuple[str, str, str, str]]:
     """Returns what the chain takes with these names and networks. No two chains of a listener may have one in common."""
-    return ((chain.transport, alpn, name, network) for alpn in chain.alpns or ("",) for name in names for network in networks)
+    return (
+        (chain.transport, alpn, name, network)
+        for alpn in chain.alpns or ("",)
+        for name in names
+        for network in networks
+    )
 
 
 def _network(text: str) -> str:
@@ -109,7 +117,9 @@ class ListenerDraft:
         them."""
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
-    def start(self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]) -> None:
+    def start(
+        self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]
+    ) -> None:
         """Begins (anew) with the chains of a service."""
         self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
         self.chains, self.taken = {}, set()

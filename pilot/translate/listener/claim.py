@@ -1,4 +1,5 @@
 """Derives which addresses the ports of services ask to be reached at."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -80,11 +81,19 @@ class Claim(NamedTuple):
     of_pod: bool = False
 
 
-def place_of(listener: EgressListener, facet: OutboundListenersFacet, refused: frozenset[int], dual_stack: bool, pods_as_chains: bool) -> PlaceKey:
+def place_of(
+    listener: EgressListener,
+    facet: OutboundListenersFacet,
+    refused: frozenset[int],
+    dual_stack: bool,
+    pods_as_chains: bool,
+) -> PlaceKey:
     """Returns where an egress listener of a proxy may listen."""
     listening = facet.listening
     to_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
-    binds: tuple[str, ...] = (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if to_port else ()
+    binds: tuple[str, ...] = (
+        (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if to_port else ()
+    )
     return PlaceKey(
         ipv4=listening.ipv4,
         ipv6=listening.ipv6,
@@ -124,7 +133,9 @@ def claims(db: Mesh, item: ImportKey, index: int, place: PlaceKey, own: SidecarP
 def is_headless(found: Service, port: Port, place: PlaceKey) -> bool:
     """Returns whether a port is reached at the addresses of its pods. HTTP is routed by host names instead, at all addresses."""
     tcp = port.protocol.is_tcp or port.protocol is Protocol.UNSUPPORTED
-    return tcp and found.resolution is Resolution.PASSTHROUGH and all(a[0] == ANY_IPV4 for a in _addresses(found, place))
+    return (
+        tcp and found.resolution is Resolution.PASSTHROUGH and all(a[0] == ANY_IPV4 for a in _addresses(found, place))
+    )
 
 
 def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
@@ -137,9 +148,21 @@ def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: PlaceKe
         if not all(is_address(a) for a in endpoint.addresses) or endpoint.addresses[0] == place.own_address:
             continue
         if place.pods_as_chains and port.protocol.is_tcp:
-            yield Claim(found.ref, index, port, only or port.number, place.wildcards, place.to_port, address, endpoint.addresses, per_pod=True)
+            yield Claim(
+                found.ref,
+                index,
+                port,
+                only or port.number,
+                place.wildcards,
+                place.to_port,
+                address,
+                endpoint.addresses,
+                per_pod=True,
+            )
         else:
-            yield Claim(found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address, of_pod=True)
+            yield Claim(
+                found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address, of_pod=True
+            )
 
 
 def _claims(found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
@@ -154,7 +177,11 @@ def _claims(found: Service, port: Port, index: int, place: PlaceKey, only: int) 
             yield base._replace(binds=place.wildcards, cidrs=addresses)
             continue
         first = _specific(addresses[0], found, place)
-        extra = (ANY_IPV6,) if found.registry is Registry.EXTERNAL and place.ipv4 and place.ipv6 and first == ANY_IPV4 else ()
+        extra = (
+            (ANY_IPV6,)
+            if found.registry is Registry.EXTERNAL and place.ipv4 and place.ipv6 and first == ANY_IPV4
+            else ()
+        )
         yield base._replace(binds=(first, *addresses[1:], *extra), address=first)
 
 

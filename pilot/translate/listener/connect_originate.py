@@ -1,4 +1,5 @@
 """Derives the listeners inside of a proxy where tunnels begin: what comes to them is sent on by HTTP CONNECT."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -40,10 +41,16 @@ class Originator(NamedTuple):
 def _build(db: Mesh, one: Originator, listening: ListeningFacet) -> Resource:
     logs = access_logs(db, listening)
     filters = (ORIGINAL_DST,) if one.redirected else ()
-    listener = build_frame(Frame(one.name, (), 0, inbound=None, filters=filters, access_logs=build_listener_access_logs(logs), internal=True))
+    listener = build_frame(
+        Frame(
+            one.name, (), 0, inbound=None, filters=filters, access_logs=build_listener_access_logs(logs), internal=True
+        )
+    )
     listener.use_original_dst.value = False
     route = TcpRoute(one.name, ((one.name, 0),), settings=TcpSettings(tunnel=one.tunnel))
-    listener.filter_chains.add().filters.extend((*one.first, build_tcp_proxy(route, build_origination_access_logs(logs))))
+    listener.filter_chains.add().filters.extend(
+        (*one.first, build_tcp_proxy(route, build_origination_access_logs(logs)))
+    )
     return Resource.of(LISTENER, listener)
 
 
@@ -56,7 +63,9 @@ def originator_key(listening: ListeningFacet) -> ListeningFacet:
 @derived
 def originating_listeners(db: Mesh, listening: ListeningFacet) -> Mapping[str, Resource]:
     """Returns the listener where tunnels to workloads and waypoints begin."""
-    return {names.CONNECT_ORIGINATE: _build(db, Originator(names.CONNECT_ORIGINATE, ProxyTunnel(_DESTINATION)), listening)}
+    return {
+        names.CONNECT_ORIGINATE: _build(db, Originator(names.CONNECT_ORIGINATE, ProxyTunnel(_DESTINATION)), listening)
+    }
 
 
 @derived
@@ -75,5 +84,7 @@ def crossing_listeners(db: Mesh, listening: ListeningFacet, network: str) -> Map
         (build_endpoint_metadata(listening.features.hashable_string),),
         redirected=False,
     )
-    outer = Originator(names.OUTER_CONNECT_ORIGINATE, ProxyTunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ()))
+    outer = Originator(
+        names.OUTER_CONNECT_ORIGINATE, ProxyTunnel(_TARGET, headers=((SOURCE_HEADER, source),) if source else ())
+    )
     return {one.name: _build(db, one, listening) for one in (inner, outer)}

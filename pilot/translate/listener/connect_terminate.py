@@ -1,4 +1,5 @@
 """Derives the listener where tunnels end: it verifies who opens them, and hands on what comes out to a listener inside of the proxy."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,9 @@ _ROUTE = route_components_pb2.Route(
     match=route_components_pb2.RouteMatch(connect_matcher=route_components_pb2.RouteMatch.ConnectMatcher()),
     route=_ACTION(
         cluster=names.MAIN_INTERNAL,
-        upgrade_configs=[_ACTION.UpgradeConfig(upgrade_type=CONNECT, connect_config=_ACTION.UpgradeConfig.ConnectConfig())],
+        upgrade_configs=[
+            _ACTION.UpgradeConfig(upgrade_type=CONNECT, connect_config=_ACTION.UpgradeConfig.ConnectConfig())
+        ],
     ),
 )
 _ROUTES = route_pb2.RouteConfiguration(
@@ -41,7 +44,9 @@ _ROUTES = route_pb2.RouteConfiguration(
 
 
 @derived
-def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool) -> Mapping[str, Resource]:
+def terminating_listeners(
+    db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
+) -> Mapping[str, Resource]:
     """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them. `between_networks`: what comes
     out of tunnels depends on what kind of proxy has opened them, which says so itself."""
     logs = access_logs(db, listening)
@@ -60,12 +65,16 @@ def terminating_listeners(db: Mesh, listening: ListeningFacet, policies: PolicyF
     filters = list(_filters(db, listening, policies, between_networks))
     manager = build_terminating_manager(listening.headers, filters, build_termination_access_logs(logs), _ROUTES)
     chain = listener.filter_chains.add(name="default")
-    chain.transport_socket.CopyFrom(build_tunnel_server(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy)))
+    chain.transport_socket.CopyFrom(
+        build_tunnel_server(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy))
+    )
     chain.filters.add(name=NAME, typed_config=pack(manager))
     return {names.CONNECT_TERMINATE: Resource.of(LISTENER, listener)}
 
 
-def _filters(db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool) -> Iterator[hcm_pb2.HttpFilter]:
+def _filters(
+    db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
+) -> Iterator[hcm_pb2.HttpFilter]:
     yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY))
     if listening.features.peer_metadata:
         yield DOWNSTREAM_OF_WAYPOINT
@@ -73,4 +82,6 @@ def _filters(db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between
     if between_networks:
         yield build_request_source(listening.features.hashable_string)
     headers = listening.headers
-    yield build_router(suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled))
+    yield build_router(
+        suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled)
+    )

@@ -1,4 +1,5 @@
 """Holds what the mesh config and the settings say to every listener."""
+
 from __future__ import annotations
 
 import ipaddress

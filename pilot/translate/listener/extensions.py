@@ -1,4 +1,5 @@
 """Derives the filters of users' extensions for one side of a proxy, port by port."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,9 @@ def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[
             yield _PHASES[e.phase], build_http_denial(name)
 
 
-def network_extensions(db: Mesh, listening: ListeningFacet) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
+def network_extensions(
+    db: Mesh, listening: ListeningFacet
+) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
     """Returns the filters of connections by port; those of `OTHER_PORTS` are for all ports that are not there. No node of its own."""
     found = [e for e in _extensions(db, listening) if e.form == "network module"]
     ports = (OTHER_PORTS, *sorted(named_ports(found))) if found else ()

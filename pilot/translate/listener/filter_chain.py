@@ -1,4 +1,5 @@
 """Builds a filter chain, for all listeners of all kinds of proxies."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -68,7 +69,9 @@ def _set_match(chain: listener_components_pb2.FilterChain, match: ChainMatch) ->
 
 def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inbound: bool = False) -> ChainParts:
     """Returns what takes connections to the capturing port itself, which would be captured again and again."""
-    filters = build_tcp_filters(to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False)
+    filters = build_tcp_filters(
+        to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
+    )
     return build_chain(ChainMatch(port=port), filters, name=name)
 
 

@@ -1,4 +1,5 @@
 """Builds a listener without its filter chains, for all listeners of all kinds of proxies."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -1,4 +1,5 @@
 """Derives the listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,7 +38,12 @@ from pilot.translate.listener.gateway_chains import (
     plan_listeners,
 )
 from pilot.translate.listener.gateway_filters import manager, tcp_route
-from pilot.translate.listener.gateway_listener import GatewayChain, GatewayOptions, build_gateway_chain, build_gateway_listener
+from pilot.translate.listener.gateway_listener import (
+    GatewayChain,
+    GatewayOptions,
+    build_gateway_chain,
+    build_gateway_listener,
+)
 from pilot.translate.listener.gateway_passages import build_passage, passages
 from pilot.translate.listener.http import ManagerKey, over_rds
 from pilot.translate.listener.options import listener_options
@@ -51,14 +57,19 @@ from pilot.translate.transport_socket.sds import SdsProvider
 
 # -- which listeners and chains --------------------------------------------------------------------------------------------
 
+
 @derived
-def _planned_listeners(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
+def _planned_listeners(
+    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
     return plan_listeners(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
 
 
 @derived
-def _listener_keys(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayListenerKey, ...]:
+def _listener_keys(
+    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> tuple[GatewayListenerKey, ...]:
     return tuple(_planned_listeners(db, selected, front))
 
 
@@ -76,7 +87,9 @@ _layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_o
 
 
 @derived
-def _planned(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Planned:
+def _planned(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> Planned:
     ports = _planned_listeners(db, selected, front).get(listener, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
@@ -85,7 +98,9 @@ def _planned(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionK
 
 
 @derived
-def _chain_keys(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[GatewayChainKey, ...]:
+def _chain_keys(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> tuple[GatewayChainKey, ...]:
     chains: dict[GatewayChainKey, None] = {}
     for planned in _planned(db, listener, selected, front).chains:
         if isinstance(planned, Passages):
@@ -100,19 +115,30 @@ def _chain_keys(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelecti
 @derived
 def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
     """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
-    return tuple(again for listener in _listener_keys(db, selected, front) for again in _planned(db, listener, selected, front).repeated)
+    return tuple(
+        again
+        for listener in _listener_keys(db, selected, front)
+        for again in _planned(db, listener, selected, front).repeated
+    )
 
 
 @derived
 def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
     """Returns the servers that have no chain in the listeners of a router."""
-    return tuple(key for listener in _listener_keys(db, selected, front) for key in _planned(db, listener, selected, front).covered)
+    return tuple(
+        key
+        for listener in _listener_keys(db, selected, front)
+        for key in _planned(db, listener, selected, front).covered
+    )
 
 
 # -- chains ----------------------------------------------------------------------------------------------------------------
 
+
 @derived
-def filter_chain(db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def filter_chain(
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
     """Returns one filter chain; None for one that has nowhere to go."""
     if isinstance(chain, PlainChain):
         return _plain_chain(db, chain, listener, front)
@@ -123,7 +149,9 @@ def filter_chain(db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey,
     return _tcp_chain(db, chain, front)
 
 
-def _plain_chain(db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def _plain_chain(
+    db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
     kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
     template = manager(db, front, kind, told_apart(db, front.listening, listener.number))
     own = over_rds(_stat_prefix(listener), route_name(chain.route))
@@ -131,15 +159,21 @@ def _plain_chain(db: Mesh, chain: PlainChain, listener: GatewayListenerKey, fron
     return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
-def _https_chain(db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayChain | None:
+def _https_chain(
+    db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
     found = server(db, chain.server)
     if found is None:
         return None
     template = manager(db, front, ManagerKey(http3=listener.quic), told_apart(db, front.listening, listener.number))
     own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
     socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
-    filters = build_first_filters(listener_options(db, front.listening).network, listener.number) if not listener.quic else []
-    return build_gateway_chain(sni_hosts(found), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout)
+    filters = (
+        build_first_filters(listener_options(db, front.listening).network, listener.number) if not listener.quic else []
+    )
+    return build_gateway_chain(
+        sni_hosts(found), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout
+    )
 
 
 def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFacet) -> GatewayChain | None:
@@ -155,7 +189,9 @@ def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFace
     if route is None:
         return None
     mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
-    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, port.number, inbound=mesh_tls, guarded=True)
+    filters = build_tcp_filters(
+        route, port.protocol, listener_options(db, front.listening).network, port.number, inbound=mesh_tls, guarded=True
+    )
     if isinstance(chain, SniChain):
         return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
     alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN
@@ -167,13 +203,17 @@ def _stat_prefix(listener: GatewayListenerKey) -> str:
     return f"outbound_{gateway_listener_name(listener)};"
 
 
-def _socket(db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False) -> base_pb2.TransportSocket | None:
+def _socket(
+    db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False
+) -> base_pb2.TransportSocket | None:
     """Returns the TLS of a server that ends it; None for one that does not."""
     found = server(db, key)
     if found is None or found.tls is None:
         return None
     certificates = ServerCertificates(front.tls_files, front.secret_servers, _sds_provider(db))
-    context = build_server_context(found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy)
+    context = build_server_context(
+        found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy
+    )
     return build_quic(context) if quic else build_downstream(context)
 
 
@@ -190,6 +230,7 @@ def _sds_provider(db: Mesh) -> SdsProvider | None:
 
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def _chain(
     db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
@@ -202,10 +243,16 @@ _chains = Gather("gateway_chains", _chain_keys, _chain)
 
 
 @derived
-def _listener(db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> Resource | None:
+def _listener(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> Resource | None:
     """Returns the listener of a key; None where nothing would answer on it."""
     chains = tuple(_chains(db, listener, selected, front).values())
-    return build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, front)) if chains else None
+    return (
+        build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, front))
+        if chains
+        else None
+    )
 
 
 def gateway_listener_name(listener: GatewayListenerKey) -> str:

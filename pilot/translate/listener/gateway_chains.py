@@ -3,6 +3,7 @@
 A chain is told from the others of its listener by the names that clients ask for in the TLS handshake; Envoy refuses a listener
 that has one of them twice.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,10 +113,14 @@ class Layer4(NamedTuple):
     def of(cls, key: ObjectKey, spec: VirtualService, ends_tls: bool = False) -> Layer4:
         """Returns the conditions of a VirtualService; rules that lead nowhere are left out."""
         tcp = tuple((i, rule.match) for i, rule in enumerate(spec.tcp) if rule.route)
-        return cls(key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route), ends_tls)
+        return cls(
+            key, spec.hosts, tcp, tuple((i, rule.match) for i, rule in enumerate(spec.tls) if rule.route), ends_tls
+        )
 
 
-def plan_listeners(gateway: MergedGateway, everywhere: str, unprivileged: bool) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
+def plan_listeners(
+    gateway: MergedGateway, everywhere: str, unprivileged: bool
+) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
     """Returns the listeners of a gateway, each with the merged ports that share it: they differ by protocol.
 
     `everywhere`: the address that stands for all, where a server names none. A pod without privileges cannot listen on low ports.
@@ -140,19 +145,29 @@ class Planned(NamedTuple):
 
 
 def plan_chains(
-    ports: Sequence[MergedPort], quic: bool, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]
+    ports: Sequence[MergedPort],
+    quic: bool,
+    servers: Mapping[ServerKey, Server],
+    bound: Mapping[ObjectKey, Sequence[Layer4]],
 ) -> Planned:
     """Returns the chains of a listener. `bound`: the VirtualServices of each Gateway that has TCP or TLS rules, in order of precedence."""
     if quic:
         return Planned(tuple(HttpsChain(s.key, s.route) for p in ports for s in p.quic if s.route is not None))
     planner = _Planner(servers, bound)
-    return Planned(tuple(chain for port in ports for chain in planner.port(port)), tuple(planner.repeated), tuple(planner.covered))
+    return Planned(
+        tuple(chain for port in ports for chain in planner.port(port)), tuple(planner.repeated), tuple(planner.covered)
+    )
 
 
 class _Planner:
     def __init__(self, servers: Mapping[ServerKey, Server], bound: Mapping[ObjectKey, Sequence[Layer4]]) -> None:
         self.servers, self.bound = servers, bound
-        self.ended = {name for s in servers.values() if is_tls(s) and not passes_through(s) for name in map(str.lower, sni_hosts(s))}
+        self.ended = {
+            name
+            for s in servers.values()
+            if is_tls(s) and not passes_through(s)
+            for name in map(str.lower, sni_hosts(s))
+        }
         self.taken: set[str] = set()
         self.repeated: list[Repeated] = []
         self.covered: list[ServerKey] = []
@@ -189,7 +204,9 @@ class _Planner:
     def _tcp(self, key: ServerKey, server: Server) -> Iterator[TcpChain]:
         """Yields the first rule that applies; a server has one chain at most."""
         for service in self._services(key, server):
-            rules: list[tuple[int, Sequence[L4MatchAttributes | TLSMatchAttributes], bool]] = [(n, m, False) for n, m in service.tcp]
+            rules: list[tuple[int, Sequence[L4MatchAttributes | TLSMatchAttributes], bool]] = [
+                (n, m, False) for n, m in service.tcp
+            ]
             if service.ends_tls and server.tls is not None:
                 rules += ((n, m, True) for n, m in service.tls)
             for position, matches, of_tls in rules:

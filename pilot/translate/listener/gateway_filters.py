@@ -1,4 +1,5 @@
 """Builds what a gateway's filter chains do: their HTTP connection managers, and where their TCP proxies lead."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import protocol_pb2
@@ -25,6 +26,7 @@ Manager = hcm_pb2.HttpConnectionManager
 
 # -- HTTP ------------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def manager(db: Mesh, front: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
     """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in.
@@ -46,14 +48,19 @@ def build_topology(topology: TopologyFacet) -> bytes:
         http_protocol_options=protocol_pb2.Http1ProtocolOptions(),
     )
     if topology.forward_client_cert in ("APPEND_FORWARD", "SANITIZE_SET"):
-        details = Manager.SetCurrentClientCertDetails(subject=wrappers_pb2.BoolValue(value=True), cert=True, dns=True, uri=True)
+        details = Manager.SetCurrentClientCertDetails(
+            subject=wrappers_pb2.BoolValue(value=True), cert=True, dns=True, uri=True
+        )
         built.set_current_client_cert_details.CopyFrom(details)
     return bytes(built.SerializeToString(deterministic=True))
 
 
 # -- TCP -------------------------------------------------------------------------------------------------------------------
 
-def tcp_route(db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: GatewayListenersFacet) -> TcpRoute | None:
+
+def tcp_route(
+    db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: GatewayListenersFacet
+) -> TcpRoute | None:
     """Returns where a TCP or TLS rule leads; None where no destination has any weight.
 
     `port`: of the server, for destinations without one of their own. Several destinations are counted together, under `name`.

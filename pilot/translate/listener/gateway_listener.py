@@ -1,4 +1,5 @@
 """Puts the listener of a gateway together from filter chains that are serialized already."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +42,9 @@ class GatewayOptions(NamedTuple):
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
 
 
-def build_gateway_listener(listener: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions) -> Resource:
+def build_gateway_listener(
+    listener: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions
+) -> Resource:
     """Returns the listener of a listener, of at least one chain.
 
     No timeout of the listener filters is set: Envoy's own, 15 s, frees what clients hold that never speak.

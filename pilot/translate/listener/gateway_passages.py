@@ -3,6 +3,7 @@
 Only handshakes that offer a protocol of the mesh get through, so that nothing is reached without its own mutual TLS.
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
 """
+
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
@@ -27,13 +28,21 @@ MESH_ALPN = ("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1",
 
 @derived
 def _refs(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, _labels: Labels) -> tuple[ServiceRef, ...]:
-    return tuple(i.ref for i in scope_services(db, scope).values() if any(hosts.subset_of(i.ref.hostname, name) for name in names))
+    return tuple(
+        i.ref
+        for i in scope_services(db, scope).values()
+        if any(hosts.subset_of(i.ref.hostname, name) for name in names)
+    )
 
 
 @derived
-def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> tuple[MeshChain, ...] | None:
+def _passages(
+    db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFacet, labels: Labels
+) -> tuple[MeshChain, ...] | None:
     found = service(db, ref)
-    if found is None or found.mesh_external or hosts.is_wildcard(found.hostname):  # no handshake names the cluster of a wildcard
+    if (
+        found is None or found.mesh_external or hosts.is_wildcard(found.hostname)
+    ):  # no handshake names the cluster of a wildcard
         return None
     rule = destination_rule(db, scope, ref, labels)
     subsets = ("", *(s.name for s in rule.spec.subsets)) if rule is not None else ("",)
@@ -41,7 +50,9 @@ def _passages(db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFa
     return tuple(MeshChain(ref, port, subset) for port in ports for subset in subsets)
 
 
-_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[MeshChain, ...]] = Gather("passages", _refs, _passages)
+_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[MeshChain, ...]] = Gather(
+    "passages", _refs, _passages
+)
 
 
 def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[MeshChain]:
@@ -56,7 +67,9 @@ def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> G
     if port is None:
         return None
     rule = destination_rule(db, front.scope, chain.service, front.labels)
-    settings = tcp_settings(rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout)._replace(tunnel=None)
+    settings = tcp_settings(
+        rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout
+    )._replace(tunnel=None)
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
     filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, chain.port)

@@ -1,4 +1,5 @@
 """Builds HTTP connection managers: a template for each class of them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,14 +17,23 @@ from pilot.translate.access_log.build import build_http_access_logs
 from pilot.translate.cluster.dns import lookup_family
 from pilot.translate.filter_phase import Phase
 from pilot.translate.http_filter.chain import FilterOptions, build_http_filters
-from pilot.translate.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache, build_dns_cache, build_dynamic_forward_proxy
+from pilot.translate.http_filter.dynamic_forward_proxy import (
+    build_allow_any_dns_cache,
+    build_dns_cache,
+    build_dynamic_forward_proxy,
+)
 from pilot.translate.listener.access_logging import access_logs
 from pilot.translate.listener.defaults import internal_networks, listener_defaults
 from pilot.translate.listener.extensions import told_apart
 from pilot.translate.listener.parts import serialize_fields
 from pilot.translate.listener.policy_filters import http_policy_filters
 from pilot.translate.listener.tracing import spans
-from pilot.translate.network_filter.http_connection_manager import HttpOptions, Manager, build_http_connection_manager, rds
+from pilot.translate.network_filter.http_connection_manager import (
+    HttpOptions,
+    Manager,
+    build_http_connection_manager,
+    rds,
+)
 from pilot.translate.tracing.spans import build_spans
 
 
@@ -49,7 +59,9 @@ def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
-    template: bytes = build_http_connection_manager(_options(db, kind, listening), filters, logs).SerializeToString(deterministic=True)
+    template: bytes = build_http_connection_manager(_options(db, kind, listening), filters, logs).SerializeToString(
+        deterministic=True
+    )
     return template
 
 
@@ -60,7 +72,9 @@ def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: i
 
 def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:
     settings, side = db.settings.listeners, listening.side
-    use_remote_address = side == "gateway" or (side == "outbound" and settings.use_remote_address and not kind.forward_proxy)
+    use_remote_address = side == "gateway" or (
+        side == "outbound" and settings.use_remote_address and not kind.forward_proxy
+    )
     return HttpOptions(
         side=side,
         headers=listening.headers,
@@ -96,10 +110,14 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
     )
 
 
-def _resolving_filters(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+def _resolving_filters(
+    db: Mesh, kind: ManagerKey, listening: ListeningFacet
+) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Yields the filters that look up the host of each request, where a manager is for hosts that are resolved when asked for."""
     settings = db.settings
-    family = lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4)
+    family = lookup_family(
+        listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4
+    )
     if kind.dynamic_host:
         yield Phase.RESOLUTION, build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family))
     if kind.allow_any:

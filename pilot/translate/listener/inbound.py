@@ -3,6 +3,7 @@
 What clients must come with, and which ports the proxy knows, decide the chains. Chains for ports that nothing names are shared by
 all proxies of a namespace, those of a port by the pods of its service; a workload's own are only the tags of its spans.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,12 @@ from pilot.translate.listener.outbound_chains import plaintext_alpns
 from pilot.translate.listener.parts import ListenerParts, assemble
 from pilot.translate.resource import Resource
 from pilot.translate.route.inbound import build_inbound_routes
-from pilot.translate.transport_socket import ServerCertificates, build_downstream, build_inbound_context, build_server_context
+from pilot.translate.transport_socket import (
+    ServerCertificates,
+    build_downstream,
+    build_inbound_context,
+    build_server_context,
+)
 from pilot.translate.transport_socket.downstream import HTTP_ALPN, PEER_ALPN
 
 BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
@@ -47,11 +53,18 @@ class ServerIdentityKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 # -- chains ------------------------------------------------------------------------------------------------------------------
 
+
 @derived
-def inbound_chains(db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, listening: ListeningFacet) -> tuple[InboundChain, ...]:
+def inbound_chains(
+    db: Mesh, spec: InboundChainsKey, guard: ServerIdentityKey, listening: ListeningFacet
+) -> tuple[InboundChain, ...]:
     """Returns the chains of one port, shared by all workloads that serve it alike."""
-    routes = build_inbound_routes(spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy)
-    kind = ManagerKey(grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, in_tunnel=not spec.exchanges)
+    routes = build_inbound_routes(
+        spec.cluster, spec.host, spec.port.number, spec.protocol, mesh_config(db).default_inbound_http_retry_policy
+    )
+    kind = ManagerKey(
+        grpc_web=spec.protocol is Protocol.GRPC_WEB, http2=spec.protocol.is_http2, in_tunnel=not spec.exchanges
+    )
     own = server_socket(db, spec.tls, guard) if spec.tls is not None and spec.mode == "DISABLE" else None
     materials = Materials(
         manager=http_template(db, kind, listening, spec.number),
@@ -69,14 +82,20 @@ def mesh_socket(db: Mesh, guard: ServerIdentityKey, peers: bool) -> base_pb2.Tra
     exchange = peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     alpn = PEER_ALPN if exchange else HTTP_ALPN
-    return build_downstream(build_inbound_context(certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.tls.compliance_policy))
+    return build_downstream(
+        build_inbound_context(
+            certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.tls.compliance_policy
+        )
+    )
 
 
 @derived
 def server_socket(db: Mesh, tls: ServerTLSSettings, guard: ServerIdentityKey) -> base_pb2.TransportSocket:
     """Returns TLS that a Sidecar ends on a port of its own."""
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
-    context = build_server_context(tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy)
+    context = build_server_context(
+        tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy
+    )
     return build_downstream(context)
 
 
@@ -89,6 +108,7 @@ def black_hole_chain(db: Mesh, listening: ListeningFacet) -> InboundChain:
 
 
 # -- listeners ---------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
@@ -107,7 +127,9 @@ def inbound_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]
         unnamed = [c for spec in passthrough_specs(db, inbound) for c in inbound_chains(db, spec, guard, listening)]
         everything = [black_hole_chain(db, listening), *unnamed, *captured]
         binds, port = wildcards(listening.ipv4, listening.ipv6), listener_defaults(db).inbound_port
-        found.append(build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening.interception))
+        found.append(
+            build_inbound_listener(names.VIRTUAL_INBOUND, binds, port, everything, options, listening.interception)
+        )
     tracing = tracing_part(db, listening, inbound.tags, inbound.scope)
     return {parts.name: assemble(parts, tracing) for parts in found}
 
@@ -129,7 +151,11 @@ def build_inbound_listener(
         inbound=True,
         accepts=options.accepts,
         exact_balance=options.exact_balance,
-        filters=(*((ORIGINAL_DST,) if captures else ()), *((ORIGINAL_SRC,) if tproxy else ()), *build_inspectors(inspections(chains))),
+        filters=(
+            *((ORIGINAL_DST,) if captures else ()),
+            *((ORIGINAL_SRC,) if tproxy else ()),
+            *build_inspectors(inspections(chains)),
+        ),
         inspection_timeout=options.detection_timeout,
         access_logs=build_listener_access_logs(options.network.access_logs),
         transparent=tproxy,

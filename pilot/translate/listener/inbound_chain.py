@@ -1,4 +1,5 @@
 """Builds inbound filter chains: for each port of a workload, by what it speaks and by which TLS its clients may come with."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -148,12 +149,24 @@ def build_chains(
 
 def _build_chain(spec: InboundChainsKey, match: InboundMatch, materials: Materials, manager: bytes) -> InboundChain:
     socket = (materials.http_tls if match.http else materials.tcp_tls) if match.ends_tls else None
-    condition = ChainMatch(alpns=match.alpns, transport="" if spec.within else match.transport, port=spec.number, cidrs=spec.within)
+    condition = ChainMatch(
+        alpns=match.alpns, transport="" if spec.within else match.transport, port=spec.number, cidrs=spec.within
+    )
     source = build_source("sidecar", spec.source) if spec.source is not None else None
     network = materials.options.network
-    filters = build_first_filters(network, spec.number, inbound=spec.exchanges) if match.http else _tcp_filters(spec, materials.options)
-    parts = build_chain(condition, filters, manager if match.http else b"", name=_name(spec, match.http), socket=socket, source=source)
-    return InboundChain(parts, spec.number, Inspection(match.transport == TLS and not spec.within, not DETECTED_HTTP.isdisjoint(match.alpns)))
+    filters = (
+        build_first_filters(network, spec.number, inbound=spec.exchanges)
+        if match.http
+        else _tcp_filters(spec, materials.options)
+    )
+    parts = build_chain(
+        condition, filters, manager if match.http else b"", name=_name(spec, match.http), socket=socket, source=source
+    )
+    return InboundChain(
+        parts,
+        spec.number,
+        Inspection(match.transport == TLS and not spec.within, not DETECTED_HTTP.isdisjoint(match.alpns)),
+    )
 
 
 def _tcp_filters(spec: InboundChainsKey, options: ListenerOptions) -> list[listener_components_pb2.Filter]:

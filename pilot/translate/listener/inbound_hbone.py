@@ -1,4 +1,5 @@
 """Derives the listener inside of a sidecar for what comes out of tunnels: the chains of its ports once more, without the TLS of the mesh."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,7 +25,10 @@ from pilot.translate.resource import Resource
 @derived
 def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
     """Returns the listener. Only connections to the workload's own addresses have a chain."""
-    guard, listening = ServerIdentityKey(inbound.tls_files, inbound.secret_servers), replace(inbound.listening, tunnelled=True)
+    guard, listening = (
+        ServerIdentityKey(inbound.tls_files, inbound.secret_servers),
+        replace(inbound.listening, tunnelled=True),
+    )
     specs = [*(spec for spec in port_specs(db, inbound) if not spec.to_port), passthrough_spec(db)]
     tunnelled = [replace(spec, mode="DISABLE", within=inbound.ips) for spec in specs]
     chains = [chain for spec in tunnelled for chain in inbound_chains(db, spec, guard, listening)]
@@ -38,5 +42,7 @@ def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resourc
         access_logs=build_listener_access_logs(listener_options(db, listening).network.access_logs),
         internal=True,
     )
-    parts = ListenerParts(names.MAIN_INTERNAL, build_frame(frame).SerializeToString(deterministic=True), tuple(c.parts for c in chains))
+    parts = ListenerParts(
+        names.MAIN_INTERNAL, build_frame(frame).SerializeToString(deterministic=True), tuple(c.parts for c in chains)
+    )
     return {parts.name: assemble(parts, tracing_part(db, listening, inbound.tags, inbound.scope))}

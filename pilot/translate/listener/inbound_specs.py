@@ -1,4 +1,5 @@
 """Derives what the inbound chains of a sidecar are made by, for each port that it takes traffic on."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -61,7 +62,11 @@ def _service_spec(db: Mesh, served: InboundPort, inbound: InboundFacet) -> Inbou
     """Returns None for a port that other listeners of the proxy hold. The oldest service that leads to a port counts."""
     mesh, listening, number = listener_defaults(db), inbound.listening, served.number
     to_port = listening.interception == "NONE"
-    if number in listening.reserved_ports or number in (mesh.outbound_port, mesh.inbound_port) or _is_privileged(number, to_port, listening):
+    if (
+        number in listening.reserved_ports
+        or number in (mesh.outbound_port, mesh.inbound_port)
+        or _is_privileged(number, to_port, listening)
+    ):
         return None
     cluster, first = names.inbound_cluster(number), served.targets[0]
     stat_prefix = cluster
@@ -80,13 +85,17 @@ def _service_spec(db: Mesh, served: InboundPort, inbound: InboundFacet) -> Inbou
     )
 
 
-def _ingress_spec(db: Mesh, declared: InboundPort, listener: IstioIngressListener, inbound: InboundFacet) -> InboundChainsKey | None:
+def _ingress_spec(
+    db: Mesh, declared: InboundPort, listener: IstioIngressListener, inbound: InboundFacet
+) -> InboundChainsKey | None:
     """Returns None for a port that other listeners of the proxy hold on all addresses."""
     key, number, port = declared.declared_by, declared.number, declared.port
     assert key is not None
     mesh, listening = listener_defaults(db), inbound.listening
     everywhere = wildcards(listening.ipv4, listening.ipv6)
-    to_port = listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
+    to_port = (
+        listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
+    )
     takes_all = listener.bind == everywhere[0] or (not listener.bind and port.protocol.is_http)
     captures = to_port and listening.interception != "NONE" and number in (mesh.outbound_port, mesh.inbound_port)
     if (takes_all and (captures or number in listening.reserved_ports)) or _is_privileged(number, to_port, listening):
@@ -115,6 +124,8 @@ def _own_addresses(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tuple[s
     """Returns the first address of a proxy that others can reach, else all."""
     for text in ips:
         ip = ipaddress.ip_address(text)
-        if not (ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local or text == "255.255.255.255"):
+        if not (
+            ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local or text == "255.255.255.255"
+        ):
             return (text,)
     return everywhere

@@ -3,6 +3,7 @@
 What can be told beforehand (gateways, the proxy's labels and namespace, the port) is decided here; what only the connection tells
 (its destination, the name in its TLS handshake) becomes the condition of a chain.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,13 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import matches
 from pilot.model.config.object import ObjectKey
-from pilot.model.config.virtual_service import L4MatchAttributes, RouteDestination, TCPRoute, TLSMatchAttributes, VirtualService
+from pilot.model.config.virtual_service import (
+    L4MatchAttributes,
+    RouteDestination,
+    TCPRoute,
+    TLSMatchAttributes,
+    VirtualService,
+)
 from pilot.model.facets import Labels, ScopeFacet
 from pilot.model.inputs import Mesh
 from pilot.model.views.egress_hosts import EgressHostsKey
@@ -67,7 +74,9 @@ def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) 
 def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[ObjectKey, ...]:
     """Returns the keys of those VirtualServices of an egress listener, by its index, that have a host in common with a service's name."""
     hosts = egress_listeners(db, scope)[index].hosts
-    return tuple(r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts))
+    return tuple(
+        r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts)
+    )
 
 
 def can_meet(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
@@ -93,7 +102,9 @@ def find_tls_chains(
         for match in rule.match
         if can_meet(match, client, port)
     ]
-    named = accumulate((match.destination_subnets if port else () for *_, match in met), lambda last, own: own or last, initial=cidrs)
+    named = accumulate(
+        (match.destination_subnets if port else () for *_, match in met), lambda last, own: own or last, initial=cidrs
+    )
     chains: dict[tuple[tuple[str, ...], tuple[str, ...]], L4Chain] = {}
     for (key, route, match), networks in zip(met, islice(named, 1, None), strict=True):
         chains.setdefault((match.sni_hosts, match.destination_subnets), L4Chain(key, route, match.sni_hosts, networks))

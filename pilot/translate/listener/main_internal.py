@@ -3,6 +3,7 @@
 That is an address and port of a service, or of a workload behind the waypoint. Where addresses of several networks may be equal, a tunnel names the
 service itself, and its name comes first. https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,14 @@ from pilot.translate.listener.frame import Frame, build_frame
 from pilot.translate.listener.http import tracing_part
 from pilot.translate.listener.listener_filter import HTTP_INSPECTOR, ORIGINAL_DST, TLS_INSPECTOR, without_ports
 from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, traced
-from pilot.translate.listener.waypoint_chains import DIRECT_HTTP, DIRECT_TCP, ServiceChains, chain_names, direct_chains, service_chains
+from pilot.translate.listener.waypoint_chains import (
+    DIRECT_HTTP,
+    DIRECT_TCP,
+    ServiceChains,
+    chain_names,
+    direct_chains,
+    service_chains,
+)
 from pilot.translate.names import HTTP, TCP
 from pilot.translate.resource import Resource
 from pilot.translate.typed import pack
@@ -53,12 +61,17 @@ _NAME = _input("authority-filter-state", network_inputs_pb2.FilterStateInput(key
 
 # -- matchers ----------------------------------------------------------------------------------------------------------------
 
+
 def to_chain(name: str) -> matcher_pb2.Matcher.OnMatch:
     """Returns what chooses a chain."""
-    return _OnMatch(action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name))))
+    return _OnMatch(
+        action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name)))
+    )
 
 
-def by_map(source: extension_pb2.TypedExtensionConfig, cases: Mapping[str, matcher_pb2.Matcher.OnMatch]) -> matcher_pb2.Matcher:
+def by_map(
+    source: extension_pb2.TypedExtensionConfig, cases: Mapping[str, matcher_pb2.Matcher.OnMatch]
+) -> matcher_pb2.Matcher:
     """Returns what chooses by a value."""
     matcher = _Matcher()
     matcher.matcher_tree.input.CopyFrom(source)
@@ -91,16 +104,24 @@ class Case(NamedTuple):
     ports: Mapping[int, matcher_pb2.Matcher.OnMatch]
 
 
-def build_matcher(services: Sequence[ServiceChains], workloads: Sequence[str], by_name: bool, http10: bool) -> matcher_pb2.Matcher:
+def build_matcher(
+    services: Sequence[ServiceChains], workloads: Sequence[str], by_name: bool, http10: bool
+) -> matcher_pb2.Matcher:
     """Returns what chooses the chain of a connection. `workloads`: addresses of those behind the waypoint; `by_name`: names of services count, and
     come first."""
-    cases = (Case(s.hostname, s.addresses, {port.number: by_protocol(chains, http10) for port, chains in chain_names(s)}) for s in services)
+    cases = (
+        Case(s.hostname, s.addresses, {port.number: by_protocol(chains, http10) for port, chains in chain_names(s)})
+        for s in services
+    )
     direct = [_range(workloads, by_protocol({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10))] if workloads else []
     return match_services(cases, by_name, to_chain(DIRECT_TCP), direct)
 
 
 def match_services(
-    cases: Iterable[Case], by_name: bool, nothing: matcher_pb2.Matcher.OnMatch, others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = ()
+    cases: Iterable[Case],
+    by_name: bool,
+    nothing: matcher_pb2.Matcher.OnMatch,
+    others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = (),
 ) -> matcher_pb2.Matcher:
     """Returns what chooses by the name of a service, or by its address and port, then by `others`; `nothing` is there, and never chosen, where there
     is nothing to choose by."""
@@ -127,7 +148,10 @@ def match_services(
 
 # -- inspection --------------------------------------------------------------------------------------------------------------
 
-def build_waypoint_inspectors(services: Iterable[ServiceChains], workloads: bool) -> list[listener_components_pb2.ListenerFilter]:
+
+def build_waypoint_inspectors(
+    services: Iterable[ServiceChains], workloads: bool
+) -> list[listener_components_pb2.ListenerFilter]:
     """Returns what looks at connections: HTTP is looked for only where it is not known, for there a server that speaks first would wait in vain. A
     workload that is addressed directly may have any port."""
     spoken: dict[int, set[str]] = {}
@@ -143,6 +167,7 @@ def build_waypoint_inspectors(services: Iterable[ServiceChains], workloads: bool
 
 
 # -- the listener ------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def _served(db: Mesh, by: ServingKey) -> tuple[ServiceRef, ...]:

@@ -1,4 +1,5 @@
 """Holds what the listeners of a proxy are made by beside what they are for."""
+
 from __future__ import annotations
 
 import msgspec
@@ -55,5 +56,7 @@ def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
         accepts=settings.listeners.connections_per_event,
         dual_stack=settings.registry.dual_stack,
         idle_timeout=listening.idle_timeout,
-        lookup_family=lookup_family(listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4),
+        lookup_family=lookup_family(
+            listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4
+        ),
     )

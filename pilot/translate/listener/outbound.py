@@ -3,6 +3,7 @@
 Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`listener_addresses`), the claims of each
 address become a `OutboundListenerKey` of names only, and that is built once for all scopes in which it comes out the same.
 """
+
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
@@ -52,30 +53,37 @@ class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 # -- what of a proxy matters -----------------------------------------------------------------------------------------------
 
+
 @lru_cache(maxsize=PARTS_KEPT)
 def addressing(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     """Returns the facet with nothing but what decides which listeners there are and where they lead, so that proxies with other policies, logs
     or metrics share that."""
     of = facet.listening
-    return replace(facet, listening=ListeningFacet(
-        ipv4=of.ipv4,
-        ipv6=of.ipv6,
-        interception=of.interception,
-        idle_timeout=of.idle_timeout,
-        http_proxy_port=of.http_proxy_port,
-        unprivileged=of.unprivileged,
-        reserved_ports=of.reserved_ports,
-    ))
+    return replace(
+        facet,
+        listening=ListeningFacet(
+            ipv4=of.ipv4,
+            ipv6=of.ipv6,
+            interception=of.interception,
+            idle_timeout=of.idle_timeout,
+            http_proxy_port=of.http_proxy_port,
+            unprivileged=of.unprivileged,
+            reserved_ports=of.reserved_ports,
+        ),
+    )
 
 
 @lru_cache(maxsize=PARTS_KEPT)
 def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
     """Returns the facet without its spans, which only listeners with HTTP have."""
     of = facet.listening
-    return replace(facet, listening=replace(of, telemetry=replace(of.telemetry, spans=None), tracing=TracingFacet(default=False)))
+    return replace(
+        facet, listening=replace(of, telemetry=replace(of.telemetry, spans=None), tracing=TracingFacet(default=False))
+    )
 
 
 # -- who asks for which address ----------------------------------------------------------------------------------------------
+
 
 @derived
 def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
@@ -86,7 +94,9 @@ def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[Listene
     locked: frozenset[tuple[str, int]] = frozenset()
     with_http: set[tuple[str, int]] = set()
     for index, listener in enumerate(egress_listeners(db, facet.scope)):
-        place = place_of(listener, facet, refused, settings.registry.dual_stack, settings.listeners.headless_filter_chains)
+        place = place_of(
+            listener, facet, refused, settings.registry.dual_stack, settings.listeners.headless_filter_chains
+        )
         if listener.port is None:
             locked = frozenset(found)
         for item in egress_services(db, facet.scope, index):
@@ -102,13 +112,17 @@ def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[Listene
                         continue
                     with_http.add(key)
                 found.setdefault(key, []).append(claim)
-    return tuple(ListenerAddressKey(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items())
+    return tuple(
+        ListenerAddressKey(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items()
+    )
 
 
 def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
     """Returns the claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
     return tuple(
-        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in taken)) if len(c.binds) > 1 else c
+        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in taken))
+        if len(c.binds) > 1
+        else c
         for c in asking
     )
 
@@ -125,6 +139,7 @@ def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAd
 
 # -- one listener ------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def listener_spec(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
     """Returns what the listener at an address is made by, after the claims of all services have been heard."""
@@ -134,7 +149,9 @@ def listener_spec(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFace
         _hear(db, draft, claim, facet, everywhere)
     if draft.port is None:
         return None
-    return OutboundListenerKey(draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet))
+    return OutboundListenerKey(
+        draft.binds, draft.port.number, draft.to_port, tuple(draft.chains.values()), unmatched_cluster(db, facet)
+    )
 
 
 def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListenersFacet, everywhere: str) -> None:
@@ -176,7 +193,9 @@ def egress_proxy_cluster(to: Destination) -> str:
 
 
 def _build(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    templates = {c.http.kind: http_template(db, c.http.kind, listening, spec.port) for c in spec.chains if c.http is not None}
+    templates = {
+        c.http.kind: http_template(db, c.http.kind, listening, spec.port) for c in spec.chains if c.http is not None
+    }
     return build_outbound_listener(spec, listener_options(db, listening), templates)
 
 
@@ -199,7 +218,9 @@ def _tcp_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFace
 
 
 @derived
-def _http_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Resource | None:
+def _http_listener(
+    db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet
+) -> Resource | None:
     spec = listener_spec(db, at, addressing(facet))
     if spec is None:
         return None
@@ -208,7 +229,9 @@ def _http_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFac
 
 # -- the groups --------------------------------------------------------------------------------------------------------------
 
-tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather("tcp_listeners", _tcp_addresses, _tcp_listener)
+tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather(
+    "tcp_listeners", _tcp_addresses, _tcp_listener
+)
 
 
 @derived
@@ -231,13 +254,17 @@ def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bo
 
 
 @derived
-def tcp_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, address: str) -> Mapping[ListenerAddressKey, Resource]:
+def tcp_listeners_of_others(
+    db: Mesh, facet: OutboundListenersFacet, address: str
+) -> Mapping[ListenerAddressKey, Resource]:
     """Returns the listeners without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
     return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address or not s.of_pod}
 
 
 @derived
-def http_listeners_of_others(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str) -> Mapping[ListenerAddressKey, Resource]:
+def http_listeners_of_others(
+    db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str
+) -> Mapping[ListenerAddressKey, Resource]:
     """Returns the listeners with HTTP in the same way."""
     return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address or not s.of_pod}
 
@@ -248,7 +275,9 @@ def _routes_at(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) 
     return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
 
 
-_routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather("routes_by_address", _http_addresses, _routes_at)
+_routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather(
+    "routes_by_address", _http_addresses, _routes_at
+)
 
 
 @derived

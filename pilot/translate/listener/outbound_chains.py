@@ -1,4 +1,5 @@
 """Describes the chains that a service asks for at one of its addresses: by the rules of VirtualServices, else to its own cluster."""
+
 from __future__ import annotations
 
 from pilot.lib.hosts import is_wildcard
@@ -68,7 +69,12 @@ def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> list[Ou
 def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListenersFacet) -> OutboundChainKey:
     """Returns the chain of a VirtualService's rule. The DestinationRule of the first destination counts for all."""
     first = chain.route[0].destination
-    settings = _settings(db, first.host if first is not None else "", first.subset if first is not None and len(chain.route) == 1 else "", facet)
+    settings = _settings(
+        db,
+        first.host if first is not None else "",
+        first.subset if first is not None and len(chain.route) == 1 else "",
+        facet,
+    )
     if len(chain.route) == 1:
         name = _cluster(db, chain.route[0], claim.port, facet)
         route = TcpRoute(_stat_prefix(db, chain.route[0], claim.port, facet) or name, ((name, 0),), settings=settings)
@@ -84,7 +90,11 @@ def _own_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> Outboun
     found = service(db, claim.ref)
     name = outbound_cluster(claim.cluster_port, "", claim.ref.hostname)
     pattern = listener_defaults(db).outbound_stat_name
-    stat_prefix = build_stat_name(pattern, found, Port("", claim.cluster_port, Protocol.TCP)) if pattern and found is not None else name
+    stat_prefix = (
+        build_stat_name(pattern, found, Port("", claim.cluster_port, Protocol.TCP))
+        if pattern and found is not None
+        else name
+    )
     dynamic = found is not None and _is_dynamic(found)
     return OutboundChainKey(
         sni=_sni(db, claim, facet, dynamic) if claim.port.protocol.is_tls else (),
@@ -110,10 +120,16 @@ def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple
     if not aliases:
         return ()
     hosts = egress_listeners(db, facet.scope)[claim.listener].hosts
-    sets = [s for s in (hosts.find(claim.ref.namespace), hosts.everywhere) if s is not None and s.imports(claim.ref.hostname)]
+    sets = [
+        s
+        for s in (hosts.find(claim.ref.namespace), hosts.everywhere)
+        if s is not None and s.imports(claim.ref.hostname)
+    ]
     known = [a.hostname for a in aliases if sets and sets[0].imports(a.hostname)]
     domain = f"{facet.scope.namespace}.svc.{db.settings.registry.domain}"
-    return tuple(n for a in known for n in (a, *absolute_names(a, db.settings.routes.absolute_domains), *short_names(a, domain)))
+    return tuple(
+        n for a in known for n in (a, *absolute_names(a, db.settings.routes.absolute_domains), *short_names(a, domain))
+    )
 
 
 def _is_dynamic(found: Service) -> bool:
@@ -138,7 +154,11 @@ def _stat_prefix(db: Mesh, to: RouteDestination, port: Port, facet: OutboundList
     """Returns what the mesh config calls the cluster in metrics, "" where it does not say."""
     pattern = listener_defaults(db).outbound_stat_name
     known = _destination(db, to.destination.host, facet) if pattern and to.destination is not None else None
-    return build_stat_name(pattern, known[1], port, to.destination.subset) if known is not None and to.destination is not None else ""
+    return (
+        build_stat_name(pattern, known[1], port, to.destination.subset)
+        if known is not None and to.destination is not None
+        else ""
+    )
 
 
 def _settings(db: Mesh, host: str, subset: str, facet: OutboundListenersFacet) -> TcpSettings:

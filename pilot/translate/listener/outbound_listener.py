@@ -1,4 +1,5 @@
 """Builds outbound listeners of sidecars as messages."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ from pilot.translate.network_filter.sni_dynamic_forward_proxy import build_sni_d
 from pilot.translate.network_filter.tcp_proxy import TcpSettings, to_cluster
 
 
-def build_outbound_listener(spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]) -> ListenerParts:
+def build_outbound_listener(
+    spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
+) -> ListenerParts:
     """Returns the listener of a spec. `templates`: the managers of the classes that its chains have."""
     name = listener_name(spec.binds[0], spec.port)
     filters, timeout = _inspection(spec, options)
@@ -51,7 +54,9 @@ def build_outbound_listener(spec: OutboundListenerKey, options: ListenerOptions,
     return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(chains), default)
 
 
-def _inspection(spec: OutboundListenerKey, options: ListenerOptions) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
+def _inspection(
+    spec: OutboundListenerKey, options: ListenerOptions
+) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
     """Returns the inspectors and how long they may take.
 
     Inspection of HTTP ends after a time only where the mesh says so: a server that speaks first would not be waited for.
@@ -64,7 +69,9 @@ def _inspection(spec: OutboundListenerKey, options: ListenerOptions) -> tuple[tu
     return (*filters, HTTP_INSPECTOR), options.detection_timeout
 
 
-def _build_chain(chain: OutboundChainKey, name: str, port: int, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]) -> ChainParts:
+def _build_chain(
+    chain: OutboundChainKey, name: str, port: int, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
+) -> ChainParts:
     match = None if chain.matches_all else _match(chain)
     source = build_source("virtual-service", chain.source) if chain.source is not None else None
     manager = b""
@@ -73,11 +80,15 @@ def _build_chain(chain: OutboundChainKey, name: str, port: int, options: Listene
         filters = build_first_filters(options.network, port)
     else:
         assert chain.tcp is not None
-        filters = build_tcp_filters(chain.tcp, chain.protocol, options.network, port, resolving=_resolving(chain, port, options))
+        filters = build_tcp_filters(
+            chain.tcp, chain.protocol, options.network, port, resolving=_resolving(chain, port, options)
+        )
     return build_chain(match, filters, manager, handshake_timeout=options.handshake_timeout, source=source)
 
 
-def _resolving(chain: OutboundChainKey, port: int, options: ListenerOptions) -> tuple[listener_components_pb2.Filter, ...]:
+def _resolving(
+    chain: OutboundChainKey, port: int, options: ListenerOptions
+) -> tuple[listener_components_pb2.Filter, ...]:
     if not chain.dynamic_host:
         return ()
     cache = build_dns_cache(names.dns_cache(chain.dynamic_host), options.lookup_family)

@@ -4,6 +4,7 @@ Protobuf messages concatenate: of a listener only the spans' tags in its HTTP co
 is serialized once and shared, and a workload's listener is the parts with its tracing behind each manager.
 https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
+
 from __future__ import annotations
 
 import msgspec
@@ -15,7 +16,10 @@ from pilot.translate.network_filter import http_connection_manager
 from pilot.translate.resource import Resource, length_delimited
 from pilot.translate.typed import TYPE_PREFIX
 
-_CHAINS, _DEFAULT = listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER, listener_pb2.Listener.DEFAULT_FILTER_CHAIN_FIELD_NUMBER
+_CHAINS, _DEFAULT = (
+    listener_pb2.Listener.FILTER_CHAINS_FIELD_NUMBER,
+    listener_pb2.Listener.DEFAULT_FILTER_CHAIN_FIELD_NUMBER,
+)
 _FILTERS = listener_components_pb2.FilterChain.FILTERS_FIELD_NUMBER
 _CONFIG = listener_components_pb2.Filter.TYPED_CONFIG_FIELD_NUMBER
 _FILTER_HEAD = listener_components_pb2.Filter(name=http_connection_manager.NAME).SerializeToString()

@@ -2,6 +2,7 @@
 
 Nobody reads them here: they end at the workloads of a service, or at its waypoint where no waypoint of the client's network has applied its policies.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +66,9 @@ def _chains(db: Mesh, by: PassageKey, passages: Sequence[Passage]) -> Iterator[C
     for found in passages:
         for port, _ in vip_ports(found.service):
             cluster = VipKey(found.service.ref, port.number, TCP).name
-            filters = build_tcp_filters(to_cluster(cluster, settings), Protocol.TCP, network, port.number, inbound=True, guarded=True)
+            filters = build_tcp_filters(
+                to_cluster(cluster, settings), Protocol.TCP, network, port.number, inbound=True, guarded=True
+            )
             yield build_chain(None, filters, name=cluster)
     if not passages:
         filters = build_tcp_filters(to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, network, 0, inbound=True)
@@ -87,6 +90,12 @@ def passage_listeners(db: Mesh, by: PassageKey) -> Mapping[str, Resource]:
         internal=True,
     )
     head = build_frame(frame)
-    head.filter_chain_matcher.CopyFrom(match_services(map(build_case, passages), by_name=True, nothing=to_chain(_BLACK_HOLE)))
+    head.filter_chain_matcher.CopyFrom(
+        match_services(map(build_case, passages), by_name=True, nothing=to_chain(_BLACK_HOLE))
+    )
     chains = tuple(_chains(db, by, passages))
-    return {names.MAIN_INTERNAL: assemble(ListenerParts(names.MAIN_INTERNAL, head.SerializeToString(deterministic=True), chains), b"")}
+    return {
+        names.MAIN_INTERNAL: assemble(
+            ListenerParts(names.MAIN_INTERNAL, head.SerializeToString(deterministic=True), chains), b""
+        )
+    }

@@ -1,4 +1,5 @@
 """Derives what policies add to the chains of a proxy. A kind of policy that becomes filters is a function here, and nothing else changes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -70,6 +71,8 @@ def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Ph
     return [found for filters in _NETWORK for found in filters(db, listening)]
 
 
-def network_statistics_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
+def network_statistics_filters(
+    db: Mesh, listening: ListeningFacet
+) -> list[tuple[Phase, listener_components_pb2.Filter]]:
     """Returns the network filters that count connections, whoever may make them, on one side of a proxy. No node of its own."""
     return [(Phase.STATS, build_network_stats(config)) for config in statistics(db, listening)]

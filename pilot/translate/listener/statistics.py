@@ -1,4 +1,5 @@
 """Derives the filters that count requests and connections as Telemetries say."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """Derives the spans of one side of a proxy: as Telemetries say, else as its proxy config does."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -20,7 +21,14 @@ from pilot.model.config.telemetry import SpanTag
 from pilot.model.config.tracing import CustomTag
 from pilot.model.facets import ListeningFacet, ScopeFacet
 from pilot.model.inputs import Mesh
-from pilot.model.telemetry_features import DETECTOR, DYNATRACE_SAMPLER, FORMATTED_TAG, PROPAGATION, ZIPKIN_CONTEXT, ZIPKIN_ENDPOINT
+from pilot.model.telemetry_features import (
+    DETECTOR,
+    DYNATRACE_SAMPLER,
+    FORMATTED_TAG,
+    PROPAGATION,
+    ZIPKIN_CONTEXT,
+    ZIPKIN_ENDPOINT,
+)
 from pilot.model.telemetry_rules import SpanRules
 from pilot.model.views.imports import imported
 from pilot.model.views.mesh_services import ProviderPort
@@ -62,7 +70,9 @@ def side_spans(db: Mesh, listening: ListeningFacet) -> Spans | None:
     own = listening.tracing
     rules = listening.telemetry.spans
     if rules is None:
-        asked = Spans(sampling=own.sampling, istio_tags=own.istio_tags, tags=own.tags, max_path_length=own.max_path_length)
+        asked = Spans(
+            sampling=own.sampling, istio_tags=own.istio_tags, tags=own.tags, max_path_length=own.max_path_length
+        )
         return asked if own.default else None
     found = tracer(db, rules.provider) if rules.provider and not rules.disabled else None
     if found is None or found.name in listening.lacks:
@@ -102,11 +112,16 @@ def _as_built(found: Tracer, lacks: frozenset[str]) -> Tracer:
 
 # -- providers -------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def longest_path(db: Mesh, name: str) -> int:
     """Returns the length to which a provider cuts paths in tags, 0 where it does not say."""
     provider = telemetry_provider(db, name)
-    said = (provider.zipkin or provider.datadog or provider.opentelemetry) if isinstance(provider, ExtensionProvider) else None
+    said = (
+        (provider.zipkin or provider.datadog or provider.opentelemetry)
+        if isinstance(provider, ExtensionProvider)
+        else None
+    )
     return said.max_tag_length if said is not None else 0
 
 
@@ -136,7 +151,10 @@ def _cluster(port: ProviderPort) -> str:
 def _zipkin(db: Mesh, said: ZipkinTracingProvider, port: ProviderPort) -> ZipkinTracer:
     path = said.path or _ZIPKIN_PATH
     to = HttpEndpoint(
-        cluster=_cluster(port), uri=f"http://{port.hostname}{path}", timeout=said.timeout, headers=_headers(db, said.headers)
+        cluster=_cluster(port),
+        uri=f"http://{port.hostname}{path}",
+        timeout=said.timeout,
+        headers=_headers(db, said.headers),
     )
     return ZipkinTracer(
         at=port,
@@ -171,7 +189,9 @@ def _detectors(said: OpenTelemetryTracingProvider, conventional: bool) -> tuple[
     return (*found, "environment") if conventional and "environment" not in found else tuple(found)
 
 
-def _sampler(db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort) -> DynatraceSamplerSettings | None:
+def _sampler(
+    db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort
+) -> DynatraceSamplerSettings | None:
     """Returns the sampler: where the provider's spans go, or at a service of its own; None where that is not known."""
     at: HttpEndpoint | None = None
     if said.http_service is None:
@@ -181,11 +201,18 @@ def _sampler(db: Mesh, said: DynatraceSettings, http: HttpService | None, port: 
         at = _http(db, said.http_service.http, own, said.http_service.http.path) if own is not None else None
     if at is None:
         return None
-    return DynatraceSamplerSettings(at=at, tenant=said.tenant, cluster_id=said.cluster_id, root_spans_per_minute=said.root_spans_per_minute)
+    return DynatraceSamplerSettings(
+        at=at, tenant=said.tenant, cluster_id=said.cluster_id, root_spans_per_minute=said.root_spans_per_minute
+    )
 
 
 def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpEndpoint:
-    return HttpEndpoint(cluster=_cluster(port), uri=join_url(port.hostname, path), timeout=said.timeout, headers=_headers(db, said.headers))
+    return HttpEndpoint(
+        cluster=_cluster(port),
+        uri=join_url(port.hostname, path),
+        timeout=said.timeout,
+        headers=_headers(db, said.headers),
+    )
 
 
 def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> GrpcEndpoint:
@@ -200,4 +227,6 @@ def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> G
 
 def _headers(db: Mesh, said: Iterable[HttpHeader]) -> Headers:
     """Returns headers with their values; one that names a variable has it from the environment of the control plane."""
-    return tuple((h.name, db.environment.get(h.env_name, "") if h.env_name is not None else h.value or "") for h in said)
+    return tuple(
+        (h.name, db.environment.get(h.env_name, "") if h.env_name is not None else h.value or "") for h in said
+    )

@@ -1,5 +1,6 @@
 """Derives the listeners of a sidecar that are for no service: what captures outbound traffic, and the HTTP proxy on the pod's own
 address."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -46,7 +47,9 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
     chains = [build_black_hole_chain(BLACK_HOLE_CHAIN, mesh.outbound_port, options.network)]
     if dynamic:
         chains.append(_dynamic_dns_chain(db, facet))
-    chains.append(build_chain(None, build_unmatched_filters(unmatched_cluster(db, facet), options), name=CATCH_ALL_CHAIN))
+    chains.append(
+        build_chain(None, build_unmatched_filters(unmatched_cluster(db, facet), options), name=CATCH_ALL_CHAIN)
+    )
     return ListenerParts(names.VIRTUAL_OUTBOUND, head.SerializeToString(deterministic=True), tuple(chains))
 
 
@@ -77,7 +80,9 @@ def http_proxy_spec(db: Mesh, facet: OutboundListenersFacet, port: int) -> Outbo
     """Returns what a forward proxy for HTTP is made by, at the pod's own address, over all services of the scope."""
     kind = ManagerKey(forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
     chain = OutboundChainKey(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
-    return OutboundListenerKey(loopbacks(facet.listening.ipv4, facet.listening.ipv6), port, True, (chain,), names.BLACK_HOLE_CLUSTER)
+    return OutboundListenerKey(
+        loopbacks(facet.listening.ipv4, facet.listening.ipv6), port, True, (chain,), names.BLACK_HOLE_CLUSTER
+    )
 
 
 def build_capture(
@@ -90,16 +95,18 @@ def build_capture(
         others = binds[1:]
     elif ipv6_only_has_ipv4 and not listening.ipv4:
         others = (ANY_IPV4,)
-    return build_frame(Frame(
-        name=names.VIRTUAL_OUTBOUND,
-        binds=(binds[0], *others),
-        port=port,
-        accepts=options.accepts,
-        filters=(HTTP_INSPECTOR,) if detect_http else (),
-        access_logs=build_listener_access_logs(options.network.access_logs),
-        transparent=listening.interception == "TPROXY",
-        hands_over=True,
-    ))  # fmt: skip
+    return build_frame(
+        Frame(
+            name=names.VIRTUAL_OUTBOUND,
+            binds=(binds[0], *others),
+            port=port,
+            accepts=options.accepts,
+            filters=(HTTP_INSPECTOR,) if detect_http else (),
+            access_logs=build_listener_access_logs(options.network.access_logs),
+            transparent=listening.interception == "TPROXY",
+            hands_over=True,
+        )
+    )
 
 
 def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
@@ -113,4 +120,6 @@ def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
     routes.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
     template = http_template(db, ManagerKey(allow_any=True), facet.listening, 0)
     manager = template + with_routes("outbound_virtualOutbound_allow_any_dynamic_dns;", routes)
-    return build_chain(ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http")
+    return build_chain(
+        ChainMatch(alpns=plaintext_alpns(db.settings.listeners.http10)), manager=manager, name=f"{CATCH_ALL_CHAIN}-http"
+    )

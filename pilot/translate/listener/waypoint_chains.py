@@ -2,6 +2,7 @@
 
 A service's chains depend on that service, what is attached to it, and what all waypoints of its kind have in common.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -72,7 +73,13 @@ def service_chains(db: Mesh, ref: ServiceRef, by: ServingKey) -> ServiceChains |
 
 
 def _chain(
-    db: Mesh, found: Service, port: Port, speaks: str, by: ServingKey, listening: ListeningFacet, addresses: tuple[str, ...]
+    db: Mesh,
+    found: Service,
+    port: Port,
+    speaks: str,
+    by: ServingKey,
+    listening: ListeningFacet,
+    addresses: tuple[str, ...],
 ) -> ChainParts:
     name = VipKey(found.ref, port.number, speaks).name
     first: _Filters = []
@@ -85,10 +92,14 @@ def _chain(
         http2=port.protocol.is_http2,
         dynamic_host=found.hostname if is_dynamic(found) else "",
     )
-    return build_chain(None, first, _manager(db, kind, listening, port.number, vip_routes(db, found.ref, port.number, by)), name=name)
+    return build_chain(
+        None, first, _manager(db, kind, listening, port.number, vip_routes(db, found.ref, port.number, by)), name=name
+    )
 
 
-def _manager(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration) -> bytes:
+def _manager(
+    db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration
+) -> bytes:
     """Returns a manager without tracing. Extensions that name ports are not for it, for a service has all of its ports behind one waypoint."""
     return http_template_of(db, kind, listening, OTHER_PORTS) + with_routes(f"inbound_0.0.0.0_{port};", routes)
 
@@ -97,7 +108,9 @@ def _tcp_filters(db: Mesh, found: Service, port: Port, by: ServingKey, listening
     cluster, pattern = VipKey(found.ref, port.number, TCP).name, listener_defaults(db).inbound_stat_name
     stat_prefix = build_stat_name(pattern, found, port, target_port=None) if pattern else cluster
     route = tcp_route(db, found, port, by, stat_prefix, cluster)
-    return build_tcp_filters(route, port.protocol, listener_options(db, listening).network, port.number, inbound=True, guarded=True)
+    return build_tcp_filters(
+        route, port.protocol, listener_options(db, listening).network, port.number, inbound=True, guarded=True
+    )
 
 
 @derived
@@ -109,7 +122,9 @@ def direct_chains(db: Mesh, by: ServingKey) -> tuple[ChainParts, ...]:
     tcp = build_tcp_filters(route, Protocol.TCP, network, 0, inbound=True, guarded=True)
     routes = build_default_configuration(cluster, 0, ":0/*", ["*"], default_action(db, None, cluster, by))
     manager = _manager(db, ManagerKey(), by.listening, 0, routes)
-    return build_chain(None, [CONNECT_AUTHORITY, *tcp], name=DIRECT_TCP), build_chain(None, [CONNECT_AUTHORITY], manager, name=DIRECT_HTTP)
+    return build_chain(None, [CONNECT_AUTHORITY, *tcp], name=DIRECT_TCP), build_chain(
+        None, [CONNECT_AUTHORITY], manager, name=DIRECT_HTTP
+    )
 
 
 def chain_names(served: ServiceChains) -> Iterator[tuple[ServedPort, dict[str, str]]]:

@@ -1,4 +1,5 @@
 """Finds where connections to a service behind a waypoint go, whose protocol nobody reads."""
+
 from __future__ import annotations
 
 from pilot.model.config.virtual_service import RouteDestination
@@ -26,7 +27,9 @@ def tcp_route(db: Mesh, found: Service, port: Port, by: ServingKey, stat_prefix:
     if len(routed) > 1:
         clusters = tuple((_cluster(db, to, owner, port.number, by), to.weight) for to in routed if to.weight > 0)
         return TcpRoute(stat_prefix, clusters, weighted=True, settings=settings)
-    return TcpRoute(stat_prefix, ((_cluster(db, routed[0], owner, port.number, by) if routed else cluster, 0),), settings=settings)
+    return TcpRoute(
+        stat_prefix, ((_cluster(db, routed[0], owner, port.number, by) if routed else cluster, 0),), settings=settings
+    )
 
 
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:

@@ -1,4 +1,5 @@
 """Decides which network filters a chain of TCP has, in their order, for sidecars and gateways, inbound and outbound."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +42,9 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
         return () if port is None else self.extensions.get(port, self.extensions.get(0, ()))
 
 
-def build_first_filters(options: NetworkOptions, port: int, inbound: bool = False) -> list[listener_components_pb2.Filter]:
+def build_first_filters(
+    options: NetworkOptions, port: int, inbound: bool = False
+) -> list[listener_components_pb2.Filter]:
     """Returns what stands before an HTTP connection manager at a port, 0 for ports that nothing names. `inbound`: peers of the mesh connect to
     the chain."""
     return in_order((*_exchange(options, inbound), *options.extensions_at(port)))
@@ -73,7 +76,9 @@ def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:
         yield Phase.PEER_METADATA, build_metadata_exchange(options.exchanged_labels)
 
 
-def _route_filters(route: TcpRoute, protocol: Protocol, options: NetworkOptions, logged: bool) -> Iterator[PhasedFilter]:
+def _route_filters(
+    route: TcpRoute, protocol: Protocol, options: NetworkOptions, logged: bool
+) -> Iterator[PhasedFilter]:
     """Yields what sends connections on, behind what looks into the protocol."""
     if protocol is Protocol.REDIS and options.redis:
         yield Phase.END, build_redis_proxy(route.stat_prefix, route.clusters[0][0])

@@ -1,4 +1,5 @@
 """Builds the filter that asks an external authorizer about connections."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import config_source_pb2

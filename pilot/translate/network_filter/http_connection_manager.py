@@ -3,6 +3,7 @@
 What managers of one class have in common is built once as a template (`build_http_connection_manager`); what one of them has of
 its own (statistics prefix, routes, tracing) is set on a copy, or added to the serialized template: protobuf merges them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -123,7 +124,10 @@ def build_http_connection_manager(
 
 
 def build_terminating_manager(
-    headers: ProxyHeaders, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog], routes: route_pb2.RouteConfiguration
+    headers: ProxyHeaders,
+    filters: Iterable[hcm_pb2.HttpFilter],
+    access_logs: Iterable[accesslog_pb2.AccessLog],
+    routes: route_pb2.RouteConfiguration,
 ) -> hcm_pb2.HttpConnectionManager:
     """Returns the manager that ends tunnels, which are requests of CONNECT. A client that is gone without a word is noticed, and none has too many
     streams, for all of a connection are served by one thread."""
@@ -181,7 +185,9 @@ def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: Pr
         manager.set_current_client_cert_details.CopyFrom(build_cert_details(headers.set_current_client_cert_details))
 
 
-def build_cert_details(said: SetCurrentClientCertDetails | None) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
+def build_cert_details(
+    said: SetCurrentClientCertDetails | None,
+) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
     """Returns what of a client's certificate goes into X-Forwarded-Client-Cert."""
     details = said or SetCurrentClientCertDetails()
     return Manager.SetCurrentClientCertDetails(
@@ -222,7 +228,9 @@ def _set_connections(manager: hcm_pb2.HttpConnectionManager, said: ConnectionSet
     if said.http_merge_slashes is not None:
         manager.merge_slashes = said.http_merge_slashes
     if said.http_path_with_escaped_slashes_action != "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED":
-        manager.path_with_escaped_slashes_action = Manager.PathWithEscapedSlashesAction.Value(said.http_path_with_escaped_slashes_action)
+        manager.path_with_escaped_slashes_action = Manager.PathWithEscapedSlashesAction.Value(
+            said.http_path_with_escaped_slashes_action
+        )
 
 
 def _cidr(text: str) -> address_pb2.CidrRange:

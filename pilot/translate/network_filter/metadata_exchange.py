@@ -1,4 +1,5 @@
 """Builds istio.metadata_exchange: it tells over TCP who the peer is, behind the ALPN istio-peer-exchange."""
+
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,4 +1,5 @@
 """Builds the filter that routes Redis traffic by its commands; it ends a chain."""
+
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2
@@ -13,7 +14,9 @@ OPERATION_TIMEOUT = duration_pb2.Duration(seconds=5)
 
 def build_redis_proxy(stat_prefix: str, cluster: str) -> listener_components_pb2.Filter:
     """Returns the filter that sends everything to one cluster."""
-    routes = redis_proxy_pb2.RedisProxy.PrefixRoutes(catch_all_route=redis_proxy_pb2.RedisProxy.PrefixRoutes.Route(cluster=cluster))
+    routes = redis_proxy_pb2.RedisProxy.PrefixRoutes(
+        catch_all_route=redis_proxy_pb2.RedisProxy.PrefixRoutes.Route(cluster=cluster)
+    )
     proxy = redis_proxy_pb2.RedisProxy(
         stat_prefix=stat_prefix,
         latency_in_micros=True,

@@ -1,5 +1,6 @@
 """Builds the filter of TLS to hosts that are resolved by the SNI when it comes. The cluster has a DNS cache of the same name and
 settings."""
+
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2

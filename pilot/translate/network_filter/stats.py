@@ -1,4 +1,5 @@
 """Builds istio.stats for connections."""
+
 from __future__ import annotations
 
 from envoy.config.listener.v3 import listener_components_pb2

@@ -1,4 +1,5 @@
 """Builds the filter that ends a chain of TCP: to one cluster or to several by weight."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -62,7 +63,13 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
     pool = policy.connection_pool.tcp if policy is not None and policy.connection_pool is not None else None
     named = next((s for s in rule.subsets if s.name == subset), None)
     own = named.traffic_policy if named is not None else None
-    balancer = own.load_balancer if own is not None and own.load_balancer is not None else policy.load_balancer if policy is not None else None
+    balancer = (
+        own.load_balancer
+        if own is not None and own.load_balancer is not None
+        else policy.load_balancer
+        if policy is not None
+        else None
+    )
     hashed = balancer.consistent_hash if balancer is not None else None
     tunnels = own if subset else policy
     tunnel = tunnels.tunnel if tunnels is not None else None
@@ -71,16 +78,23 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
         idle_timeout=idle_timeout,
         max_duration=pool.max_connection_duration if pool is not None else None,
         by_source_ip=bool(hashed is not None and hashed.use_source_ip),
-        tunnel=ProxyTunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST") if tunnel is not None else None,
+        tunnel=ProxyTunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST")
+        if tunnel is not None
+        else None,
     )
 
 
-def build_tcp_proxy(route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()) -> listener_components_pb2.Filter:
+def build_tcp_proxy(
+    route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()
+) -> listener_components_pb2.Filter:
     """Returns the filter."""
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix=route.stat_prefix, access_log=access_logs)
     if route.weighted:
         proxy.weighted_clusters.clusters.extend(
-            [tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight(name=name, weight=weight) for name, weight in route.clusters]
+            [
+                tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight(name=name, weight=weight)
+                for name, weight in route.clusters
+            ]
         )
     else:
         proxy.cluster = route.clusters[0][0]
@@ -96,7 +110,9 @@ def build_tcp_proxy(route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessL
             proxy.tunneling_config.hostname = settings.tunnel.target
             proxy.tunneling_config.use_post = settings.tunnel.post
             for key, value in settings.tunnel.headers:
-                header = proxy.tunneling_config.headers_to_add.add(append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD)
+                header = proxy.tunneling_config.headers_to_add.add(
+                    append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+                )
                 header.header.key, header.header.value = key, value
     return listener_components_pb2.Filter(name=NAME, typed_config=pack(proxy))
 

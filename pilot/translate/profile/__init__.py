@@ -1,4 +1,5 @@
 """Chooses which resources a proxy gets: a function a kind of proxy, over shared builders."""
+
 from __future__ import annotations
 
 from pilot.derive import derived

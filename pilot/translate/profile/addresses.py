@@ -1,4 +1,5 @@
 """Chooses what of an ambient mesh is the same for all who ask for it: workloads, services, and policies of connections."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -22,5 +23,10 @@ def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
 @derived
 def policy_groups(db: Mesh) -> tuple[Group, ...]:
     """Returns every policy that ztunnels enforce; nothing in a mesh that is not ambient."""
-    found = (Group(authorizations, ()), Group(port_policies, ()), Group(strict_policy, ()), Group(waypoint_policies, ()))
+    found = (
+        Group(authorizations, ()),
+        Group(port_policies, ()),
+        Group(strict_policy, ()),
+        Group(waypoint_policies, ()),
+    )
     return found if db.settings.ambient.enabled else ()

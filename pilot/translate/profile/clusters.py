@@ -1,4 +1,5 @@
 """Lists all clusters of a sidecar, as the groups that its plan names."""
+
 from __future__ import annotations
 
 from pilot.model.facets import InboundFacet, OutboundFacet

@@ -1,4 +1,5 @@
 """Chooses what a proxy and its companion get whatever kind of proxy it is."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

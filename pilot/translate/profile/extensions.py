@@ -1,4 +1,5 @@
 """Chooses the configuration of extensions that a proxy may ask for, whatever kind of proxy it is."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """Chooses which resources a router gets."""
+
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -33,20 +34,29 @@ def gateway_plan(db: Mesh, node_id: str) -> Plan:
     outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
     routed = routed_only(outbound, selected) if db.settings.gateways.filter_clusters else outbound
     passes, listens = _passes(db, selected), gateway_listeners_facet(db, node_id)
-    return patched_plan(db, node_id, Plan({
-        CLUSTER: (*_clusters(routed, outbound, passes), *originating_cluster_groups(db, outbound)),
-        ENDPOINT: (
-            Group(endpoints_of, (routed,)),
-            *((Group(sni_endpoints_of, (outbound,)),) if passes else ()),
-            *own_endpoints(db, node_id),
+    return patched_plan(
+        db,
+        node_id,
+        Plan(
+            {
+                CLUSTER: (*_clusters(routed, outbound, passes), *originating_cluster_groups(db, outbound)),
+                ENDPOINT: (
+                    Group(endpoints_of, (routed,)),
+                    *((Group(sni_endpoints_of, (outbound,)),) if passes else ()),
+                    *own_endpoints(db, node_id),
+                ),
+                LISTENER: (
+                    Group(gateway_listeners, (selected, listens)),
+                    *originating_listener_groups(
+                        db, outbound, listens.listening, find_proxy(db, node_id).text("NETWORK")
+                    ),
+                ),
+                ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
+                **companion_groups(db),
+            },
+            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
-        LISTENER: (
-            Group(gateway_listeners, (selected, listens)),
-            *originating_listener_groups(db, outbound, listens.listening, find_proxy(db, node_id).text("NETWORK")),
-        ),
-        ROUTE: (Group(gateway_route_configurations, (gateway_routes_facet(db, node_id),)),),
-        **companion_groups(db),
-    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
+    )
 
 
 @derived

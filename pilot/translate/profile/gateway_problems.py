@@ -1,4 +1,5 @@
 """Tells what users' Gateways and VirtualServices ask of a router in vain, because an older object has it."""
+
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -25,11 +26,23 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
         for r in merged_gateway(db, selected).rejected
     )
     names = (
-        _warning("duplicate-host", _VIRTUAL_SERVICE, r.virtual_service, f"spec.tls[{r.rule}].match[{r.match}].sniHosts", _taken(r.names))
+        _warning(
+            "duplicate-host",
+            _VIRTUAL_SERVICE,
+            r.virtual_service,
+            f"spec.tls[{r.rule}].match[{r.match}].sniHosts",
+            _taken(r.names),
+        )
         for r in repeated_names(db, selected, gateway_listeners_facet(db, node_id))
     )
     covered = (
-        _warning("gateway-conflict", _GATEWAY, key.gateway, f"spec.servers[{key.position}]", "an older server of the port has its address")
+        _warning(
+            "gateway-conflict",
+            _GATEWAY,
+            key.gateway,
+            f"spec.servers[{key.position}]",
+            "an older server of the port has its address",
+        )
         for key in covered_servers(db, selected, gateway_listeners_facet(db, node_id))
     )
     return (*servers, *covered, *names)
@@ -40,7 +53,13 @@ def _taken(names: tuple[str, ...]) -> str:
 
 
 def _warning(code: str, kind: GroupKind, key: ObjectKey, path: str, message: str) -> Problem:
-    return Problem(code=code, object=ObjectRef(kind, key.namespace, key.name), path=path, message=message, severity=Severity.WARNING)
+    return Problem(
+        code=code,
+        object=ObjectRef(kind, key.namespace, key.name),
+        path=path,
+        message=message,
+        severity=Severity.WARNING,
+    )
 
 
 ROUTERS = Check("router", routers, router_problems)

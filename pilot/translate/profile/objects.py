@@ -1,4 +1,5 @@
 """Chooses the objects that a client is sent which asks for a kind by group/version/Kind, whichever proxy it says to be."""
+
 from __future__ import annotations
 
 import functools

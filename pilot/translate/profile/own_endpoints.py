@@ -1,4 +1,5 @@
 """Lists the endpoints of a proxy's own workload, for those that ask for them."""
+
 from __future__ import annotations
 
 from pilot.model.inputs import Mesh

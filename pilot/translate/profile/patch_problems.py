@@ -1,4 +1,5 @@
 """Tells what becomes of the patches of EnvoyFilters in vain: they change nothing of any connected proxy, or do not fit what they match."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +41,9 @@ class PatchOutcome(NamedTuple):
 def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> PatchOutcome:
     """Returns what became of the patches of a facet in one group."""
     found = patched_resources(db, source, facet).values()
-    return PatchOutcome(frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits))
+    return PatchOutcome(
+        frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits)
+    )
 
 
 class Reach(NamedTuple):
@@ -64,7 +67,9 @@ _reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", every_proxy
 def _reach(db: Mesh) -> Reach:
     """Returns what EnvoyFilters reach now. No hub: it follows from all proxies, and is looked at once it is quiet, not in each commit."""
     found = _reaches(db).values()
-    return Reach(frozenset().union(*{one.selecting for one in found}), frozenset().union(*(one.groups for one in found)))
+    return Reach(
+        frozenset().union(*{one.selecting for one in found}), frozenset().union(*(one.groups for one in found))
+    )
 
 
 def _patched_groups(found: Plan) -> Iterator[Group]:
@@ -92,10 +97,14 @@ def _outcomes(db: Mesh) -> PatchOutcome:
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
     """Returns of each patch that changed something of a connected proxy True, and False of each that was left out of something it matches."""
     outcome = _outcomes(db)
-    return {**dict.fromkeys(outcome.applied, True), **dict.fromkeys((misfit.patch for misfit in outcome.misfits), False)}
+    return {
+        **dict.fromkeys(outcome.applied, True),
+        **dict.fromkeys((misfit.patch for misfit in outcome.misfits), False),
+    }
 
 
 # -- problems --------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
@@ -119,8 +128,18 @@ def _check(db: Mesh, o: Object[EnvoyFilter]) -> Problems:
         key = PatchKey(o.key, position)
         misfits = [misfit for misfit in outcome.misfits if misfit.patch == key]
         yield from below(f"configPatches[{position}]", _check_misfits(db, key, misfits))
-        if selects and not misfits and key not in outcome.applied and patch(db, key) is not None and _is_delivered(db, key):
-            yield warning("patch-without-effect", f"configPatches[{position}]", "changes nothing that any of the connected proxies is sent")
+        if (
+            selects
+            and not misfits
+            and key not in outcome.applied
+            and patch(db, key) is not None
+            and _is_delivered(db, key)
+        ):
+            yield warning(
+                "patch-without-effect",
+                f"configPatches[{position}]",
+                "changes nothing that any of the connected proxies is sent",
+            )
 
 
 def _check_selector(db: Mesh, o: Object[EnvoyFilter]) -> Problems:
@@ -143,4 +162,8 @@ def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Proble
 def _is_delivered(db: Mesh, key: PatchKey) -> bool:
     """Returns whether a patch is of something that proxies are sent at all; where it is not, that is told when it is read."""
     found = configured_patch(db, key)
-    return found is not None and found.apply_to not in _NOT_DELIVERED and (found.match is None or found.match.context != "WAYPOINT")
+    return (
+        found is not None
+        and found.apply_to not in _NOT_DELIVERED
+        and (found.match is None or found.match.context != "WAYPOINT")
+    )

@@ -1,4 +1,5 @@
 """Puts patched groups in the place of those that a plan names, where EnvoyFilters have patches for the proxy."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +10,13 @@ from pilot.model.inputs import Mesh
 from pilot.model.proxy import NodeType
 from pilot.model.views.patches import patch_facet, proxy_patches
 from pilot.model.views.proxies import find_proxy
-from pilot.translate.cluster.hbone import crossing_clusters, forwarding_clusters, originating_clusters, terminating_clusters, waypoint_fixed_clusters
+from pilot.translate.cluster.hbone import (
+    crossing_clusters,
+    forwarding_clusters,
+    originating_clusters,
+    terminating_clusters,
+    waypoint_fixed_clusters,
+)
 from pilot.translate.cluster.inbound import inbound_clusters
 from pilot.translate.cluster.passthrough import inbound_fixed_clusters
 from pilot.translate.endpoint.passages import passage_clusters
@@ -24,27 +31,31 @@ from pilot.translate.listener.main_internal import main_internal_listeners
 from pilot.translate.listener.passages import passage_listeners
 from pilot.translate.profile.plan import Group, NamedGroup, Plan
 
-_INBOUND = frozenset((
-    inbound_clusters,
-    inbound_fixed_clusters,
-    inbound_listeners,
-    terminating_listeners,
-    tunnelled_listeners,
-    main_internal_listeners,
-    passage_listeners,
-))  # fmt: skip
-_OURS = frozenset((
-    originating_clusters,
-    terminating_clusters,
-    crossing_clusters,
-    waypoint_fixed_clusters,
-    vip_clusters,
-    originating_listeners,
-    crossing_listeners,
-    forwarding_clusters,
-    passage_clusters,
-    forwarding_listeners,
-))  # fmt: skip
+_INBOUND = frozenset(
+    (
+        inbound_clusters,
+        inbound_fixed_clusters,
+        inbound_listeners,
+        terminating_listeners,
+        tunnelled_listeners,
+        main_internal_listeners,
+        passage_listeners,
+    )
+)
+_OURS = frozenset(
+    (
+        originating_clusters,
+        terminating_clusters,
+        crossing_clusters,
+        waypoint_fixed_clusters,
+        vip_clusters,
+        originating_listeners,
+        crossing_listeners,
+        forwarding_clusters,
+        passage_clusters,
+        forwarding_listeners,
+    )
+)
 """What tunnels are made of, and what is behind a waypoint: no context names it."""
 _TYPES: dict[str, str] = {CLUSTER: "clusters", LISTENER: "listeners", ROUTE: "routes"}
 _ADDED = (CLUSTER, LISTENER)
@@ -61,7 +72,10 @@ def patched_plan(db: Mesh, node_id: str, built: Plan) -> Plan:
         facets = {context: patch_facet(db, node_id, patches, kind, context) for context in _contexts(sidecar)}
         found = (group if group.fn in _OURS else _patched(group, type_url, facets) for group in built.groups[type_url])
         groups[type_url] = (*found, *(_added(type_url, facets) if type_url in _ADDED else ()))
-    return Plan(groups, {**built.named, **_extensions(built, patch_facet(db, node_id, patches, "extensions", _contexts(sidecar)[0]))})
+    return Plan(
+        groups,
+        {**built.named, **_extensions(built, patch_facet(db, node_id, patches, "extensions", _contexts(sidecar)[0]))},
+    )
 
 
 def _contexts(sidecar: bool) -> tuple[PatchContext, ...]:
@@ -80,4 +94,6 @@ def _added(type_url: str, facets: dict[PatchContext, PatchFacet]) -> Iterator[Gr
 
 
 def _extensions(built: Plan, facet: PatchFacet) -> dict[str, tuple[NamedGroup, ...]]:
-    return {EXTENSION: (*built.named.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))} if facet.patches else {}
+    return (
+        {EXTENSION: (*built.named.get(EXTENSION, ()), NamedGroup(added_extensions, (facet,)))} if facet.patches else {}
+    )

@@ -1,4 +1,5 @@
 """Says what one proxy is to be sent, as references to shared derived groups of resources."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

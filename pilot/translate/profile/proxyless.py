@@ -1,4 +1,5 @@
 """Chooses which resources a gRPC client or server without a proxy gets: those that it names."""
+
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
@@ -16,9 +17,15 @@ from pilot.translate.proxyless.server import server_listeners
 def proxyless_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one gRPC client or server. No node of its own."""
     client = proxyless_facet(db, node_id)
-    return Plan({}, named={
-        CLUSTER: (NamedGroup(clusters, (client,)),),
-        ENDPOINT: (NamedGroup(cluster_endpoints, (client,)),),
-        LISTENER: (NamedGroup(client_listeners, (client,)), NamedGroup(server_listeners, (inbound_facet(db, node_id),))),
-        ROUTE: (NamedGroup(routes, (sidecar_routes_facet(db, node_id),)),),
-    })
+    return Plan(
+        {},
+        named={
+            CLUSTER: (NamedGroup(clusters, (client,)),),
+            ENDPOINT: (NamedGroup(cluster_endpoints, (client,)),),
+            LISTENER: (
+                NamedGroup(client_listeners, (client,)),
+                NamedGroup(server_listeners, (inbound_facet(db, node_id),)),
+            ),
+            ROUTE: (NamedGroup(routes, (sidecar_routes_facet(db, node_id),)),),
+        },
+    )

@@ -1,4 +1,5 @@
 """Chooses the secrets that a proxy may have: those that it names and may read, whatever kind of proxy it is."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """Chooses which resources a sidecar gets."""
+
 from __future__ import annotations
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
@@ -35,23 +36,36 @@ def sidecar_plan(db: Mesh, node_id: str) -> Plan:
     """Returns the groups of one sidecar. No node of its own."""
     outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
     listens, routes = outbound_listeners_facet(db, node_id), sidecar_routes_facet(db, node_id)
-    return patched_plan(db, node_id, Plan({
-        CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
-        ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
-        LISTENER: (
-            *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
-            Group(inbound_listeners, (inbound,)),
-            *originating_listener_groups(db, outbound, listens.listening),
-            *terminating_listener_groups(db, inbound),
+    return patched_plan(
+        db,
+        node_id,
+        Plan(
+            {
+                CLUSTER: sidecar_cluster_groups(db, outbound, inbound),
+                ENDPOINT: (Group(endpoints_of, (outbound,)), *own_endpoints(db, node_id)),
+                LISTENER: (
+                    *_outbound_listeners(db, listens, inbound.tags, inbound.ips[0]),
+                    Group(inbound_listeners, (inbound,)),
+                    *originating_listener_groups(db, outbound, listens.listening),
+                    *terminating_listener_groups(db, inbound),
+                ),
+                ROUTE: (Group(route_configurations, (addressing(listens), routes)),),
+                NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),
+                **companion_groups(db),
+            },
+            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
-        ROUTE: (Group(route_configurations, (addressing(listens), routes)),),
-        NAME_TABLE: (Group(name_table, (outbound.scope, resolver_facet(db, node_id, routes.families))),),
-        **companion_groups(db),
-    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
+    )
 
 
-def _outbound_listeners(db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str) -> tuple[Group, ...]:
+def _outbound_listeners(
+    db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str
+) -> tuple[Group, ...]:
     capture = Group(capture_listeners, (facet, spans))
     if serves_headless(db, facet, address):
-        return Group(tcp_listeners_of_others, (without_spans(facet), address)), Group(http_listeners_of_others, (facet, spans, address)), capture
+        return (
+            Group(tcp_listeners_of_others, (without_spans(facet), address)),
+            Group(http_listeners_of_others, (facet, spans, address)),
+            capture,
+        )
     return Group(tcp_listeners, (without_spans(facet),)), Group(http_listeners, (facet, spans)), capture

@@ -1,4 +1,5 @@
 """Lists the route configurations of a sidecar: those that its listeners name."""
+
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
@@ -25,4 +26,6 @@ def _named(db: Mesh, name: str, _: OutboundListenersFacet, routing: SidecarRoute
     return sidecar_routes(db, name, routing)
 
 
-route_configurations: Gather[str, [OutboundListenersFacet, SidecarRoutesFacet], Resource] = Gather("route_configurations", _names, _named)
+route_configurations: Gather[str, [OutboundListenersFacet, SidecarRoutesFacet], Resource] = Gather(
+    "route_configurations", _names, _named
+)

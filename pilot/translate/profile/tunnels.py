@@ -1,4 +1,5 @@
 """Lists what tunnels of HBONE need at proxies of any kind: where they begin, where they end, and the way into other networks."""
+
 from __future__ import annotations
 
 from pilot.model.facets import InboundFacet, ListeningFacet, OutboundFacet, PolicyFacet
@@ -18,12 +19,16 @@ def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group
     return Group(originating_clusters, ()), *((Group(crossing_clusters, ()),) if outbound.crosses else ())
 
 
-def originating_listener_groups(db: Mesh, outbound: OutboundFacet, listening: ListeningFacet, network: str = "") -> tuple[Group, ...]:
+def originating_listener_groups(
+    db: Mesh, outbound: OutboundFacet, listening: ListeningFacet, network: str = ""
+) -> tuple[Group, ...]:
     """Returns the listeners of a sidecar or gateway where tunnels begin, none where it sends no HBONE. No node of its own."""
     if not begins_tunnels(db, outbound):
         return ()
     key = originator_key(listening)
-    return Group(originating_listeners, (key,)), *((Group(crossing_listeners, (key, network)),) if outbound.crosses else ())
+    return Group(originating_listeners, (key,)), *(
+        (Group(crossing_listeners, (key, network)),) if outbound.crosses else ()
+    )
 
 
 def terminating_cluster_groups(inbound: InboundFacet) -> tuple[Group, ...]:

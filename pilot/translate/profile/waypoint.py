@@ -1,4 +1,5 @@
 """Chooses which resources a waypoint gets: those of the services and workloads that are attached to it, and of nothing else in the mesh."""
+
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -19,7 +20,12 @@ from pilot.translate.endpoint.assignment import endpoints_of
 from pilot.translate.endpoint.inline_clusters import inline_clusters
 from pilot.translate.endpoint.passages import passage_clusters, passage_endpoints
 from pilot.translate.endpoint.vip_assignment import VipListKey, vip_clusters, vip_endpoints
-from pilot.translate.listener.connect_originate import crossing_listeners, forwarding_listeners, originating_listeners, originator_key
+from pilot.translate.listener.connect_originate import (
+    crossing_listeners,
+    forwarding_listeners,
+    originating_listeners,
+    originator_key,
+)
 from pilot.translate.listener.connect_terminate import terminating_listeners
 from pilot.translate.listener.main_internal import main_internal_listeners
 from pilot.translate.listener.passages import passage_listeners
@@ -41,38 +47,52 @@ def waypoint_plan(db: Mesh, node_id: str) -> Plan:
     facet, served = waypoint_facet(db, node_id, waypoint), VipListKey(waypoint, whole)
     onward = replace(whole, scope=replace(whole.scope, waypoint=waypoint))
     key = originator_key(facet.listening)
-    return patched_plan(db, node_id, Plan({
-        CLUSTER: (
-            Group(waypoint_fixed_clusters, (waypoint.namespace,)),
-            Group(vip_clusters, (served,)),
-            Group(outbound_clusters, (without_place(onward),)),
-            Group(inline_clusters, (onward,)),
-            *((Group(crossing_clusters, ()),) if facet.crosses else ()),
-            *((Group(credential_server_clusters, ()),) if whole.secret_servers.credentials else ()),
+    return patched_plan(
+        db,
+        node_id,
+        Plan(
+            {
+                CLUSTER: (
+                    Group(waypoint_fixed_clusters, (waypoint.namespace,)),
+                    Group(vip_clusters, (served,)),
+                    Group(outbound_clusters, (without_place(onward),)),
+                    Group(inline_clusters, (onward,)),
+                    *((Group(crossing_clusters, ()),) if facet.crosses else ()),
+                    *((Group(credential_server_clusters, ()),) if whole.secret_servers.credentials else ()),
+                ),
+                ENDPOINT: (Group(vip_endpoints, (served,)), Group(endpoints_of, (onward,))),
+                LISTENER: (
+                    Group(terminating_listeners, (facet.listening, facet.terminating, False)),
+                    Group(main_internal_listeners, (facet,)),
+                    Group(originating_listeners, (key,)),
+                    *((Group(crossing_listeners, (key, facet.network)),) if facet.crosses else ()),
+                ),
+                ROUTE: (),
+                **companion_groups(db),
+            },
+            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
-        ENDPOINT: (Group(vip_endpoints, (served,)), Group(endpoints_of, (onward,))),
-        LISTENER: (
-            Group(terminating_listeners, (facet.listening, facet.terminating, False)),
-            Group(main_internal_listeners, (facet,)),
-            Group(originating_listeners, (key,)),
-            *((Group(crossing_listeners, (key, facet.network)),) if facet.crosses else ()),
-        ),
-        ROUTE: (),
-        **companion_groups(db),
-    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
+    )
 
 
 def _between_networks(db: Mesh, node_id: str, gateway: ObjectKey, whole: OutboundFacet) -> Plan:
     """Returns the groups of a gateway between networks, at which tunnels that came through others go on."""
     facet = waypoint_facet(db, node_id, gateway)
-    return patched_plan(db, node_id, Plan({
-        CLUSTER: (Group(forwarding_clusters, ()), Group(passage_clusters, (whole,))),
-        ENDPOINT: (Group(passage_endpoints, (whole,)),),
-        LISTENER: (
-            Group(terminating_listeners, (facet.listening, facet.terminating, True)),
-            Group(passage_listeners, (PassageKey(facet.listening, facet.families),)),
-            Group(forwarding_listeners, (originator_key(facet.listening),)),
+    return patched_plan(
+        db,
+        node_id,
+        Plan(
+            {
+                CLUSTER: (Group(forwarding_clusters, ()), Group(passage_clusters, (whole,))),
+                ENDPOINT: (Group(passage_endpoints, (whole,)),),
+                LISTENER: (
+                    Group(terminating_listeners, (facet.listening, facet.terminating, True)),
+                    Group(passage_listeners, (PassageKey(facet.listening, facet.families),)),
+                    Group(forwarding_listeners, (originator_key(facet.listening),)),
+                ),
+                ROUTE: (),
+                **companion_groups(db),
+            },
+            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
         ),
-        ROUTE: (),
-        **companion_groups(db),
-    }, named={**secret_groups(db, node_id), **extension_groups(db, node_id)}))
+    )

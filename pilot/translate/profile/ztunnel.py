@@ -1,4 +1,5 @@
 """Chooses what ztunnels get: workloads, services, and the policies that they enforce."""
+
 from __future__ import annotations
 
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, WORKLOAD

@@ -1,4 +1,5 @@
 """Derives the clusters that gRPC clients ask for by name, and their endpoints."""
+
 from __future__ import annotations
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
@@ -35,7 +36,9 @@ def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> RuledClusterKey
         return None
     own = ruled_hosts(db, scope.namespace).has(parsed.host)
     namespace, labels = (scope.namespace, client.outbound.labels) if own else EVERYBODY
-    return RuledClusterKey(ClusterKey(found.ref, parsed.port, parsed.subset), merged_rule_seen(db, namespace, labels, found.ref))
+    return RuledClusterKey(
+        ClusterKey(found.ref, parsed.port, parsed.subset), merged_rule_seen(db, namespace, labels, found.ref)
+    )
 
 
 @derived
@@ -44,7 +47,9 @@ def _cluster(db: Mesh, name: str, client: ProxylessFacet) -> Resource | None:
     to = find_destination(db, key) if key is not None else None
     if key is None or to is None:
         return None
-    return Resource.of(CLUSTER, build_cluster(name, effective_policy(to), service_accounts(db, key.cluster.ref)), warms=name)
+    return Resource.of(
+        CLUSTER, build_cluster(name, effective_policy(to), service_accounts(db, key.cluster.ref)), warms=name
+    )
 
 
 @derived
@@ -66,7 +71,9 @@ def effective_policy(to: ClusterDestination) -> EffectivePolicy:
 def build_cluster(name: str, policy: EffectivePolicy, accounts: tuple[str, ...]) -> cluster_pb2.Cluster:
     """Returns the cluster. TLS is used where a rule says ISTIO_MUTUAL alone, for gRPC cannot tell which endpoints take it; `accounts` are the
     identities that these may have."""
-    made = _Cluster(name=name, type=_Cluster.EDS, eds_cluster_config=_Cluster.EdsClusterConfig(eds_config=ADS, service_name=name))
+    made = _Cluster(
+        name=name, type=_Cluster.EDS, eds_cluster_config=_Cluster.EdsClusterConfig(eds_config=ADS, service_name=name)
+    )
     if policy.load_balancer is not None:
         _balance(made, policy.load_balancer)
     if (limit := _most_requests(policy.connection_pool)) is not None:
@@ -90,4 +97,6 @@ def _most_requests(pool: ConnectionPoolSettings | None) -> circuit_breaker_pb2.C
     """Returns the one limit that gRPC knows, None where it is not said."""
     if pool is None or pool.http is None or pool.http.http2_max_requests <= 0:
         return None
-    return circuit_breaker_pb2.CircuitBreakers.Thresholds(max_requests=wrappers_pb2.UInt32Value(value=pool.http.http2_max_requests))
+    return circuit_breaker_pb2.CircuitBreakers.Thresholds(
+        max_requests=wrappers_pb2.UInt32Value(value=pool.http.http2_max_requests)
+    )

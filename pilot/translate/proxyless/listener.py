@@ -1,4 +1,5 @@
 """Derives the listeners that gRPC clients ask for, one for each target `host:port`: they say which routes are the target's."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import config_source_pb2
@@ -39,7 +40,8 @@ client_listeners: Lookup[str, [ProxylessFacet], Resource] = Lookup("proxyless li
 def build_client_listener(name: str, to: Service, port: int) -> listener_pb2.Listener:
     """Returns the listener of a port of a service."""
     manager = hcm_pb2.HttpConnectionManager(
-        rds=hcm_pb2.Rds(config_source=ADS, route_config_name=outbound_cluster(port, "", to.hostname)), http_filters=[FAULT, build_router()]
+        rds=hcm_pb2.Rds(config_source=ADS, route_config_name=outbound_cluster(port, "", to.hostname)),
+        http_filters=[FAULT, build_router()],
     )
     made = listener_pb2.Listener(name=name, api_listener=api_listener_pb2.ApiListener(api_listener=pack(manager)))
     if to.addresses:

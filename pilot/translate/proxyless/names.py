@@ -1,4 +1,5 @@
 """The names of resources that gRPC's xDS client asks for."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -18,7 +19,12 @@ def parse_host_port(text: str) -> HostPort | None:
     """Returns the parts of `host:port`; None for what is none."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not bare or not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535) or (":" in bare and bare == host):
+    if (
+        not colon
+        or not bare
+        or not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535)
+        or (":" in bare and bare == host)
+    ):
         return None
     return HostPort(bare, int(port))
 

@@ -1,4 +1,5 @@
 """Derives the routes of one port of a service for gRPC clients: the virtual host that sidecars have, with what gRPC reads otherwise."""
+
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2

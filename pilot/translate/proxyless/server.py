@@ -1,4 +1,5 @@
 """Derives the listeners that gRPC servers ask for by the address that they listen on: mutual TLS, and who may call."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -42,11 +43,14 @@ def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | N
 server_listeners: Lookup[str, [InboundFacet], Resource] = Lookup("proxyless server listeners", _server_listener)
 
 
-def build_server_listener(name: str, address: HostPort, mutual: bool, filters: list[hcm_pb2.HttpFilter]) -> listener_pb2.Listener:
+def build_server_listener(
+    name: str, address: HostPort, mutual: bool, filters: list[hcm_pb2.HttpFilter]
+) -> listener_pb2.Listener:
     """Returns the listener. gRPC cannot take TLS and plain text on one port: where both are allowed, plain text it is."""
     host = route_components_pb2.VirtualHost(domains=["*"], routes=[_EVERYTHING])
     manager = hcm_pb2.HttpConnectionManager(
-        route_config=route_pb2.RouteConfiguration(name="inbound", virtual_hosts=[host]), http_filters=[*filters, build_router()]
+        route_config=route_pb2.RouteConfiguration(name="inbound", virtual_hosts=[host]),
+        http_filters=[*filters, build_router()],
     )
     chain = listener_components_pb2.FilterChain(name="inbound-mtls" if mutual else "inbound-plaintext")
     chain.filters.add(name="inbound-hcm", typed_config=pack(manager))
@@ -70,4 +74,6 @@ def authorization_filters(policies: list[BuiltAuthorization]) -> Iterator[hcm_pb
 
 
 def _rbac(name: str, rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:
-    return hcm_pb2.HttpFilter(name=f"envoy.filters.http.rbac.{name}", typed_config=pack(http_rbac_pb2.RBAC(rules=rules)))
+    return hcm_pb2.HttpFilter(
+        name=f"envoy.filters.http.rbac.{name}", typed_config=pack(http_rbac_pb2.RBAC(rules=rules))
+    )

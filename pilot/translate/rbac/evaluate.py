@@ -1,4 +1,5 @@
 """Tells which rules a request or connection meets, as Envoy would: for people who ask why a call is refused."""
+
 from __future__ import annotations
 
 import functools
@@ -102,6 +103,7 @@ def _is_one(principal: rbac_pb2.Principal, call: RequestFacts) -> bool:
 
 # -- values ----------------------------------------------------------------------------------------------------------------
 
+
 def _text(matcher: string_pb2.StringMatcher, value: str) -> bool:
     kind = matcher.WhichOneof("match_pattern")
     if kind == "safe_regex":
@@ -109,12 +111,16 @@ def _text(matcher: string_pb2.StringMatcher, value: str) -> bool:
     pattern = getattr(matcher, kind)
     if matcher.ignore_case:
         pattern, value = pattern.lower(), value.lower()
-    return bool({"exact": value == pattern, "prefix": value.startswith(pattern), "suffix": value.endswith(pattern)}[kind])
+    return bool(
+        {"exact": value == pattern, "prefix": value.startswith(pattern), "suffix": value.endswith(pattern)}[kind]
+    )
 
 
 def _header(matcher: route_components_pb2.HeaderMatcher, call: RequestFacts) -> bool:
     value = call.headers.get(matcher.name.lower())
-    return value is not None and (matcher.WhichOneof("header_match_specifier") == "present_match" or _text(matcher.string_match, value))
+    return value is not None and (
+        matcher.WhichOneof("header_match_specifier") == "present_match" or _text(matcher.string_match, value)
+    )
 
 
 def _within(block: address_pb2.CidrRange, address: str) -> bool:

@@ -1,4 +1,5 @@
 """A field of a rule and what it becomes: one of its values has to hold, and none of its negative ones may."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

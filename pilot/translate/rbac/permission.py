@@ -1,4 +1,5 @@
 """Builds permissions: what is asked for, and of which port and address."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,9 @@ ANYTHING, NOTHING = Permission(any=True), Permission(not_rule=Permission(any=Tru
 METADATA_KEY = "experimental."
 
 
-def build_permission(operation: Operation | None, when: Iterable[Condition], tcp: bool, allows: bool) -> rbac_pb2.Permission | None:
+def build_permission(
+    operation: Operation | None, when: Iterable[Condition], tcp: bool, allows: bool
+) -> rbac_pb2.Permission | None:
     """Returns the permission of one operation under the conditions that are about the request's end; None for one that cannot be said whole
     (`allows`, as in `build_fields`)."""
     fields = [*_operation_fields(operation or Operation(), tcp), *(_condition_field(condition) for condition in when)]
@@ -95,6 +98,9 @@ def _metadata(key: str, values: Sequence[str]) -> rbac_pb2.Permission | None:
     name, bracket, entry = key.removeprefix(METADATA_KEY).removesuffix("]").partition("[")
     if not bracket or not entry or not values:
         return None
-    matchers = [build_item(build_text_value(v.strip("[]"))) if v.startswith("[") and v.endswith("]") else build_text_value(v) for v in values]
+    matchers = [
+        build_item(build_text_value(v.strip("[]"))) if v.startswith("[") and v.endswith("]") else build_text_value(v)
+        for v in values
+    ]
     path = [metadata_pb2.MetadataMatcher.PathSegment(key=entry)]
     return Permission(metadata=metadata_pb2.MetadataMatcher(filter=name, path=path, value=build_value(matchers)))

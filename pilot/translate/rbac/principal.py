@@ -1,4 +1,5 @@
 """Builds principals: who asks, by the certificate of the connection, its address, and the token and the headers of the request."""
+
 from __future__ import annotations
 
 import re
@@ -34,11 +35,16 @@ class RuleContext(NamedTuple):
     tunnelled: bool = False
 
 
-def build_principal(source: Source | None, when: Iterable[Condition], place: RuleContext, allows: bool) -> rbac_pb2.Principal | None:
+def build_principal(
+    source: Source | None, when: Iterable[Condition], place: RuleContext, allows: bool
+) -> rbac_pb2.Principal | None:
     """Returns the principal of one source under the conditions that are about who asks; None for one that cannot be said whole (`allows`,
     as in `build_fields`)."""
     builders = _builders(place)
-    fields = [*_source_fields(source or Source(), builders), *(_condition_field(condition, builders, place) for condition in when)]
+    fields = [
+        *_source_fields(source or Source(), builders),
+        *(_condition_field(condition, builders, place) for condition in when),
+    ]
     found = build_fields(fields, lambda m: Principal(not_id=m), allows)
     return None if found is None else Principal(and_ids=Principal.Set(ids=found or [ANYBODY]))
 
@@ -68,7 +74,9 @@ def _builders(place: RuleContext) -> Mapping[str, Build[rbac_pb2.Principal]]:
     }
 
 
-def _source_fields(source: Source, builders: Mapping[str, Build[rbac_pb2.Principal]]) -> Iterator[RbacField[rbac_pb2.Principal]]:
+def _source_fields(
+    source: Source, builders: Mapping[str, Build[rbac_pb2.Principal]]
+) -> Iterator[RbacField[rbac_pb2.Principal]]:
     yield RbacField(source.principals, source.not_principals, builders["source.principal"])
     yield RbacField(source.request_principals, source.not_request_principals, builders["request.auth.principal"])
     yield RbacField(source.service_accounts, source.not_service_accounts, builders["source.serviceAccount"])
@@ -78,12 +86,18 @@ def _source_fields(source: Source, builders: Mapping[str, Build[rbac_pb2.Princip
     yield RbacField(source.ip_blocks, source.not_ip_blocks, builders["source.ip"])
 
 
-def _condition_field(condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], place: RuleContext) -> RbacField[rbac_pb2.Principal]:
+def _condition_field(
+    condition: Condition, builders: Mapping[str, Build[rbac_pb2.Principal]], place: RuleContext
+) -> RbacField[rbac_pb2.Principal]:
     """Returns the field of a condition; of an attribute that there is not, one that cannot be said."""
     key, build = condition.key, builders.get(condition.key, unsayable)
     if key.startswith(HEADERS) and not place.tcp:
         name = key[len(HEADERS) :]
-        build = _each(lambda value: _header(name[1:-1], value)) if name.startswith("[") and name.endswith("]") else unsayable
+        build = (
+            _each(lambda value: _header(name[1:-1], value))
+            if name.startswith("[") and name.endswith("]")
+            else unsayable
+        )
     elif key.startswith(CLAIMS) and not place.tcp:
         path = claim_path(key[len(CLAIMS) :])
         build = (lambda values: build_claim(path, values)) if path else unsayable
@@ -105,6 +119,7 @@ def _each(one: Callable[[str], rbac_pb2.Principal | None]) -> Build[rbac_pb2.Pri
 
 
 # -- who a connection is from ----------------------------------------------------------------------------------------------
+
 
 def _identified(name: string_pb2.StringMatcher | None, tunnelled: bool) -> rbac_pb2.Principal | None:
     """Returns the principal of an identity: of the connection's certificate, or as it was noted of the tunnel that the connection came out of."""

@@ -1,4 +1,5 @@
 """Builds the policies of RBAC, one of each rule of an AuthorizationPolicy."""
+
 from __future__ import annotations
 
 from envoy.config.rbac.v3 import rbac_pb2

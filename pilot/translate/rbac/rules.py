@@ -1,4 +1,5 @@
 """Puts the policies of one action together: those that decide, and those that are only tried and counted."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

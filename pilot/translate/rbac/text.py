@@ -2,6 +2,7 @@
 
 A part of a text that becomes part of a regular expression is quoted, so that its dots are dots.
 """
+
 from __future__ import annotations
 
 import re
@@ -50,7 +51,11 @@ def build_header(name: str, pattern: str, ignore_case: bool = False) -> route_co
 
 def build_value(matchers: Sequence[value_pb2.ValueMatcher]) -> value_pb2.ValueMatcher:
     """Returns the matcher that any of at least one matcher meets."""
-    return matchers[0] if len(matchers) == 1 else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=matchers))
+    return (
+        matchers[0]
+        if len(matchers) == 1
+        else value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=matchers))
+    )
 
 
 def build_text_value(pattern: str) -> value_pb2.ValueMatcher:

@@ -1,4 +1,5 @@
 """Builds principals of JSON web tokens, from the metadata that the filter of tokens leaves behind a valid one."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ def build_claim(path: Sequence[str], values: Sequence[str]) -> rbac_pb2.Principa
     """Returns the principal with one of the values in a claim, which is a text or a list of texts. `path`: the names of the claims that it is
     in, and its own."""
     value = build_value([build_text_value(v) for v in values])
-    return _metadata(path, value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[build_item(value), value])))
+    return _metadata(
+        path, value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[build_item(value), value]))
+    )
 
 
 def build_request_principals(values: Sequence[str]) -> rbac_pb2.Principal:
@@ -32,7 +35,9 @@ def build_request_principals(values: Sequence[str]) -> rbac_pb2.Principal:
 
 def _request_principal(value: str) -> rbac_pb2.Principal:
     issuer, subject = _issuer_and_subject(value)
-    claims = [_metadata((name,), value_pb2.ValueMatcher(string_match=m)) for name, m in (("iss", issuer), ("sub", subject))]
+    claims = [
+        _metadata((name,), value_pb2.ValueMatcher(string_match=m)) for name, m in (("iss", issuer), ("sub", subject))
+    ]
     return Principal(and_ids=Principal.Set(ids=claims))
 
 

@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/tasks/security/authorization/authz-td-migration/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +31,9 @@ def with_aliases(values: Iterable[str], domains: Sequence[str]) -> list[str]:
 
 
 def _is_known(domain: str, domains: Iterable[str]) -> bool:
-    return domain == LOCAL or any(domain == known or _covers(domain, known) or _covers(known, domain) for known in domains)
+    return domain == LOCAL or any(
+        domain == known or _covers(domain, known) or _covers(known, domain) for known in domains
+    )
 
 
 def _covers(pattern: str, domain: str) -> bool:

@@ -1,4 +1,5 @@
 """Builds RouteAction: which clusters a request goes to, how long it may take, and under which host."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -40,7 +41,9 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
         action.host_rewrite_literal = authority
     if not _set_clusters(action, rule, context):
         return None
-    retry = build_retry(rule.retries or context.retries, hashed=len(rule.route) == 1 and _hash(rule.route[0], context) is not None)
+    retry = build_retry(
+        rule.retries or context.retries, hashed=len(rule.route) == 1 and _hash(rule.route[0], context) is not None
+    )
     if retry is not None:
         action.retry_policy.CopyFrom(retry)
     return action

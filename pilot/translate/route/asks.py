@@ -1,4 +1,5 @@
 """Finds what the rules of a VirtualService ask of whoever they are built for, so that equals share what is built."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -37,7 +38,9 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
 
     def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
         """Returns a source as far as it is asked for."""
-        return namespace if self.namespace else "", frozenset(item for item in labels if item[0] in self.labels) if self.labels else frozenset()
+        return namespace if self.namespace else "", frozenset(
+            item for item in labels if item[0] in self.labels
+        ) if self.labels else frozenset()
 
 
 def combine(many: Iterable[Asks]) -> Asks:
@@ -84,6 +87,7 @@ def _hosts(spec: VirtualService) -> Iterable[str]:
 
 # -- hashing ---------------------------------------------------------------------------------------------------------------
 
+
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
@@ -94,4 +98,6 @@ def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
 def may_hash(db: Mesh, host: str) -> bool:
     """Returns whether there may be consistent hashing for a host, for any client."""
     rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "host", host.lower()))
-    return any(row is not None and hashes(row.spec) for row in rows) or any(subset_of(host, w) for w in _hashing_wildcards(db))
+    return any(row is not None and hashes(row.spec) for row in rows) or any(
+        subset_of(host, w) for w in _hashing_wildcards(db)
+    )

@@ -1,6 +1,7 @@
 """Puts route configurations together from serialized virtual hosts: the parts of a repeated field may stand in any number of pieces.
 https://protobuf.dev/programming-guides/encoding/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """Settles domains that several virtual hosts would have: Envoy takes a route configuration only where each domain stands once."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,9 @@ class Contender(NamedTuple):
     domains: Domains
 
 
-def settle(contenders: Iterable[Contender], contested: frozenset[str] | None) -> Mapping[tuple[str, int], tuple[str, ...]]:
+def settle(
+    contenders: Iterable[Contender], contested: frozenset[str] | None
+) -> Mapping[tuple[str, int], tuple[str, ...]]:
     """Returns what each has to do without: the first that wants a domain has it, a short name yields to the service of that very name.
 
     `contested`: the domains (in lower case) to settle. None: all of them, of a listener of all ports, where in addition names

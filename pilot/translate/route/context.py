@@ -1,4 +1,5 @@
 """Holds what the routes of a VirtualService depend on besides itself."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

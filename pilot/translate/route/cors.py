@@ -2,6 +2,7 @@
 
 istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
 """
+
 from __future__ import annotations
 
 from envoy.extensions.filters.http.cors.v3 import cors_pb2

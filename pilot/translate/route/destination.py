@@ -1,4 +1,5 @@
 """Finds where a route leads: the cluster that a destination means."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -29,7 +30,9 @@ def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> Destin
     if found is None:
         return DestinationService()
     ports = (port,) if port else tuple(p.number for p in found.ports)
-    return DestinationService(ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None)
+    return DestinationService(
+        ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None
+    )
 
 
 class DestinationKey(NamedTuple):
@@ -41,10 +44,14 @@ class DestinationKey(NamedTuple):
 
 
 def destination_key(destination: Destination) -> DestinationKey:
-    return DestinationKey(destination.host, destination.subset, destination.port.number if destination.port is not None else 0)
+    return DestinationKey(
+        destination.host, destination.subset, destination.port.number if destination.port is not None else 0
+    )
 
 
-def destination_cluster(destination: Destination | None, known: DestinationService | None, port: int, waypoint: bool = False) -> str:
+def destination_cluster(
+    destination: Destination | None, known: DestinationService | None, port: int, waypoint: bool = False
+) -> str:
     """Returns the cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
 
     `known` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap. `waypoint`: of routes at a waypoint.

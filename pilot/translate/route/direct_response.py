@@ -1,4 +1,5 @@
 """Builds the action of an HTTPDirectResponse: an answer without any upstream."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2

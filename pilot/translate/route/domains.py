@@ -4,6 +4,7 @@ A client in Kubernetes leaves out what its resolver's search list adds: `reviews
 `reviews.prod.svc.cluster.local` to a pod of namespace `prod`, `reviews.prod` to others.
 https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -24,7 +25,12 @@ class Domains(NamedTuple):
 
 
 def build_domains(
-    service: Service, aliases: tuple[str, ...], dns_domain: str, families: AddressFamiliesFacet, absolute: bool, port: int = 0
+    service: Service,
+    aliases: tuple[str, ...],
+    dns_domain: str,
+    families: AddressFamiliesFacet,
+    absolute: bool,
+    port: int = 0,
 ) -> Domains:
     """Returns the names that clients of a DNS domain use. `absolute`: names with the final dot too. `port`: add `name:port` to each; 0: do not."""
     names: list[str] = []

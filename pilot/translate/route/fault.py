@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
 """
+
 from __future__ import annotations
 
 from envoy.extensions.filters.common.fault.v3 import fault_pb2 as delay_pb2
@@ -15,9 +16,25 @@ from pilot.translate.route.percent import build_fraction, build_whole
 _GRPC_CODES = {
     name: code
     for code, name in enumerate(
-        ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
-         "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
-         "UNAUTHENTICATED")
+        (
+            "OK",
+            "CANCELLED",
+            "UNKNOWN",
+            "INVALID_ARGUMENT",
+            "DEADLINE_EXCEEDED",
+            "NOT_FOUND",
+            "ALREADY_EXISTS",
+            "PERMISSION_DENIED",
+            "RESOURCE_EXHAUSTED",
+            "FAILED_PRECONDITION",
+            "ABORTED",
+            "OUT_OF_RANGE",
+            "UNIMPLEMENTED",
+            "INTERNAL",
+            "UNAVAILABLE",
+            "DATA_LOSS",
+            "UNAUTHENTICATED",
+        )
     )
 }
 

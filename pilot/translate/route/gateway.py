@@ -3,6 +3,7 @@
 Every virtual host is a value of its own, put together from the serialized routes of its VirtualServices, and a configuration from
 its serialized virtual hosts: an edit of one VirtualService builds its routes and its virtual hosts, nothing else.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -39,6 +40,7 @@ def route_name(key: GatewayRouteKey) -> str:
 
 # -- which virtual hosts ---------------------------------------------------------------------------------------------------
 
+
 @derived
 def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey, ...]:
     return tuple(key for key, _ in merged_gateway(db, routing.selected).routes)
@@ -56,16 +58,26 @@ def _server_hosts(db: Mesh, key: ServerKey) -> ServerHosts | None:
     found = server(db, key)
     if found is None or found.port is None:
         return None
-    return ServerHosts(key.gateway, found.hosts, found.port.number, found.tls is not None, found.tls is not None and found.tls.https_redirect)
+    return ServerHosts(
+        key.gateway,
+        found.hosts,
+        found.port.number,
+        found.tls is not None,
+        found.tls is not None and found.tls.https_redirect,
+    )
 
 
 @derived
-def _bound_keys(db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: GatewayRoutesFacet) -> tuple[ObjectKey, ...]:
+def _bound_keys(
+    db: Mesh, gateway: ObjectKey, _ports: frozenset[int], routing: GatewayRoutesFacet
+) -> tuple[ObjectKey, ...]:
     return bound_services(db, routing.scope.namespace, gateway)
 
 
 @derived
-def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet) -> Bound | None:
+def _bound(
+    db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet
+) -> Bound | None:
     """Returns a VirtualService that has routes for one of the ports; None where it has none."""
     found = virtual_service(db, key)
     if found is None:
@@ -75,7 +87,9 @@ def _bound(db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], 
     return Bound(key, found.spec.hosts, routed) if routed else None
 
 
-_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], Bound] = Gather("bound_to_gateway", _bound_keys, _bound)
+_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], Bound] = Gather(
+    "bound_to_gateway", _bound_keys, _bound
+)
 
 
 @hub
@@ -93,6 +107,7 @@ def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -
 
 # -- their content ---------------------------------------------------------------------------------------------------------
 
+
 @derived
 def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
     """Returns whether the answers of a route configuration tell of HTTP/3."""
@@ -102,25 +117,33 @@ def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> 
 @derived
 def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
     """Returns one virtual host, as the field of its configuration."""
-    offer = OfferKey(routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing))
+    offer = OfferKey(
+        routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing)
+    )
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
     session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
     return as_field(build_gateway_host(planned, routes, routing.attempt_count, session))
 
 
-def build_gateway_host(planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None) -> bytes:
+def build_gateway_host(
+    planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None
+) -> bytes:
     """Returns the serialized virtual host of serialized routes; those that take everything come last, for none behind one would ever be
     tried."""
     host = route_components_pb2.VirtualHost(
         name=planned.name,
         domains=planned.domains,
-        require_tls=route_components_pb2.VirtualHost.ALL if planned.redirects else route_components_pb2.VirtualHost.NONE,
+        require_tls=route_components_pb2.VirtualHost.ALL
+        if planned.redirects
+        else route_components_pb2.VirtualHost.NONE,
         include_request_attempt_count=attempt_count and bool(planned.sources or planned.redirects),
     )
     if session is not None:
         host.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
     last = sorted(routes, key=lambda route: route.catch_all)
-    return b"".join((host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last)))
+    return b"".join(
+        (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last))
+    )
 
 
 @derived
@@ -129,7 +152,9 @@ def _blocks(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tupl
 
 
 @hub
-def _planned_block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
+def _planned_block(
+    db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet
+) -> tuple[GatewayHostKey, ...]:
     return planned_hosts(db, key, routing)[number * BLOCK : (number + 1) * BLOCK]
 
 
@@ -144,7 +169,9 @@ def _block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFa
     return b"".join(_virtual_hosts(db, number, key, routing).values())
 
 
-_pieces: Gather[int, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather("gateway_virtual_hosts_in_blocks", _blocks, _block)
+_pieces: Gather[int, [GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
+    "gateway_virtual_hosts_in_blocks", _blocks, _block
+)
 
 
 @derived
@@ -152,4 +179,6 @@ def _route_configuration(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesF
     return build_route_configuration(route_name(key), _pieces(db, key, routing).values())
 
 
-gateway_route_configurations: Gather[GatewayRouteKey, [GatewayRoutesFacet], Resource] = Gather("gateway_routes", _route_keys, _route_configuration)
+gateway_route_configurations: Gather[GatewayRouteKey, [GatewayRoutesFacet], Resource] = Gather(
+    "gateway_routes", _route_keys, _route_configuration
+)

@@ -2,6 +2,7 @@
 
 Plans are made of names alone: routes themselves are built once for each `RouteSourceKey` and shared by the virtual hosts that name it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +53,9 @@ class _Host:
         self.port, self.sources, self.redirects = port, list[RouteSourceKey](), False
 
 
-def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool) -> tuple[GatewayHostKey, ...]:
+def plan_hosts(
+    servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool
+) -> tuple[GatewayHostKey, ...]:
     """Returns the virtual hosts of the servers that share a route configuration, by name.
 
     `bound`: by Gateway, in order of precedence. `collapse`: hosts of the same routes are domains of one virtual host. Without any,
@@ -68,11 +71,19 @@ def plan_hosts(servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterabl
                 found.setdefault(host.lower(), _Host(server.port)).redirects = True
     if not found:
         return (GatewayHostKey(f"blackhole:{servers[0].port}", ("*",), (), False),)
-    planned = [GatewayHostKey(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects) for name, host in found.items()]
+    planned = [
+        GatewayHostKey(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects)
+        for name, host in found.items()
+    ]
     return tuple(sorted(_collapse(planned) if collapse else planned))
 
 
-def _offer(found: dict[str, _Host], sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey], server: ServerHosts, service: Bound) -> None:
+def _offer(
+    found: dict[str, _Host],
+    sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey],
+    server: ServerHosts,
+    service: Bound,
+) -> None:
     """Adds the routes of a VirtualService to the hosts that a server shares with it.
 
     The first server of a Gateway for whose port there are routes says for which port they are built: the others of the same

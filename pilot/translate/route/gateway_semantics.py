@@ -1,4 +1,5 @@
 """Finishes routes that follow the rules of the Gateway API where they differ from those of VirtualServices."""
+
 from __future__ import annotations
 
 import re

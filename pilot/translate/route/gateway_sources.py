@@ -1,4 +1,5 @@
 """Derives the routes that a VirtualService gives to the servers of a Gateway, serialized once for all virtual hosts that have them."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -53,7 +54,11 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
         gateways=frozenset((f"{source.gateway.namespace}/{source.gateway.name}",)),
         namespace=viewer,
         labels=offer.sources,
-        destinations={host: destination_of(db, ref) for host in asks.hosts if (ref := destination_ref(db, host, owner, viewer)) is not None},
+        destinations={
+            host: destination_of(db, ref)
+            for host in asks.hosts
+            if (ref := destination_ref(db, host, owner, viewer)) is not None
+        },
         hashes={key: settings for key in asks.hashed if (settings := _hashing(db, key, offer)) is not None},
         retries=default_retries(db),
         forwarded_host=offer.forwarded_host,
@@ -61,7 +66,9 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
         alt_svc=offer.alt_svc,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
-    return tuple(RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context))
+    return tuple(
+        RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context)
+    )
 
 
 def _hashing(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:

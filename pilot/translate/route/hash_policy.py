@@ -2,6 +2,7 @@
 
 The load balancer stands on the cluster, the key on the routes to it.
 """
+
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2

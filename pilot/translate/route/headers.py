@@ -3,6 +3,7 @@
 https://istio.io/latest/docs/reference/config/networking/virtual-service/#Headers: `set` replaces, `add` appends. The host cannot be
 changed as a header: it becomes a host rewrite.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -55,10 +56,14 @@ def build_value(name: str, value: str) -> base_pb2.HeaderValueOption:
     return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value), append_action=_APPEND)
 
 
-def _values(headers: Mapping[str, str], action: base_pb2.HeaderValueOption.HeaderAppendAction) -> Iterable[base_pb2.HeaderValueOption]:
+def _values(
+    headers: Mapping[str, str], action: base_pb2.HeaderValueOption.HeaderAppendAction
+) -> Iterable[base_pb2.HeaderValueOption]:
     for name in sorted(headers):
         if not _is_internal(name):
-            yield base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=headers[name]), append_action=action)
+            yield base_pb2.HeaderValueOption(
+                header=base_pb2.HeaderValue(key=name, value=headers[name]), append_action=action
+            )
 
 
 def _names(names: Iterable[str]) -> list[str]:

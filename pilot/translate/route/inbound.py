@@ -1,4 +1,5 @@
 """Builds the routes of a sidecar's inbound side: everything goes to the workload itself. They stand in the listener, not in RDS."""
+
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2
@@ -17,7 +18,9 @@ _NO_LIMIT = _Action.MaxStreamDuration(max_stream_duration=NO_TIME, grpc_timeout_
 _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 
 
-def build_inbound_routes(cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None) -> route_pb2.RouteConfiguration:
+def build_inbound_routes(
+    cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None
+) -> route_pb2.RouteConfiguration:
     """Returns the routes to a cluster, for a port of the service `hostname` ("" where there is none). The client's side sets timeouts.
 
     `retries`: the mesh's default for inbound requests, None for the built-in one. gRPC is not retried: to a stream that is open

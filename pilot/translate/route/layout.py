@@ -3,6 +3,7 @@
 A layout is shared by all proxies that see the same; what differs between them (short names, sources, hashing) is put in when a
 segment is built.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -94,7 +95,10 @@ def layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
 
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
 
-def _other_hosts(db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]) -> tuple[HostKey, ...]:
+
+def _other_hosts(
+    db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]
+) -> tuple[HostKey, ...]:
     """Returns the hosts that no service has. They are on the ports of the services that the same VirtualService routes; without any such
     service on port 80."""
     services: dict[str, list[int]] = {ref.hostname.lower(): [] for ref in key.refs}
@@ -108,7 +112,9 @@ def _other_hosts(db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], h
         unknown = () if bound.by_route else _unknown(bound.hosts, services)
         if not unknown or asks_of(db, bound.key) is None:
             continue
-        exact = [h.lower() for h in bound.hosts if not is_wildcard(h)]  # a wildcard is one VirtualService's alone: `by_rule` has it
+        exact = [
+            h.lower() for h in bound.hosts if not is_wildcard(h)
+        ]  # a wildcard is one VirtualService's alone: `by_rule` has it
         ports = by_rule.get(bound.key, set()).union(*(services.get(h, ()) for h in exact))
         for port in sorted(ports) or ((DEFAULT_PORT,) if key.port == DEFAULT_PORT else ()):
             for name in unknown:
@@ -135,8 +141,14 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
 
 # -- domains that several hosts want ----------------------------------------------------------------------------------------
 
+
 def _dropped(
-    db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], bindings: tuple[Binding, ...], hosts: list[HostKey], others: tuple[HostKey, ...]
+    db: Mesh,
+    key: RouteLayoutKey,
+    segments: tuple[SegmentKey, ...],
+    bindings: tuple[Binding, ...],
+    hosts: list[HostKey],
+    others: tuple[HostKey, ...],
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     contested = _contested(db, key, segments, others)
     if not contested and key.port:
@@ -158,7 +170,9 @@ def _wanted(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
     return Domains(names, short)
 
 
-def _contested(db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]) -> frozenset[str]:
+def _contested(
+    db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], others: tuple[HostKey, ...]
+) -> frozenset[str]:
     """Returns the domains that more than one host would have."""
     seen = {host.host for host in others}
     contested: set[str] = set()
@@ -170,7 +184,9 @@ def _contested(db: Mesh, key: RouteLayoutKey, segments: tuple[SegmentKey, ...], 
     return frozenset(contested)
 
 
-def _place(host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]) -> tuple[int, bool, int, bool, int]:
+def _place(
+    host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[ServiceRef, int]
+) -> tuple[int, bool, int, bool, int]:
     """Returns what hosts are sorted by: those with a VirtualService come before those without, in the order of these, and in that port 80
     before others; the ports of a service without one are in its own order."""
     age = ages[host.ref] if host.ref is not None else 0
@@ -180,6 +196,7 @@ def _place(host: HostKey, places: Mapping[ObjectKey, int], ages: Mapping[Service
 
 
 # -- services that routes must know more of --------------------------------------------------------------------------------
+
 
 @hub
 def _peculiar(db: Mesh) -> frozenset[str]:
@@ -195,4 +212,8 @@ def _destinations(db: Mesh, key: RouteLayoutKey) -> Mapping[str, DestinationServ
     peculiar = _peculiar(db)
     if key.port and not peculiar:
         return {}
-    return {ref.hostname: find_destination_service(db, ref, key.port) for ref in key.refs if not key.port or ref.hostname in peculiar}
+    return {
+        ref.hostname: find_destination_service(db, ref, key.port)
+        for ref in key.refs
+        if not key.port or ref.hostname in peculiar
+    }

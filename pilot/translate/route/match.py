@@ -3,6 +3,7 @@
 Conditions on the source (labels, namespace, gateway) and on the port are decided here and now, for the proxy and listener that
 the route is built for: Envoy does not see them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,7 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
 
 # -- headers ---------------------------------------------------------------------------------------------------------------
 
+
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
     """Returns the conditions on headers, by name; those that are claims are no headers."""
     found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
@@ -105,6 +107,7 @@ def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.Quer
 
 # -- claims of a JSON web token --------------------------------------------------------------------------------------------
 
+
 def _claims(match: HTTPMatchRequest) -> Iterable[metadata_pb2.MetadataMatcher]:
     yield from _claim_matchers(match.headers, invert=False)
     yield from _claim_matchers(match.without_headers, invert=True)
@@ -125,7 +128,7 @@ def _claim_path(name: str) -> list[str] | None:
     """
     if not name.lower().startswith(CLAIMS):
         return None
-    rest = name[len(CLAIMS):]
+    rest = name[len(CLAIMS) :]
     if rest.startswith(".") and len(rest) > 1:
         return rest[1:].split(".")
     if rest.startswith("[") and rest.endswith("]") and len(rest) > 2:

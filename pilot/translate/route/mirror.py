@@ -2,6 +2,7 @@
 
 istio.io/latest/docs/tasks/traffic-management/mirroring/
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -16,7 +17,9 @@ from pilot.translate.route.destination import destination_cluster
 from pilot.translate.route.percent import ALL, build_fraction, build_runtime, build_whole
 
 
-def build_mirrors(rule: HTTPRoute, context: RouteContext) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
+def build_mirrors(
+    rule: HTTPRoute, context: RouteContext
+) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
     """Returns one policy for `mirror`, and one for each of `mirrors`; a share of nothing is no mirror."""
     if rule.mirror is not None:
         yield from _mirror(rule.mirror, _share(rule.mirror_percentage, rule.mirror_percent), context)
@@ -30,7 +33,9 @@ def _mirror(
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
     if share is not None:
         yield route_components_pb2.RouteAction.RequestMirrorPolicy(
-            cluster=destination_cluster(destination, context.destinations.get(destination.host), context.port, context.waypoint),
+            cluster=destination_cluster(
+                destination, context.destinations.get(destination.host), context.port, context.waypoint
+            ),
             runtime_fraction=share,
             trace_sampled=wrappers_pb2.BoolValue(value=False),
             disable_shadow_host_suffix_append=not context.shadow_suffix,

@@ -1,4 +1,5 @@
 """Decides how spans name a route: `host:port/path`."""
+
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2

@@ -1,4 +1,5 @@
 """Builds shares of requests."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -6,12 +7,16 @@ from envoy.type.v3 import percent_pb2
 
 from pilot.model.config.virtual_service import Percent
 
-ALL = base_pb2.RuntimeFractionalPercent(default_value=percent_pb2.FractionalPercent(numerator=100, denominator=percent_pb2.FractionalPercent.HUNDRED))
+ALL = base_pb2.RuntimeFractionalPercent(
+    default_value=percent_pb2.FractionalPercent(numerator=100, denominator=percent_pb2.FractionalPercent.HUNDRED)
+)
 
 
 def build_fraction(percent: Percent) -> percent_pb2.FractionalPercent:
     """Returns the fraction of a percentage, to four decimals; what is beyond is cut off."""
-    return percent_pb2.FractionalPercent(numerator=int(percent.value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION)
+    return percent_pb2.FractionalPercent(
+        numerator=int(percent.value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION
+    )
 
 
 def build_whole(percent: int) -> percent_pb2.FractionalPercent:

@@ -2,6 +2,7 @@
 
 istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
 """
+
 from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2

@@ -5,6 +5,7 @@ istio.io/latest/docs/concepts/traffic-management/#retries
 Without a word from the user two retries are made of what surely was not processed. Hosts that were tried are avoided, except where
 a hash picks the host.
 """
+
 from __future__ import annotations
 
 import http
@@ -76,7 +77,6 @@ def _set_conditions(out: route_components_pb2.RetryPolicy, policy: HTTPRetry, de
         out.retry_on = f"{conditions},{STATUS_CODES}" if codes and STATUS_CODES not in conditions else conditions
     if policy.backoff is not None:
         out.retry_back_off.base_interval.CopyFrom(build_duration(policy.backoff))
-
 
 
 def _is_status(text: str) -> bool:

@@ -1,4 +1,5 @@
 """Builds the routes of a VirtualService, for sidecars and gateways."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -48,9 +49,14 @@ def build_routes(service: Object[VirtualService], context: RouteContext) -> list
     return routes
 
 
-def has_routes(service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+def has_routes(
+    service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]
+) -> bool:
     """Returns whether there would be any routes for such a proxy and port."""
-    return any(not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match) for rule in service.http)
+    return any(
+        not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match)
+        for rule in service.http
+    )
 
 
 def build_metadata(key: ObjectKey) -> base_pb2.Metadata:
@@ -137,7 +143,9 @@ def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
     """Returns the first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
     found: StickySession | None = None
     for destination in destinations(rule):
-        service = context.destinations.get(destination.destination.host) if destination.destination is not None else None
+        service = (
+            context.destinations.get(destination.destination.host) if destination.destination is not None else None
+        )
         session = service.session if service is not None else None
         if found is not None and session is not None:
             break

@@ -3,6 +3,7 @@
 Proxies that see the same services of a namespace, through the same VirtualServices, share them; only who has the same DNS domain
 as the services gets others, with their short names.
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -82,11 +83,16 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
     refs = aliases_of(db, ref.hostname)
     if not refs or viewer.hosts is None:
         return tuple(a.hostname for a in refs)
-    sets = [s for s in (viewer.hosts.find(ref.namespace), viewer.hosts.everywhere) if s is not None and s.imports(ref.hostname)]
+    sets = [
+        s
+        for s in (viewer.hosts.find(ref.namespace), viewer.hosts.everywhere)
+        if s is not None and s.imports(ref.hostname)
+    ]
     return tuple(a.hostname for a in refs if sets and sets[0].imports(a.hostname))
 
 
 # -- what a segment depends on ---------------------------------------------------------------------------------------------
+
 
 class Needs(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
@@ -99,7 +105,10 @@ class Needs(msgspec.Struct, frozen=True, cache_hash=True):
 def segment_needs(db: Mesh, key: SegmentKey) -> Needs:
     """Returns what all hosts of a segment need together."""
     hosts = segment_hosts(db, key)
-    return Needs(combine(host_asks(db, host) for host in hosts), frozenset(kubernetes_namespace(n) for h in hosts for n in (h.host, *h.aliases)))
+    return Needs(
+        combine(host_asks(db, host) for host in hosts),
+        frozenset(kubernetes_namespace(n) for h in hosts for n in (h.host, *h.aliases)),
+    )
 
 
 @derived
@@ -118,12 +127,15 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
 
 # -- domains ---------------------------------------------------------------------------------------------------------------
 
+
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
     """Returns the domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
     found = service(db, host.ref) if host.ref is not None else None
     if found is None:
         return Domains((bracketed(host.host),), frozenset())
-    return build_domains(found, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port)
+    return build_domains(
+        found, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port
+    )
 
 
 class SegmentDomains(NamedTuple):

@@ -1,4 +1,5 @@
 """Cuts what virtual hosts need to know of a sidecar down to what they ask for, so that sidecars that agree in it share them."""
+
 from __future__ import annotations
 
 import msgspec
@@ -53,7 +54,9 @@ def segment_traits(
     return traits
 
 
-def build_traits(db: Mesh, asks: Asks, domain: str, dropped: Dropped, layout: RouteLayout, routing: SidecarRoutesFacet) -> SegmentTraitsKey:
+def build_traits(
+    db: Mesh, asks: Asks, domain: str, dropped: Dropped, layout: RouteLayout, routing: SidecarRoutesFacet
+) -> SegmentTraitsKey:
     namespace, labels = asks.source(routing.scope.namespace, routing.labels)
     known = layout.destinations
     settled = ((key, _hashing(db, key, routing)) for key in asks.hashed)
@@ -74,7 +77,10 @@ def _dropped(hosts: tuple[HostKey, ...], layout: RouteLayout, domain: str) -> Dr
     """Returns what the layout says, and short names that are names of other services."""
     found = {(h.host, h.port): layout.dropped.get((h.host, h.port), ()) for h in hosts}
     if layout.dotless:
-        found = {key: (*names, *(n for n in short_names(key[0], domain) if n in layout.dotless)) for key, names in found.items()}
+        found = {
+            key: (*names, *(n for n in short_names(key[0], domain) if n in layout.dotless))
+            for key, names in found.items()
+        }
     return tuple((key, names) for key, names in found.items() if names)
 
 
@@ -94,7 +100,10 @@ def virtual_host_key(host: HostKey, asks: Asks, listener: int, traits: SegmentTr
     return VirtualHostKey(
         host=host,
         listener=listener,
-        dns_domain=next((d for n in names if (d := reduced(traits.dns_domain, n)) == traits.dns_domain), reduced(traits.dns_domain, host.host)),
+        dns_domain=next(
+            (d for n in names if (d := reduced(traits.dns_domain, n)) == traits.dns_domain),
+            reduced(traits.dns_domain, host.host),
+        ),
         families=traits.families,
         namespace=namespace,
         labels=labels,

@@ -2,6 +2,7 @@
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/stateful_session_filter
 """
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -26,18 +27,30 @@ class StickySession(NamedTuple):
 
 def session_of(service: Service) -> StickySession | None:
     """Returns what a service's labels ask for; a cookie comes before a header."""
-    return StickySession(service.session_label, service.session_header_label) if service.session_label or service.session_header_label else None
+    return (
+        StickySession(service.session_label, service.session_header_label)
+        if service.session_label or service.session_header_label
+        else None
+    )
 
 
 def build_session(session: StickySession) -> any_pb2.Any:
     """Returns the configuration of the filter for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")
-        cookie = http_cookie_pb2.Cookie(name=name, path=path if colon else "/")  # no time to live: it ends with the browser's session
+        cookie = http_cookie_pb2.Cookie(
+            name=name, path=path if colon else "/"
+        )  # no time to live: it ends with the browser's session
         state = _state("envoy.http.stateful_session.cookie", pack(cookie_pb2.CookieBasedSessionState(cookie=cookie)))
     else:
-        state = _state("envoy.http.stateful_session.header", pack(header_pb2.HeaderBasedSessionState(name=session.header)))
-    return pack(stateful_session_pb2.StatefulSessionPerRoute(stateful_session=stateful_session_pb2.StatefulSession(session_state=state)))
+        state = _state(
+            "envoy.http.stateful_session.header", pack(header_pb2.HeaderBasedSessionState(name=session.header))
+        )
+    return pack(
+        stateful_session_pb2.StatefulSessionPerRoute(
+            stateful_session=stateful_session_pb2.StatefulSession(session_state=state)
+        )
+    )
 
 
 def _state(name: str, config: any_pb2.Any) -> extension_pb2.TypedExtensionConfig:

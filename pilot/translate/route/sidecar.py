@@ -3,6 +3,7 @@
 A configuration is the concatenation of its segments, a segment that of its virtual hosts. So an edit of one VirtualService builds
 one virtual host, the segment that it is in, and joins: nothing else is parsed, built or compared.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -32,6 +33,7 @@ UNIX = "unix://"
 
 # -- names -----------------------------------------------------------------------------------------------------------------
 
+
 def parse_name(name: str) -> tuple[str, int] | None:
     """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
     sockets.
@@ -53,6 +55,7 @@ def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> 
 
 
 # -- configurations --------------------------------------------------------------------------------------------------------
+
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
@@ -92,14 +95,21 @@ def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -
     for host in found.others:
         asks = host_asks(db, host)
         dropped = found.dropped.get((host.host, host.port), ())
-        traits = build_traits(db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing)
+        traits = build_traits(
+            db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing
+        )
         yield virtual_host(db, virtual_host_key(host, asks, key.port, traits))
 
 
 @derived
 def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
     """Returns the virtual hosts of a segment, as fields."""
-    return b"".join([virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits)) for h in segment_hosts(db, segment)])
+    return b"".join(
+        [
+            virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits))
+            for h in segment_hosts(db, segment)
+        ]
+    )
 
 
 def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
@@ -111,11 +121,15 @@ def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarR
     traits = segment_traits(db, segment, found, routing, {})
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
-            yield virtual_host(db, replace(virtual_host_key(host, host_asks(db, host), key.port, traits), sniffed=True, dropped=()))
+            yield virtual_host(
+                db, replace(virtual_host_key(host, host_asks(db, host), key.port, traits), sniffed=True, dropped=())
+            )
 
 
 @derived
 def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
     """Returns the virtual host for all that is not known, as a field."""
     policy = outbound_traffic_policy(db, routing.scope)
-    return as_field(build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True))
+    return as_field(
+        build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True)
+    )

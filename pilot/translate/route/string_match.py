@@ -2,6 +2,7 @@
 
 www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
 """
+
 from __future__ import annotations
 
 from envoy.type.matcher.v3 import regex_pb2, string_pb2

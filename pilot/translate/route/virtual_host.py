@@ -1,4 +1,5 @@
 """Derives one virtual host of a sidecar, serialized: a value that every proxy shares for which it would be the same."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -65,8 +66,12 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
     domains = ["*"] if key.sniffed else _domains(db, key)
     if not domains:
         return b""
-    routes = build_routes(rule, _context(db, key)) if rule is not None else [build_default_route(key, default_retries(db))]
-    built = build_virtual_host(with_port(key.host.host, key.host.port), domains, routes, key.attempt_count, _session(db, key))
+    routes = (
+        build_routes(rule, _context(db, key)) if rule is not None else [build_default_route(key, default_retries(db))]
+    )
+    built = build_virtual_host(
+        with_port(key.host.host, key.host.port), domains, routes, key.attempt_count, _session(db, key)
+    )
     return as_field(built.SerializeToString(deterministic=True))
 
 
@@ -105,7 +110,9 @@ def default_retries(db: Mesh) -> HTTPRetry | None:
 
 
 def _session(db: Mesh, key: VirtualHostKey) -> StickySession | None:
-    found = service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
+    found = (
+        service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
+    )
     return session_of(found) if found is not None else None
 
 
@@ -130,10 +137,16 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
 
 
 def build_virtual_host(
-    name: str, domains: Iterable[str], routes: Iterable[route_components_pb2.Route], attempt_count: bool, session: StickySession | None = None
+    name: str,
+    domains: Iterable[str],
+    routes: Iterable[route_components_pb2.Route],
+    attempt_count: bool,
+    session: StickySession | None = None,
 ) -> route_components_pb2.VirtualHost:
     """Returns the virtual host. `attempt_count`: upstreams are told how often the request was tried."""
-    out = route_components_pb2.VirtualHost(name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count)
+    out = route_components_pb2.VirtualHost(
+        name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count
+    )
     if session is not None:
         out.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
     return out

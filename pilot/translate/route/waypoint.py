@@ -4,6 +4,7 @@ a client asked for says which service is meant, so that the host of a request do
 The VirtualServices of the waypoint's namespace and of the service's are merged, as at a gateway. A destination behind the same waypoint is reached
 directly, any other as by a sidecar.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -46,10 +47,14 @@ def vip_routes(db: Mesh, ref: ServiceRef, port: int, by: ServingKey) -> route_pb
     """Returns the routes of a port of a service. The message is shared: copy it, do not change it."""
     cluster, found = VipKey(ref, port, HTTP).name, service(db, ref)
     domains = [ref.hostname] if found is not None and is_dynamic(found) else ["*"]
-    routes = [r for rule in rules(db, ref, by.scope.namespace) for r in build_routes(rule, _context(db, rule.key, port, by))]
+    routes = [
+        r for rule in rules(db, ref, by.scope.namespace) for r in build_routes(rule, _context(db, rule.key, port, by))
+    ]
     if routes:
         return build_configuration(cluster, port, domains, routes)
-    return build_default_configuration(cluster, port, operation_of_service(ref.hostname, port), domains, default_action(db, ref, cluster, by))
+    return build_default_configuration(
+        cluster, port, operation_of_service(ref.hostname, port), domains, default_action(db, ref, cluster, by)
+    )
 
 
 def rules(db: Mesh, ref: ServiceRef, namespace: str) -> Iterator[Object[VirtualService]]:
@@ -59,7 +64,9 @@ def rules(db: Mesh, ref: ServiceRef, namespace: str) -> Iterator[Object[VirtualS
             yield found
 
 
-def build_configuration(name: str, port: int, domains: Sequence[str], routes: Sequence[route_components_pb2.Route]) -> route_pb2.RouteConfiguration:
+def build_configuration(
+    name: str, port: int, domains: Sequence[str], routes: Sequence[route_components_pb2.Route]
+) -> route_pb2.RouteConfiguration:
     """Returns a configuration with one virtual host."""
     host = route_components_pb2.VirtualHost(name=f"inbound|http|{port}", domains=domains, routes=routes)
     return route_pb2.RouteConfiguration(name=name, virtual_hosts=[host], validate_clusters=_FALSE)
@@ -94,10 +101,13 @@ def default_action(db: Mesh, ref: ServiceRef | None, cluster: str, by: ServingKe
 
 # -- destinations ------------------------------------------------------------------------------------------------------------
 
+
 def _context(db: Mesh, key: ObjectKey, port: int, by: ServingKey) -> RouteContext:
     asks = asks_of(db, key)
     hosts, hashed = (asks.hosts, asks.hashed) if asks is not None else (frozenset(), ())
-    destinations = {host: found for host in sorted(hosts) if (found := find_destination(db, host, key.namespace, by)) is not None}
+    destinations = {
+        host: found for host in sorted(hosts) if (found := find_destination(db, host, key.namespace, by)) is not None
+    }
     return RouteContext(
         port=port,
         namespace=by.scope.namespace,

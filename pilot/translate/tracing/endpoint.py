@@ -1,4 +1,5 @@
 """Holds where a tracer sends spans: a cluster, by HTTP or gRPC."""
+
 from __future__ import annotations
 
 import posixpath

@@ -1,4 +1,5 @@
 """Builds the extension that gives requests an id."""
+
 from __future__ import annotations
 
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2

@@ -1,4 +1,5 @@
 """Builds the tracing part of HTTP connection managers."""
+
 from __future__ import annotations
 
 import msgspec
@@ -48,7 +49,11 @@ def build_spans(spans: Spans, workload: SpanTagsFacet) -> hcm_pb2.HttpConnection
     tags = [*ours, *(built for t in spans.tags if (built := build_custom_tag(*t)) is not None)]
     tracing.custom_tags.extend(sorted(tags, key=lambda tag: tag.tag))
     if spans.tracer is not None:
-        tracing.provider.CopyFrom(http_tracer_pb2.Tracing.Http(name=spans.tracer.name, typed_config=spans.tracer.build(workload)))
+        tracing.provider.CopyFrom(
+            http_tracer_pb2.Tracing.Http(name=spans.tracer.name, typed_config=spans.tracer.build(workload))
+        )
     if not spans.propagated:
         tracing.MergeFrom(_NOT_PROPAGATED)
-    return Manager(tracing=tracing, request_id_extension=None if spans.request_id_sampling else build_request_id(sampling=False))
+    return Manager(
+        tracing=tracing, request_id_extension=None if spans.request_id_sampling else build_request_id(sampling=False)
+    )

@@ -1,4 +1,5 @@
 """Builds the tags of spans: those that name the workload, and custom ones."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -60,7 +61,9 @@ def peer_tags() -> Iterator[custom_tag_pb2.CustomTag]:
     """Yields the tags that name the workloads at both ends of a request."""
     for end, stream in _ENDS:
         for tag, field in _FIELDS.items():
-            yield custom_tag_pb2.CustomTag(tag=f"istio.{end}_{tag}", value=f"%FILTER_STATE({stream}_peer_obj:FIELD:{field})%")
+            yield custom_tag_pb2.CustomTag(
+                tag=f"istio.{end}_{tag}", value=f"%FILTER_STATE({stream}_peer_obj:FIELD:{field})%"
+            )
 
 
 def _literal(tag: str, value: str) -> custom_tag_pb2.CustomTag:

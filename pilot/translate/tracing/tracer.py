@@ -1,4 +1,5 @@
 """Builds the tracers that spans go to. Each is given how spans name their workload."""
+
 from __future__ import annotations
 
 from typing import Literal
@@ -6,7 +7,10 @@ from typing import Literal
 import msgspec
 from envoy.config.core.v3 import extension_pb2
 from envoy.config.trace.v3 import datadog_pb2, opentelemetry_pb2, skywalking_pb2, zipkin_pb2
-from envoy.extensions.tracers.opentelemetry.resource_detectors.v3 import dynatrace_resource_detector_pb2, environment_resource_detector_pb2
+from envoy.extensions.tracers.opentelemetry.resource_detectors.v3 import (
+    dynatrace_resource_detector_pb2,
+    environment_resource_detector_pb2,
+)
 from envoy.extensions.tracers.opentelemetry.samplers.v3 import dynatrace_sampler_pb2
 from google.protobuf import any_pb2, wrappers_pb2
 
@@ -20,7 +24,9 @@ Detector = Literal["environment", "dynatrace"]
 
 _SAMPLER_NAME = "envoy.tracers.opentelemetry.samplers.dynatrace"
 _DETECTORS = {
-    kind: extension_pb2.TypedExtensionConfig(name=f"envoy.tracers.opentelemetry.resource_detectors.{kind}", typed_config=pack(config))
+    kind: extension_pb2.TypedExtensionConfig(
+        name=f"envoy.tracers.opentelemetry.resource_detectors.{kind}", typed_config=pack(config)
+    )
     for kind, config in (
         ("environment", environment_resource_detector_pb2.EnvironmentResourceDetectorConfig()),
         ("dynatrace", dynatrace_resource_detector_pb2.DynatraceResourceDetectorConfig()),
@@ -49,7 +55,11 @@ class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
         if self.by_endpoint:
             built.collector_service.CopyFrom(self.to.build())
         else:
-            built.collector_cluster, built.collector_endpoint, built.collector_hostname = self.to.cluster, self.path, self.at.hostname
+            built.collector_cluster, built.collector_endpoint, built.collector_hostname = (
+                self.to.cluster,
+                self.path,
+                self.at.hostname,
+            )
         if self.w3c:
             built.trace_context_option = zipkin_pb2.ZipkinConfig.USE_B3_WITH_W3C_PROPAGATION
         return pack(built)
@@ -63,11 +73,13 @@ class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     name = "envoy.tracers.datadog"
 
     def build(self, workload: SpanTagsFacet) -> any_pb2.Any:
-        return pack(datadog_pb2.DatadogConfig(
-            collector_cluster=outbound_cluster(self.at.port, "", self.at.hostname),
-            collector_hostname=self.at.hostname,
-            service_name=workload.node_cluster,
-        ))  # fmt: skip
+        return pack(
+            datadog_pb2.DatadogConfig(
+                collector_cluster=outbound_cluster(self.at.port, "", self.at.hostname),
+                collector_hostname=self.at.hostname,
+                service_name=workload.node_cluster,
+            )
+        )
 
 
 class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -91,7 +103,10 @@ class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_
 
     def build(self) -> extension_pb2.TypedExtensionConfig:
         config = dynatrace_sampler_pb2.DynatraceSamplerConfig(
-            tenant=self.tenant, cluster_id=self.cluster_id, root_spans_per_minute=self.root_spans_per_minute, http_service=self.at.build()
+            tenant=self.tenant,
+            cluster_id=self.cluster_id,
+            root_spans_per_minute=self.root_spans_per_minute,
+            http_service=self.at.build(),
         )
         return extension_pb2.TypedExtensionConfig(name=_SAMPLER_NAME, typed_config=pack(config))
 

@@ -1,4 +1,5 @@
 """Builds TLS of listeners and clusters, as Envoy's transport sockets. Certificates always come by SDS, never inline."""
+
 from pilot.translate.transport_socket.downstream import ServerCertificates, build_inbound_context, build_server_context
 from pilot.translate.transport_socket.sockets import RAW_BUFFER, build_downstream, build_quic, build_upstream
 from pilot.translate.transport_socket.upstream import UpstreamTls, build_mesh_context, build_upstream_context

@@ -2,6 +2,7 @@
 
 What each means: https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
 """
+
 from __future__ import annotations
 
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2

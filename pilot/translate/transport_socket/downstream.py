@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -31,12 +32,20 @@ MESH_CIPHERS = (
     "AES128-GCM-SHA256",
 )
 # What Envoy's BoringSSL takes; it refuses a listener with any other.
-CIPHERS = frozenset({
-    *MESH_CIPHERS,
-    "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305",
-    "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
-    "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA",
-})  # fmt: skip
+CIPHERS = frozenset(
+    {
+        *MESH_CIPHERS,
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        "ECDHE-ECDSA-AES128-SHA",
+        "ECDHE-RSA-AES128-SHA",
+        "ECDHE-ECDSA-AES256-SHA",
+        "ECDHE-RSA-AES256-SHA",
+        "AES128-SHA",
+        "AES256-SHA",
+        "DES-CBC3-SHA",
+    }
+)
 _PROTOCOLS = {
     "TLS_AUTO": common_pb2.TlsParameters.TLS_AUTO,
     "TLSV1_0": common_pb2.TlsParameters.TLSv1_0,
@@ -55,7 +64,11 @@ class ServerCertificates(NamedTuple):
 
 
 def build_inbound_context(
-    certificates: ServerCertificates, alpn: Sequence[str], trust_domains: Iterable[str], mesh_mtls: TLSConfig | None = None, compliance: str = ""
+    certificates: ServerCertificates,
+    alpn: Sequence[str],
+    trust_domains: Iterable[str],
+    mesh_mtls: TLSConfig | None = None,
+    compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
     """Returns mutual TLS of a sidecar's inbound port: `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. Clients must be of a trust domain.
 
@@ -68,14 +81,22 @@ def build_inbound_context(
     parameters.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
     files = certificates.files
     _serve(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
-    _verify(common, build_validation(prefixes=[f"spiffe://{d}/" for d in trust_domains]), files.server_root, certificates)
+    _verify(
+        common, build_validation(prefixes=[f"spiffe://{d}/" for d in trust_domains]), files.server_root, certificates
+    )
     apply_compliance(common, compliance)
-    return tls_pb2.DownstreamTlsContext(common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=True))
+    return tls_pb2.DownstreamTlsContext(
+        common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=True)
+    )
 
 
 def minimum_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
     """Returns the lowest version of TLS by a part of the mesh config: 1.2 unless it asks for 1.3."""
-    return common_pb2.TlsParameters.TLSv1_3 if config and config.min_protocol_version == "TLSV1_3" else common_pb2.TlsParameters.TLSv1_2
+    return (
+        common_pb2.TlsParameters.TLSv1_3
+        if config and config.min_protocol_version == "TLSV1_3"
+        else common_pb2.TlsParameters.TLSv1_2
+    )
 
 
 def build_server_context(
@@ -98,7 +119,9 @@ def build_server_context(
     if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
         _limit(common, settings, defaults)
     apply_compliance(common, compliance)
-    return tls_pb2.DownstreamTlsContext(common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=required))
+    return tls_pb2.DownstreamTlsContext(
+        common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=required)
+    )
 
 
 def _serve(common: tls_pb2.CommonTlsContext, files: Iterable[str], certificates: ServerCertificates) -> None:
@@ -108,25 +131,40 @@ def _serve(common: tls_pb2.CommonTlsContext, files: Iterable[str], certificates:
 
 
 def _verify(
-    common: tls_pb2.CommonTlsContext, validation: common_pb2.CertificateValidationContext, root: str, certificates: ServerCertificates
+    common: tls_pb2.CommonTlsContext,
+    validation: common_pb2.CertificateValidationContext,
+    root: str,
+    certificates: ServerCertificates,
 ) -> None:
     secret = build_file_secret(names.file_root(root), default=names.ROOT_SECRET, user_server=certificates.servers.files)
     common.combined_validation_context.CopyFrom(build_combined(validation, secret))
 
 
-def _serve_files(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates, verify: bool) -> None:
+def _serve_files(
+    common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates, verify: bool
+) -> None:
     if settings.mode == "ISTIO_MUTUAL":
         files = certificates.files
         served, root = [names.file_certificate(files.server_cert, files.server_key)], files.server_root
     else:
         several = [names.file_certificate(c.server_certificate, c.private_key) for c in settings.tls_certificates]
-        served, root = several or [names.file_certificate(settings.server_certificate, settings.private_key)], settings.ca_certificates
+        served, root = (
+            several or [names.file_certificate(settings.server_certificate, settings.private_key)],
+            settings.ca_certificates,
+        )
     _serve(common, served, certificates)
     if verify:
-        _verify(common, build_validation(settings.subject_alt_names, (), settings.ca_crl, bool(settings.insecure_skip_verify)), root, certificates)
+        _verify(
+            common,
+            build_validation(settings.subject_alt_names, (), settings.ca_crl, bool(settings.insecure_skip_verify)),
+            root,
+            certificates,
+        )
 
 
-def _serve_credentials(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates) -> None:
+def _serve_credentials(
+    common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates
+) -> None:
     """Adds credentials. Roots come with the first one, as NAME-cacert, unless another one is named for them."""
     credentials = settings.credential_names or (settings.credential_name,)
     user_server, provider = certificates.servers.credentials, certificates.provider
@@ -137,14 +175,18 @@ def _serve_credentials(common: tls_pb2.CommonTlsContext, settings: ServerTLSSett
         validation.verify_certificate_spki.extend(settings.verify_certificate_spki)
         validation.verify_certificate_hash.extend(settings.verify_certificate_hash)
         roots = settings.ca_cert_credential_name or credentials[0] + names.CA_SUFFIX
-        common.combined_validation_context.CopyFrom(build_combined(validation, build_credential_secret(roots, user_server, provider)))
+        common.combined_validation_context.CopyFrom(
+            build_combined(validation, build_credential_secret(roots, user_server, provider))
+        )
     elif settings.subject_alt_names:
         common.validation_context.CopyFrom(build_validation(settings.subject_alt_names))
 
 
 def _limit(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
     """Sets versions, ciphers and curves: the server's own before the mesh's."""
-    ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (defaults.cipher_suites if defaults else ())
+    ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (
+        defaults.cipher_suites if defaults else ()
+    )
     curves = settings.ecdh_curves or (defaults.ecdh_curves if defaults else ())
     if ciphers:
         common.tls_params.cipher_suites.extend(ciphers)

@@ -1,4 +1,5 @@
 """Builds the TLS of tunnels, and the sockets of clusters that lead to listeners inside of the proxy, where tunnels begin."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -36,14 +37,20 @@ PEERS = ((_CLUSTER, PEER_METADATA), (_HOST, PEER_METADATA))
 
 
 def build_internal(
-    inner: base_pb2.TransportSocket = PLAIN, passed: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (), name: str = AT_WAYPOINT
+    inner: base_pb2.TransportSocket = PLAIN,
+    passed: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
+    name: str = AT_WAYPOINT,
 ) -> base_pb2.TransportSocket:
     """Returns the socket of a cluster whose endpoints are listeners of the proxy. `passed`: metadata that these get to know."""
     values = [_Internal.MetadataValueSource(kind=kind, name=key) for kind, key in passed]
-    return base_pb2.TransportSocket(name=name, typed_config=pack(_Internal(passthrough_metadata=values, transport_socket=inner)))
+    return base_pb2.TransportSocket(
+        name=name, typed_config=pack(_Internal(passthrough_metadata=values, transport_socket=inner))
+    )
 
 
-def build_tunnel_context(trust_domains: Iterable[str], compliance: str, prefixes: Iterable[str] = ()) -> tls_pb2.CommonTlsContext:
+def build_tunnel_context(
+    trust_domains: Iterable[str], compliance: str, prefixes: Iterable[str] = ()
+) -> tls_pb2.CommonTlsContext:
     """Returns mutual TLS of a tunnel, of either end. Peers must be of a trust domain, or have an identity that begins with one of `prefixes`."""
     v3 = common_pb2.TlsParameters.TLSv1_3
     validation = common_pb2.CertificateValidationContext()
@@ -51,7 +58,8 @@ def build_tunnel_context(trust_domains: Iterable[str], compliance: str, prefixes
         matcher = string_pb2.StringMatcher(prefix=prefix)
         validation.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.URI, matcher=matcher)
     context = tls_pb2.CommonTlsContext(
-        alpn_protocols=["h2"], tls_params=common_pb2.TlsParameters(tls_minimum_protocol_version=v3, tls_maximum_protocol_version=v3)
+        alpn_protocols=["h2"],
+        tls_params=common_pb2.TlsParameters(tls_minimum_protocol_version=v3, tls_maximum_protocol_version=v3),
     )
     context.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
     context.combined_validation_context.CopyFrom(build_combined(validation, ROOTS))
@@ -61,10 +69,14 @@ def build_tunnel_context(trust_domains: Iterable[str], compliance: str, prefixes
 
 def build_tunnel_client(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket of a cluster that begins tunnels."""
-    return base_pb2.TransportSocket(name=_TLS, typed_config=pack(tls_pb2.UpstreamTlsContext(common_tls_context=context)))
+    return base_pb2.TransportSocket(
+        name=_TLS, typed_config=pack(tls_pb2.UpstreamTlsContext(common_tls_context=context))
+    )
 
 
 def build_tunnel_server(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket of a listener that ends tunnels."""
-    config = tls_pb2.DownstreamTlsContext(common_tls_context=context, require_client_certificate=wrappers_pb2.BoolValue(value=True))
+    config = tls_pb2.DownstreamTlsContext(
+        common_tls_context=context, require_client_certificate=wrappers_pb2.BoolValue(value=True)
+    )
     return base_pb2.TransportSocket(name=_TLS, typed_config=pack(config))

@@ -3,6 +3,7 @@
 There are three sources: the proxy's companion (mesh certificates, mounted files), a server that the user runs next to it, and the control
 plane over ADS (credentials of Gateways and DestinationRules).
 """
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -58,7 +59,9 @@ def build_file_secret(name: str, default: str = "", user_server: bool = False) -
 
 
 @lru_cache(maxsize=1024)
-def build_credential_secret(name: str, user_server: bool = False, provider: SdsProvider | None = None) -> secret_pb2.SdsSecretConfig:
+def build_credential_secret(
+    name: str, user_server: bool = False, provider: SdsProvider | None = None
+) -> secret_pb2.SdsSecretConfig:
     """Returns a `credentialName`. `user_server`: credentials sds:
 
     … come from the socket in the pod (node metadata `credential`), else from the mesh's SDS extension provider, else they are read as

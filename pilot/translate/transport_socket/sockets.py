@@ -1,4 +1,5 @@
 """Builds the transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
+
 from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
@@ -25,7 +26,9 @@ def build_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.Transpor
 
 def build_quic(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket for TLS that a filter chain of an HTTP/3 listener ends."""
-    return base_pb2.TransportSocket(name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context)))
+    return base_pb2.TransportSocket(
+        name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context))
+    )
 
 
 RAW_BUFFER = base_pb2.TransportSocket(name=RAW_BUFFER_NAME, typed_config=pack(raw_buffer_pb2.RawBuffer()))

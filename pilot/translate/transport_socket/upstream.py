@@ -2,6 +2,7 @@
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ClientTLSSettings
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -37,7 +38,9 @@ class UpstreamTls(NamedTuple):
 def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
     """Returns what mesh TLS has in common. By the ALPN `istio` a permissive server tells it from TLS of the application."""
     common = _common()
-    common.alpn_protocols.extend([*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])])
+    common.alpn_protocols.extend(
+        [*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])]
+    )
     common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
     common.combined_validation_context.CopyFrom(build_combined(common_pb2.CertificateValidationContext(), ROOTS))
     apply_compliance(common, compliance)
@@ -46,7 +49,8 @@ def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls
 
 def _common() -> tls_pb2.CommonTlsContext:
     parameters = common_pb2.TlsParameters(
-        tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2, tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3
+        tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
+        tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
     )
     return tls_pb2.CommonTlsContext(tls_params=parameters)
 
@@ -62,7 +66,11 @@ def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.Upstre
 
 
 def build_upstream_context(
-    settings: ClientTLSSettings, tls: UpstreamTls, servers: SecretServersFacet, defaults: TLSConfig | None = None, compliance: str = ""
+    settings: ClientTLSSettings,
+    tls: UpstreamTls,
+    servers: SecretServersFacet,
+    defaults: TLSConfig | None = None,
+    compliance: str = "",
 ) -> tls_pb2.UpstreamTlsContext | None:
     """Returns TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
 
@@ -77,7 +85,9 @@ def build_upstream_context(
             certificate = names.file_certificate(settings.client_certificate, settings.private_key)
             if not certificate:
                 return None
-            common.tls_certificate_sds_secret_configs.add().CopyFrom(build_file_secret(certificate, user_server=servers.files))
+            common.tls_certificate_sds_secret_configs.add().CopyFrom(
+                build_file_secret(certificate, user_server=servers.files)
+            )
         _verify_by_file(common, settings, tls.alt_names, servers)
     if defaults is not None:
         common.tls_params.ecdh_curves.extend(defaults.ecdh_curves)
@@ -89,7 +99,11 @@ def build_upstream_context(
 
 
 def _take_credential(
-    common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], mutual: bool, servers: SecretServersFacet
+    common: tls_pb2.CommonTlsContext,
+    settings: ClientTLSSettings,
+    alt_names: Iterable[str],
+    mutual: bool,
+    servers: SecretServersFacet,
 ) -> None:
     name = settings.credential_name
     if mutual:
@@ -99,7 +113,9 @@ def _take_credential(
         common.combined_validation_context.CopyFrom(build_combined(build_validation(alt_names), roots))
 
 
-def _verify_by_file(common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], servers: SecretServersFacet) -> None:
+def _verify_by_file(
+    common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], servers: SecretServersFacet
+) -> None:
     if settings.insecure_skip_verify:
         common.validation_context.SetInParent()
         return

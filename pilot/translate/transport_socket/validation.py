@@ -1,4 +1,5 @@
 """Builds how a peer's certificate is verified."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

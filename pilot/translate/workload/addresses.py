@@ -1,4 +1,5 @@
 """Workloads and services as resources: all of them, and those that a ztunnel asks for by name."""
+
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
@@ -30,7 +31,9 @@ def address(db: Mesh, at: AddressKey) -> Resource | None:
     workload = find_workload(db, at)
     if workload is None:
         return None
-    return Resource.versioned(ADDRESS, workload_pb2.Address(workload=build_workload(workload)), at.uid, workload.aliases)
+    return Resource.versioned(
+        ADDRESS, workload_pb2.Address(workload=build_workload(workload)), at.uid, workload.aliases
+    )
 
 
 @derived
@@ -41,15 +44,23 @@ def workload(db: Mesh, at: AddressKey) -> Resource | None:
 
 
 _LISTS = (pod_ids, entry_ids, service_entry_ids, slice_ids, gateway_ids, remote_ids)
-ADDRESSES: tuple[Gather[AddressKey, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told", ids, address) for ids in (*_LISTS, service_ids))
+ADDRESSES: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
+    Gather(f"{ids.__name__} told", ids, address) for ids in (*_LISTS, service_ids)
+)
 """Everything that there is, by sort, so that one that comes or goes leaves the lists of others alone."""
-WORKLOADS: tuple[Gather[AddressKey, [], Resource], ...] = tuple(Gather(f"{ids.__name__} told as workloads", ids, workload) for ids in _LISTS)
+WORKLOADS: tuple[Gather[AddressKey, [], Resource], ...] = tuple(
+    Gather(f"{ids.__name__} told as workloads", ids, workload) for ids in _LISTS
+)
 
 
 def _no_more(*_: object) -> tuple[()]:
     return ()
 
 
-asked_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather("asked addresses", reached, address, passed=_no_more)
+asked_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
+    "asked addresses", reached, address, passed=_no_more
+)
 """What names lead to, for a ztunnel of a cluster's node."""
-asked_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather("asked workloads", reached, workload, passed=_no_more)
+asked_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
+    "asked workloads", reached, workload, passed=_no_more
+)

@@ -3,6 +3,7 @@
 What a policy asks for that only requests show, a ztunnel does not know. A rule that allows and asks for it allows nothing; one that denies
 denies whatever meets the rest of it. So does a policy whose action is CUSTOM, for a ztunnel has nobody to ask.
 """
+
 from __future__ import annotations
 
 import ipaddress
@@ -20,14 +21,20 @@ _NOTHING = pb.Match()
 
 def build_authorization(row: Object[AuthorizationPolicy], root_namespace: str) -> pb.Authorization:
     """Returns the message of an AuthorizationPolicy."""
-    scope = pb.WORKLOAD_SELECTOR if is_selective(row) else pb.GLOBAL if row.namespace == root_namespace else pb.NAMESPACE
+    scope = (
+        pb.WORKLOAD_SELECTOR if is_selective(row) else pb.GLOBAL if row.namespace == root_namespace else pb.NAMESPACE
+    )
     allows = row.spec.action == "ALLOW"
     return pb.Authorization(
         name=row.name,
         namespace=row.namespace,
         scope=scope,
         action=pb.ALLOW if allows else pb.DENY,
-        groups=[pb.Group(rules=_clauses(rule, row.namespace)) for rule in row.spec.rules if not (allows and any(unseen(rule)))],
+        groups=[
+            pb.Group(rules=_clauses(rule, row.namespace))
+            for rule in row.spec.rules
+            if not (allows and any(unseen(rule)))
+        ],
         dry_run=bool(dry_run(row.annotations)),
     )
 
@@ -102,6 +109,7 @@ def _ranges(values: Iterable[str]) -> list[pb.Address]:
 
 # -- policies that follow from others --------------------------------------------------------------------------------------
 
+
 def build_static_strict(root_namespace: str) -> pb.Authorization:
     """Returns the policy that workloads name which take mutual TLS alone."""
     return _strict(STATIC_STRICT, root_namespace, [[_NO_IDENTITY]])
@@ -121,7 +129,11 @@ def build_waypoint_policy(name: str, namespace: str, principals: Iterable[str]) 
     """Returns the policy that lets the proxies of a waypoint in."""
     match = pb.Match(principals=[pb.StringMatch(exact=one) for one in principals])
     return pb.Authorization(
-        name=name, namespace=namespace, scope=pb.WORKLOAD_SELECTOR, action=pb.ALLOW, groups=[pb.Group(rules=[pb.Rules(matches=[match])])]
+        name=name,
+        namespace=namespace,
+        scope=pb.WORKLOAD_SELECTOR,
+        action=pb.ALLOW,
+        groups=[pb.Group(rules=[pb.Rules(matches=[match])])],
     )
 
 

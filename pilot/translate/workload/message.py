@@ -1,4 +1,5 @@
 """Parts that messages of workloads and of services have in common."""
+
 from __future__ import annotations
 
 import functools
@@ -21,4 +22,6 @@ def build_gateway_address(at: WaypointAddress | None) -> workload_pb2.GatewayAdd
     if at.hostname:
         name = workload_pb2.NamespacedHostname(namespace=at.namespace, hostname=at.hostname)
         return workload_pb2.GatewayAddress(hostname=name, hbone_mtls_port=at.port)
-    return workload_pb2.GatewayAddress(address=workload_pb2.NetworkAddress(network=at.network, address=packed(at.ip)), hbone_mtls_port=at.port)
+    return workload_pb2.GatewayAddress(
+        address=workload_pb2.NetworkAddress(network=at.network, address=packed(at.ip)), hbone_mtls_port=at.port
+    )

@@ -1,4 +1,5 @@
 """The policies that ztunnels enforce as resources."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,7 +17,12 @@ from pilot.model.views.kinds.peer_authentications import peer_authentications
 from pilot.model.views.mesh import root_namespace
 from pilot.model.views.service_rules import service_rules
 from pilot.translate.resource import Resource
-from pilot.translate.workload.authorization import build_authorization, build_port_policy, build_static_strict, build_waypoint_policy
+from pilot.translate.workload.authorization import (
+    build_authorization,
+    build_port_policy,
+    build_static_strict,
+    build_waypoint_policy,
+)
 from protos.istio import authorization_pb2 as pb
 
 

@@ -1,4 +1,5 @@
 """Builds services."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -9,9 +10,13 @@ from pilot.translate.workload.message import build_gateway_address, packed
 from protos.istio import workload_pb2
 
 _APP_PROTOCOLS = {
-    Protocol.HTTP: workload_pb2.HTTP11, Protocol.HTTP2: workload_pb2.HTTP2, Protocol.GRPC: workload_pb2.GRPC, Protocol.TLS: workload_pb2.TLS,
-    Protocol.HTTPS: workload_pb2.TLS, Protocol.TCP: workload_pb2.TCP,
-}  # fmt: skip
+    Protocol.HTTP: workload_pb2.HTTP11,
+    Protocol.HTTP2: workload_pb2.HTTP2,
+    Protocol.GRPC: workload_pb2.GRPC,
+    Protocol.TLS: workload_pb2.TLS,
+    Protocol.HTTPS: workload_pb2.TLS,
+    Protocol.TCP: workload_pb2.TCP,
+}
 
 
 def build_service(s: ServiceAddress, identities: Collection[str] = ()) -> workload_pb2.Service:
@@ -29,7 +34,8 @@ def build_service(s: ServiceAddress, identities: Collection[str] = ()) -> worklo
         canonical=s.canonical,
         ingress_use_waypoint=s.ingress,
         weighted_waypoints=[
-            workload_pb2.WeightedWaypoint(destination=build_gateway_address(one.address), weight=one.weight) for one in s.weighted
+            workload_pb2.WeightedWaypoint(destination=build_gateway_address(one.address), weight=one.weight)
+            for one in s.weighted
         ],
         visibility=workload_pb2.Service.NAMESPACE if s.private else workload_pb2.Service.PUBLIC,
     )
@@ -48,5 +54,7 @@ def _balancing(one: LoadBalancing) -> workload_pb2.LoadBalancing:
     return workload_pb2.LoadBalancing(
         routing_preference=one.scopes,
         mode=one.mode,
-        health_policy=workload_pb2.LoadBalancing.ALLOW_ALL if one.all_healths else workload_pb2.LoadBalancing.ONLY_HEALTHY,
+        health_policy=workload_pb2.LoadBalancing.ALLOW_ALL
+        if one.all_healths
+        else workload_pb2.LoadBalancing.ONLY_HEALTHY,
     )

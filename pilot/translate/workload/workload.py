@@ -1,4 +1,5 @@
 """Builds workloads."""
+
 from __future__ import annotations
 
 from google.protobuf import wrappers_pb2
@@ -37,9 +38,13 @@ def build_workload(w: WorkloadAddress) -> workload_pb2.Workload:
         capacity=wrappers_pb2.UInt32Value(value=w.capacity) if w.capacity else None,
     )
     if w.locality != Locality():
-        made.locality.CopyFrom(workload_pb2.Locality(region=w.locality.region, zone=w.locality.zone, subzone=w.locality.subzone))
+        made.locality.CopyFrom(
+            workload_pb2.Locality(region=w.locality.region, zone=w.locality.zone, subzone=w.locality.subzone)
+        )
     if w.tunnel is not None:
         made.application_tunnel.CopyFrom(workload_pb2.ApplicationTunnel(protocol=w.tunnel.protocol, port=w.tunnel.port))
     for one in w.services:
-        made.services[one.service].ports.extend(workload_pb2.Port(service_port=number, target_port=target) for number, target in one.ports)
+        made.services[one.service].ports.extend(
+            workload_pb2.Port(service_port=number, target_port=target) for number, target in one.ports
+        )
     return made

@@ -1,4 +1,5 @@
 """One small HTTP server of the shop: python server.py NAME VERSION PORT."""
+
 from __future__ import annotations
 
 import http.server

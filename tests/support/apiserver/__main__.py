@@ -3,6 +3,7 @@
 It writes a kubeconfig for itself, serves the definitions of all kinds that a mesh reads and the objects of the files, which are YAML or
 lines of JSON (.jsonl), and goes on until SIGTERM or SIGINT. With --bare it serves no definitions of its own.
 """
+
 from __future__ import annotations
 
 import asyncio

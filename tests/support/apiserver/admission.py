@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
+
 from __future__ import annotations
 
 import base64
@@ -55,7 +56,10 @@ class Webhooks:
 
     def _is_concerned(self, webhook: Mapping[str, Any], asked: Asked, plain: Plain) -> bool:
         namespace = self._store.get(NAMESPACES, ("", asked.namespace))
-        labels = {"kubernetes.io/metadata.name": asked.namespace, **((namespace.plain["metadata"].get("labels") or {}) if namespace else {})}
+        labels = {
+            "kubernetes.io/metadata.name": asked.namespace,
+            **((namespace.plain["metadata"].get("labels") or {}) if namespace else {}),
+        }
         ours = plain.get("metadata", {}).get("labels") or {}
         return (
             any(_rule_matches(rule, asked) for rule in webhook.get("rules") or ())
@@ -63,21 +67,33 @@ class Webhooks:
             and matches(webhook.get("objectSelector"), ours)
         )
 
-    async def _ask(self, webhook: Mapping[str, Any], asked: Asked, old: Plain | None, new: Plain | None) -> Mapping[str, Any]:
+    async def _ask(
+        self, webhook: Mapping[str, Any], asked: Asked, old: Plain | None, new: Plain | None
+    ) -> Mapping[str, Any]:
         resource = asked.resource
         request = {
-            "uid": f"review-{len(self.calls)}", "operation": OPERATIONS[asked.verb], "name": asked.name, "namespace": asked.namespace,
+            "uid": f"review-{len(self.calls)}",
+            "operation": OPERATIONS[asked.verb],
+            "name": asked.name,
+            "namespace": asked.namespace,
             "kind": {"group": resource.group, "version": resource.versions[0], "kind": resource.kind},
             "resource": {"group": resource.group, "version": resource.versions[0], "resource": resource.plural},
-            "object": new, "oldObject": old, "dryRun": asked.dry_run, "userInfo": {"username": "admin"},
-        }  # fmt: skip
+            "object": new,
+            "oldObject": old,
+            "dryRun": asked.dry_run,
+            "userInfo": {"username": "admin"},
+        }
         self.calls.append((webhook["name"], request))
         try:
-            response = await self._call(webhook, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+            response = await self._call(
+                webhook, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+            )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as fault:
             if webhook.get("failurePolicy") == "Ignore":
                 return {}
-            raise Refusal(500, f'Internal error occurred: failed calling webhook "{webhook["name"]}": {fault}') from fault
+            raise Refusal(
+                500, f'Internal error occurred: failed calling webhook "{webhook["name"]}": {fault}'
+            ) from fault
         if not response.get("allowed"):
             status = response.get("status") or {}
             message = f'admission webhook "{webhook["name"]}" denied the request: {status.get("message", "without explanation")}'
@@ -90,11 +106,17 @@ class Webhooks:
         if not url:
             service = config["service"]
             host, port = self.services[service["namespace"], service["name"]]
-            url, name = f"https://{host}:{port}{service.get('path', '')}", f"{service['name']}.{service['namespace']}.svc"
+            url, name = (
+                f"https://{host}:{port}{service.get('path', '')}",
+                f"{service['name']}.{service['namespace']}.svc",
+            )
         roots = base64.b64decode(config.get("caBundle", "")).decode()
         context = ssl.create_default_context(cadata=roots or None)
         timeout = aiohttp.ClientTimeout(total=webhook.get("timeoutSeconds", 10))
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.post(url, json=review, ssl=context, server_hostname=name) as answer:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, json=review, ssl=context, server_hostname=name) as answer,
+        ):
             found: Mapping[str, Any] = (await answer.json(content_type=None))["response"]
             return found
 
@@ -105,6 +127,8 @@ def _rule_matches(rule: Mapping[str, Any], asked: Asked) -> bool:
         any(operation in ("*", OPERATIONS.get(asked.verb)) for operation in rule.get("operations", ()))
         and any(group in ("*", asked.resource.group) for group in rule.get("apiGroups", ()))
         and any(version == "*" or version in asked.resource.versions for version in rule.get("apiVersions", ()))
-        and any(name in ("*/*", resource) or (name == "*" and not asked.subresource) for name in rule.get("resources", ()))
+        and any(
+            name in ("*/*", resource) or (name == "*" and not asked.subresource) for name in rule.get("resources", ())
+        )
         and rule.get("scope", "*") in ("*", "Namespaced" if asked.resource.namespaced else "Cluster")
     )

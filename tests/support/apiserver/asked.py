@@ -1,4 +1,5 @@
 """What a request asks for: the verb and the resource that its method and path say."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

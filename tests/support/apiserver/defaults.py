@@ -1,4 +1,5 @@
 """What an API server writes into objects of its own kinds where their authors say nothing, as far as clients rely on it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

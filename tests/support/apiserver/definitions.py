@@ -1,4 +1,5 @@
 """CustomResourceDefinitions of the kinds of the catalogue, without schemas."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +26,12 @@ def definition(kind: Kind, *versions: str) -> dict[str, Any]:
         "spec": {
             "group": kind.id.group,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "names": {"plural": plural_of(kind.id), "singular": kind.id.name.lower(), "kind": kind.id.name, "listKind": f"{kind.id.name}List"},
+            "names": {
+                "plural": plural_of(kind.id),
+                "singular": kind.id.name.lower(),
+                "kind": kind.id.name,
+                "listKind": f"{kind.id.name}List",
+            },
             "versions": served,
         },
     }

@@ -1,4 +1,5 @@
 """Everything that goes wrong between a control plane and an API server, when a test asks for it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,9 +39,18 @@ class Faults:
         self.silent = False
         self.watches: set[OpenWatch] = set()
 
-    def refuse(self, code: int, times: int = 1, concerns: Concerns = everything, retry_after: int | None = None, reason: str = "") -> None:
+    def refuse(
+        self,
+        code: int,
+        times: int = 1,
+        concerns: Concerns = everything,
+        retry_after: int | None = None,
+        reason: str = "",
+    ) -> None:
         """Refuses the next requests that it concerns."""
-        self._refusals += [(concerns, Refusal(code, f"refused by a fault ({code})", reason, retry_after=retry_after))] * times
+        self._refusals += [
+            (concerns, Refusal(code, f"refused by a fault ({code})", reason, retry_after=retry_after))
+        ] * times
 
     def delay(self, seconds: float, times: int = 1, concerns: Concerns = everything) -> None:
         """Has the next requests that it concerns wait."""

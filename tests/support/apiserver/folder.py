@@ -3,6 +3,7 @@
 The command is started with `--kubeconfig` in place of `--configDir`. Files that change, come and go are objects that do; a scenario that is
 written for a folder needs nothing else to run on an API server.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -58,7 +59,9 @@ class Folder:
                 seen[file] = told.st_mtime_ns, told.st_size, told.st_ino
         if seen == self._seen:
             return False
-        there = {_identity(plain): plain for file in seen for plain in yaml.load_all(file.read_bytes(), _Loader) if plain}
+        there = {
+            _identity(plain): plain for file in seen for plain in yaml.load_all(file.read_bytes(), _Loader) if plain
+        }
         for identity, plain in self._there.items():
             if identity not in there:
                 self._server.remove(plain)

@@ -1,4 +1,5 @@
 """The forms that objects are given out in: as they are, in any served version, or as their metadata alone."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -46,4 +47,12 @@ class Form:
         """Returns the line of a watch that tells up to which revision everything has been told."""
         annotations = {"annotations": {"k8s.io/initial-events-end": "true"}} if end_of_first else {}
         metadata = {"resourceVersion": str(revision), "creationTimestamp": None, **annotations}
-        return encode({"type": "BOOKMARK", "object": {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}}) + b"\n"
+        return (
+            encode(
+                {
+                    "type": "BOOKMARK",
+                    "object": {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata},
+                }
+            )
+            + b"\n"
+        )

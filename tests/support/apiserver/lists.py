@@ -1,4 +1,5 @@
 """Lists, whole and in pages. The pages of a list are all of one revision."""
+
 from __future__ import annotations
 
 import base64
@@ -31,8 +32,14 @@ class Lists:
             return form.list(items, {"resourceVersion": str(revision)})
         number = next(self._numbers)
         self._left[number] = revision, items[limit:]
-        token = base64.urlsafe_b64encode(json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": number}).encode()).decode()
-        metadata: Mapping[str, Any] = {"resourceVersion": str(revision), "continue": token, "remainingItemCount": len(items) - limit}
+        token = base64.urlsafe_b64encode(
+            json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": number}).encode()
+        ).decode()
+        metadata: Mapping[str, Any] = {
+            "resourceVersion": str(revision),
+            "continue": token,
+            "remainingItemCount": len(items) - limit,
+        }
         return form.list(items[:limit], dict(metadata))
 
     def _begin(self, asked: Asked) -> tuple[int, list[Stored]]:

@@ -3,6 +3,7 @@
 Fields are paths: ("f", name) is a field, ("k", key) the item of a list by its key, ("v", value) an item of a set.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/
 """
+
 from __future__ import annotations
 
 import copy
@@ -16,7 +17,9 @@ from tests.support.apiserver.refusal import Refusal
 
 Path = tuple[tuple[str, Any], ...]
 Fields = frozenset[Path]
-_IDENTITY = frozenset({"name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "selfLink"})
+_IDENTITY = frozenset(
+    {"name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "selfLink"}
+)
 
 
 class Manager(NamedTuple):
@@ -34,14 +37,18 @@ def fields_of(plain: Mapping[str, Any], built_in: bool) -> Fields:
     """Returns the fields that an object sets, but those that say which object it is."""
     metadata = {k: v for k, v in (plain.get("metadata") or {}).items() if k not in _IDENTITY}
     rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
-    return frozenset(path for path in _leaves({**({"metadata": metadata} if metadata else {}), **rest}, (), built_in) if path)
+    return frozenset(
+        path for path in _leaves({**({"metadata": metadata} if metadata else {}), **rest}, (), built_in) if path
+    )
 
 
 def _leaves(value: Any, path: Path, built_in: bool) -> Iterable[Path]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _list_leaves(name, inner, (*path, ("f", name)), built_in) if isinstance(inner, list) else _leaves(
-                inner, (*path, ("f", name)), built_in
+            yield from (
+                _list_leaves(name, inner, (*path, ("f", name)), built_in)
+                if isinstance(inner, list)
+                else _leaves(inner, (*path, ("f", name)), built_in)
             )
     else:
         yield path
@@ -113,14 +120,18 @@ def remove(plain: dict[str, Any], path: Path) -> None:
         holder[:] = [item for item in holder if key_of(item, names) != part]
 
 
-def apply(live: dict[str, Any] | None, config: dict[str, Any], manager: Manager, force: bool, built_in: bool) -> dict[str, Any]:
+def apply(
+    live: dict[str, Any] | None, config: dict[str, Any], manager: Manager, force: bool, built_in: bool
+) -> dict[str, Any]:
     """Returns the object after a manager has applied a configuration. Refusal with 409 where others have set fields to something else."""
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
     wanted = fields_of(config, built_in)
     disputed = {
-        other: paths for other, fields in managers.items()
-        if other != manager and (paths := frozenset(p for p in fields & wanted if value_at(live, p) != value_at(config, p)))
-    }  # fmt: skip
+        other: paths
+        for other, fields in managers.items()
+        if other != manager
+        and (paths := frozenset(p for p in fields & wanted if value_at(live, p) != value_at(config, p)))
+    }
     if disputed and not force:
         raise _conflict(disputed)
     merged: dict[str, Any] = merge(live or {}, config, built_in)
@@ -138,20 +149,30 @@ def updated(live: Mapping[str, Any] | None, new: dict[str, Any], manager: Manage
     managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
     there = fields_of(new, built_in)
     changed = frozenset(path for path in there if live is None or value_at(live, path) != value_at(new, path))
-    kept = {other: (fields & there) - (changed if other != manager else frozenset()) for other, fields in managers.items()}
+    kept = {
+        other: (fields & there) - (changed if other != manager else frozenset()) for other, fields in managers.items()
+    }
     kept[manager] = kept.get(manager, frozenset()) | changed
-    new["metadata"]["managedFields"] = write_managers({other: fields for other, fields in kept.items() if fields}, new["apiVersion"])
+    new["metadata"]["managedFields"] = write_managers(
+        {other: fields for other, fields in kept.items() if fields}, new["apiVersion"]
+    )
     return new
 
 
 def _conflict(disputed: Mapping[Manager, Fields]) -> Refusal:
     found = [(manager, path) for manager, paths in disputed.items() for path in sorted(paths, key=str)]
     causes = [
-        {"reason": "FieldManagerConflict", "message": f'conflict with "{m.name}"', "field": "".join(f".{part}" for kind, part in path if kind == "f")}
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{m.name}"',
+            "field": "".join(f".{part}" for kind, part in path if kind == "f"),
+        }
         for m, path in found
     ]
     names = ", ".join(f'"{manager.name}"' for manager in disputed)
-    return Refusal(409, f"Apply failed with {len(causes)} conflict(s): conflicts with {names}", details={"causes": causes})
+    return Refusal(
+        409, f"Apply failed with {len(causes)} conflict(s): conflicts with {names}", details={"causes": causes}
+    )
 
 
 # -- as they are written -------------------------------------------------------------------------------------------------
@@ -161,17 +182,23 @@ def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list
     """Returns the managers as `metadata.managedFields`."""
     return [
         {
-            "manager": manager.name, "operation": manager.operation, "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": _tree(fields),
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _tree(fields),
             **({"subresource": manager.subresource} if manager.subresource else {}),
         }
         for manager, fields in sorted(managers.items())
-    ]  # fmt: skip
+    ]
 
 
 def read_managers(entries: Iterable[Mapping[str, Any]]) -> Managers:
     """Returns the managers that `metadata.managedFields` names."""
     return {
-        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): frozenset(_paths(entry.get("fieldsV1") or {}, ()))
+        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): frozenset(
+            _paths(entry.get("fieldsV1") or {}, ())
+        )
         for entry in entries
     }
 
@@ -181,7 +208,9 @@ def _tree(fields: Fields) -> dict[str, Any]:
     for path in sorted(fields, key=str):
         node = tree
         for kind, part in path:
-            node = node.setdefault(f"{kind}:{part if kind == 'f' else json.dumps(dict(part) if kind == 'k' else part)}", {})
+            node = node.setdefault(
+                f"{kind}:{part if kind == 'f' else json.dumps(dict(part) if kind == 'k' else part)}", {}
+            )
         node["."] = {}
     return {k: _without_dots(v) for k, v in tree.items()}
 

@@ -1,15 +1,28 @@
 """Which lists are merged by the keys of their items, and which are sets or one value."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "containers": ("name",), "initContainers": ("name",), "ephemeralContainers": ("name",), "env": ("name",), "volumes": ("name",),
-    "volumeMounts": ("mountPath",), "imagePullSecrets": ("name",), "hostAliases": ("ip",), "ownerReferences": ("uid",),
-    "conditions": ("type",), "webhooks": ("name",), "secrets": ("name",), "taints": ("key",), "podIPs": ("ip",),
-    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"), "matchConditions": ("name",),
-}  # fmt: skip
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "ownerReferences": ("uid",),
+    "conditions": ("type",),
+    "webhooks": ("name",),
+    "secrets": ("name",),
+    "taints": ("key",),
+    "podIPs": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "matchConditions": ("name",),
+}
 _SETS = frozenset({"finalizers"})
 Key = tuple[tuple[str, Any], ...]
 

@@ -2,6 +2,7 @@
 
 The messages are those of gnostic's OpenAPIv2.proto: https://github.com/google/gnostic-models/blob/main/openapiv2/OpenAPIv2.proto
 """
+
 from __future__ import annotations
 
 from tests.support.apiserver.resource import Resource, Resources

@@ -1,4 +1,5 @@
 """JSON patches (RFC 6902) and merge patches (RFC 7396)."""
+
 from __future__ import annotations
 
 import copy

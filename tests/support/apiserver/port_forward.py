@@ -1,4 +1,5 @@
 """Connections to ports of pods, as clients of API servers have them: SPDY in a WebSocket, joined to whatever stands for the port."""
+
 from __future__ import annotations
 
 import asyncio
@@ -53,7 +54,9 @@ class _Tunnel:
                     if headers.get("streamtype") == "error":
                         self._errors[headers.get("requestid", "")] = stream
                     else:
-                        await self._connect(stream, int(headers["port"]), self._errors.pop(headers.get("requestid", ""), 0))
+                        await self._connect(
+                            stream, int(headers["port"]), self._errors.pop(headers.get("requestid", ""), 0)
+                        )
                 case Data(stream, sent, ended):
                     await self._pass_on(stream, sent, ended)
                 case Reset(stream):

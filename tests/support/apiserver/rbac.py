@@ -1,4 +1,5 @@
 """Who may do what, as the Roles and ClusterRoles in the store and their bindings say."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,9 @@ def _binds(binding: Plain, user: str, groups: Sequence[str]) -> bool:
         account = f"system:serviceaccount:{namespace}:{subject['name']}"
         if subject["kind"] == "Group" and subject["name"] in groups:
             return True
-        if user == (account if subject["kind"] == "ServiceAccount" else subject["name"] if subject["kind"] == "User" else None):
+        if user == (
+            account if subject["kind"] == "ServiceAccount" else subject["name"] if subject["kind"] == "User" else None
+        ):
             return True
     return False
 

@@ -1,19 +1,38 @@
 """Why a request is refused, as the Status object that says so."""
+
 from __future__ import annotations
 
 from typing import Any
 
 REASONS = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable", 409: "Conflict",
-    410: "Expired", 415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable",
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
     504: "Timeout",
-}  # fmt: skip
+}
 
 
 class Refusal(Exception):
     """A request is refused. `code` is the status of HTTP, `retry_after` seconds for a header of that name."""
 
-    def __init__(self, code: int, message: str, reason: str = "", retry_after: int | None = None, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        reason: str = "",
+        retry_after: int | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.reason = code, message, reason or REASONS.get(code, "Unknown")
         self.retry_after, self.details = retry_after, details or {}
@@ -22,9 +41,15 @@ class Refusal(Exception):
         """Returns the Status object."""
         details = self.details | ({"retryAfterSeconds": self.retry_after} if self.retry_after is not None else {})
         return {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message, "reason": self.reason,
-            "code": self.code, **({"details": details} if details else {}),
-        }  # fmt: skip
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+            **({"details": details} if details else {}),
+        }
 
 
 def not_found(plural: str, group: str, name: str) -> Refusal:

@@ -1,4 +1,5 @@
 """What an API server serves: the resources that are built in, and those that CustomResourceDefinitions add."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -63,8 +64,17 @@ BUILT_IN = (
     _in_namespace("batch", "v1", "jobs", "Job", status=True),
     _in_namespace("batch", "v1", "cronjobs", "CronJob", status=True, short_names=("cj",)),
     # The older versions are for `describe` of older kubectls, and say the same in the fields that these read.
-    Resource("policy", ("v1", "v1beta1"), "poddisruptionbudgets", "PodDisruptionBudget", status=True, short_names=("pdb",)),
-    Resource("autoscaling", ("v2", "v1"), "horizontalpodautoscalers", "HorizontalPodAutoscaler", status=True, short_names=("hpa",)),
+    Resource(
+        "policy", ("v1", "v1beta1"), "poddisruptionbudgets", "PodDisruptionBudget", status=True, short_names=("pdb",)
+    ),
+    Resource(
+        "autoscaling",
+        ("v2", "v1"),
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        status=True,
+        short_names=("hpa",),
+    ),
     _in_namespace("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
     _in_namespace("coordination.k8s.io", "v1", "leases", "Lease"),
     _in_namespace("networking.k8s.io", "v1", "ingresses", "Ingress", status=True, short_names=("ing",)),
@@ -78,8 +88,22 @@ BUILT_IN = (
     _cluster(ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
     _cluster(ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", status=True),
     _cluster(ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
-    _cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", status=True, short_names=("crd",)),
-    _cluster("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", status=True, short_names=("csr",)),
+    _cluster(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        status=True,
+        short_names=("crd",),
+    ),
+    _cluster(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        status=True,
+        short_names=("csr",),
+    ),
     _cluster("certificates.k8s.io", "v1beta1", "clustertrustbundles", "ClusterTrustBundle"),
     _cluster("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", create_only=True),
     _cluster("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", create_only=True),

@@ -2,6 +2,7 @@
 
 https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries
 """
+
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,5 @@
 """The schemas of CustomResourceDefinitions, enforced: wrong objects are refused with the paths of what is wrong, unknown fields dropped."""
+
 from __future__ import annotations
 
 import re
@@ -10,8 +11,13 @@ from tests.support.apiserver.refusal import Refusal
 from tests.support.apiserver.store import Plain
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float),
-}  # fmt: skip
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -23,28 +29,51 @@ async def enforce(asked: Asked, old: Plain | None, new: Plain | None) -> Plain |
         return new
     unknown: list[str] = []
     rest = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata")}
-    inner = {**schema, "properties": {k: v for k, v in schema.get("properties", {}).items() if k in rest or "default" in v}}
+    inner = {
+        **schema,
+        "properties": {k: v for k, v in schema.get("properties", {}).items() if k in rest or "default" in v},
+    }
     pruned = _prune(rest, inner, "", unknown)
     if unknown and asked.query.get("fieldValidation") == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise Refusal(400, f"{asked.resource.kind} in version {asked.version!r} cannot be handled: strict decoding error: {listed}")
-    wrong = list(_check(pruned, {**schema, "required": [n for n in schema.get("required", ()) if n not in ("apiVersion", "kind", "metadata")]}, ""))
+        raise Refusal(
+            400,
+            f"{asked.resource.kind} in version {asked.version!r} cannot be handled: strict decoding error: {listed}",
+        )
+    wrong = list(
+        _check(
+            pruned,
+            {
+                **schema,
+                "required": [n for n in schema.get("required", ()) if n not in ("apiVersion", "kind", "metadata")],
+            },
+            "",
+        )
+    )
     if wrong:
         causes = [{"reason": "FieldValueInvalid", "message": message, "field": path} for path, message in wrong]
         listed = ", ".join(f"{path}: {message}" for path, message in wrong)
-        raise Refusal(422, f'{asked.resource.kind}.{asked.resource.group} "{asked.name}" is invalid: {listed}', details={"causes": causes})
+        raise Refusal(
+            422,
+            f'{asked.resource.kind}.{asked.resource.group} "{asked.name}" is invalid: {listed}',
+            details={"causes": causes},
+        )
     return {"apiVersion": new["apiVersion"], "kind": new["kind"], "metadata": new["metadata"], **pruned}
 
 
 def wrong_places(plain: Plain, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields where an object is not what a schema says, and why."""
-    return _check({key: value for key, value in plain.items() if key not in ("apiVersion", "kind", "metadata")}, schema, "")
+    return _check(
+        {key: value for key, value in plain.items() if key not in ("apiVersion", "kind", "metadata")}, schema, ""
+    )
 
 
 def _prune(value: Any, schema: Mapping[str, Any], path: str, unknown: list[str]) -> Any:
     if isinstance(value, dict):
         properties, more = schema.get("properties", {}), schema.get("additionalProperties")
-        out: dict[str, Any] = {name: inner["default"] for name, inner in properties.items() if "default" in inner and name not in value}
+        out: dict[str, Any] = {
+            name: inner["default"] for name, inner in properties.items() if "default" in inner and name not in value
+        }
         for name, item in value.items():
             here = f"{path}.{name}".lstrip(".")
             if name in properties:
@@ -67,7 +96,7 @@ def _check(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[s
         if not isinstance(value, int | str) or isinstance(value, bool):
             yield path, f"Invalid value: {value!r}: must be of type integer or string"
     elif kind in _TYPES and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        yield path, f'Invalid value: {value!r}: must be of type {kind}'
+        yield path, f"Invalid value: {value!r}: must be of type {kind}"
         return
     yield from _check_scalar(value, schema, path)
     if isinstance(value, dict):
@@ -79,7 +108,9 @@ def _check(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[s
             yield from _check(item, schema.get("items", {}), f"{path}[{index}]")
     yield from _check_choices(value, schema, path)
     if "x-kubernetes-validations" in schema and value is not None:
-        from tests.support.apiserver.rules import broken_rules  # few servers have rules, and none of the others needs the language
+        from tests.support.apiserver.rules import (
+            broken_rules,
+        )  # few servers have rules, and none of the others needs the language
 
         yield from ((path, f"Invalid value: {message}") for message in broken_rules(value, schema))
 
@@ -104,12 +135,18 @@ def _check_scalar(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[
             yield path, f"Invalid value: {value!r}: is too short or too long"
         if "pattern" in schema and not re.search(schema["pattern"], value):
             yield path, f"Invalid value: {value!r}: should match '{schema['pattern']}'"
-    if isinstance(value, int | float) and not isinstance(value, bool) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and not schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    ):
         yield path, f"Invalid value: {value!r}: is too small or too large"
 
 
 def _check_choices(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    fitting = [sum(not any(_check(value, part, path)) for part in schema[word]) for word in ("oneOf",) if word in schema]
+    fitting = [
+        sum(not any(_check(value, part, path)) for part in schema[word]) for word in ("oneOf",) if word in schema
+    ]
     if fitting and fitting[0] != 1:
         yield path, "Invalid value: must validate one and only one schema (oneOf)"
     if "anyOf" in schema and all(any(_check(value, part, path)) for part in schema["anyOf"]):

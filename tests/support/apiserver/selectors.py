@@ -1,4 +1,5 @@
 """Label and field selectors of lists and watches."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,10 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 def selector(labels: str, fields: str) -> Selects | None:
     """Returns whether an object is selected, as a function; None where everything is. Refusal where a selector makes no sense."""
-    tests = [*(_label(term.strip()) for term in _COMMA.split(labels) if term.strip()), *(_field(t.strip()) for t in fields.split(",") if t.strip())]
+    tests = [
+        *(_label(term.strip()) for term in _COMMA.split(labels) if term.strip()),
+        *(_field(t.strip()) for t in fields.split(",") if t.strip()),
+    ]
     return (lambda o: all(test(o) for test in tests)) if tests else None
 
 

@@ -1,4 +1,5 @@
 """The API server itself: HTTP in, answers out."""
+
 from __future__ import annotations
 
 import asyncio
@@ -64,7 +65,9 @@ class ApiServer:
         if resource.namespaced:
             metadata.setdefault("namespace", "default")
         rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
-        return self.store.put(resource.id, {"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata, **rest})
+        return self.store.put(
+            resource.id, {"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata, **rest}
+        )
 
     def apply(self, text: str) -> None:
         """Stores the objects of a YAML text."""
@@ -135,7 +138,9 @@ class ApiServer:
             return await self._answer(asked, request)
         except Refusal as refusal:
             headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after is not None else {}
-            return web.Response(status=refusal.code, body=encode(refusal.status()), content_type="application/json", headers=headers)
+            return web.Response(
+                status=refusal.code, body=encode(refusal.status()), content_type="application/json", headers=headers
+            )
 
     async def _answer(self, asked: Asked, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
@@ -159,7 +164,9 @@ class ApiServer:
             case "delete":
                 options = await _plain(request) if request.can_read_body else {}
                 return _body(form.object(_as_stored(await self.writes.delete(asked, options))))
-        for namespace, name in [key for key in self.store.collection(asked.resource.id).objects if asked.namespace in ("", key[0])]:
+        for namespace, name in [
+            key for key in self.store.collection(asked.resource.id).objects if asked.namespace in ("", key[0])
+        ]:
             await self.writes.delete(asked._replace(namespace=namespace, name=name), {})
         return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
@@ -190,7 +197,11 @@ class ApiServer:
             self.resources.remove(*gone.id)
         elif resource == NAMESPACES and event.after is None:
             for other in self.resources:
-                for name in [name for name in self.store.collection(other.id).objects if other.namespaced and name[0] == event.name[1]]:
+                for name in [
+                    name
+                    for name in self.store.collection(other.id).objects
+                    if other.namespaced and name[0] == event.name[1]
+                ]:
                     self.store.delete(other.id, name)
 
 
@@ -202,7 +213,9 @@ def _as_stored(plain: Plain) -> Stored:
 async def _plain(request: web.Request) -> Any:
     text = await request.text()
     try:
-        is_json = "yaml" not in request.content_type or text.startswith("{")  # what clients apply is JSON most of the time, which is YAML too
+        is_json = "yaml" not in request.content_type or text.startswith(
+            "{"
+        )  # what clients apply is JSON most of the time, which is YAML too
         return json.loads(text) if is_json else yaml.load(text, _LOADER)
     except ValueError as fault:
         raise Refusal(400, f"the object provided is unrecognized: {fault}") from fault

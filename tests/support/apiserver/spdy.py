@@ -1,4 +1,5 @@
 """Frames of SPDY/3.1 as far as port-forwarding uses them: streams that are opened, carry bytes and end, and pings."""
+
 from __future__ import annotations
 
 import struct
@@ -30,7 +31,10 @@ def _dictionary() -> bytes:
     """Returns the text that both sides begin compressing headers with, as the protocol lays it down."""
     words = [word.replace("_", " ").encode() for word in _WORDS.split()]
     codes, *named = _CODES.split("|")
-    return b"".join(struct.pack(">I", len(word)) + word for word in words) + (codes.replace(" ", "") + "".join(named) + _REST).encode()
+    return (
+        b"".join(struct.pack(">I", len(word)) + word for word in words)
+        + (codes.replace(" ", "") + "".join(named) + _REST).encode()
+    )
 
 
 class Opened(NamedTuple):

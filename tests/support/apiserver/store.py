@@ -1,4 +1,5 @@
 """What an API server keeps: every object with its revision, and the events since the oldest that a watch can still ask for."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,11 @@ class Store:
         if before is not None and _without_revision(before.plain) == _without_revision(plain):
             return before
         self.revision += 1
-        identity = {"uid": f"00000000-0000-4000-8000-{self.revision:012}", "creationTimestamp": self.timestamp()} if before is None else {}
+        identity = (
+            {"uid": f"00000000-0000-4000-8000-{self.revision:012}", "creationTimestamp": self.timestamp()}
+            if before is None
+            else {}
+        )
         stored_metadata = {**identity, **metadata, "resourceVersion": str(self.revision)}
         after = _stored({**copy.deepcopy(dict(plain)), "metadata": copy.deepcopy(stored_metadata)}, self.revision)
         collection.objects[name] = after
@@ -115,4 +120,9 @@ def _stored(plain: Plain, revision: int) -> Stored:
 
 
 def _without_revision(plain: Mapping[str, Any]) -> Plain:
-    return {**plain, "metadata": {k: v for k, v in plain["metadata"].items() if k not in ("resourceVersion", "uid", "creationTimestamp")}}
+    return {
+        **plain,
+        "metadata": {
+            k: v for k, v in plain["metadata"].items() if k not in ("resourceVersion", "uid", "creationTimestamp")
+        },
+    }

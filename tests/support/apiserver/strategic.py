@@ -2,6 +2,7 @@
 
 https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md
 """
+
 from __future__ import annotations
 
 import copy
@@ -41,7 +42,11 @@ def _merge_lists(field: str, target: list[Any], patch: list[Any], order: list[An
         return [_plain(item) for item in patch if not (isinstance(item, dict) and item.get("$patch"))]
     names = item_keys(field, [*target, *patch], built_in=True)[:1]
     if not names:
-        return [*target, *(item for item in patch if item not in target)] if is_set(field) else [_plain(item) for item in patch]
+        return (
+            [*target, *(item for item in patch if item not in target)]
+            if is_set(field)
+            else [_plain(item) for item in patch]
+        )
     found = {key_of(item, names): item for item in target}
     for item in patch:
         key = key_of(item, names)

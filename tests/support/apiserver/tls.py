@@ -1,4 +1,5 @@
 """A certificate for the API server of the tests, and the kubeconfig that trusts it."""
+
 from __future__ import annotations
 
 import base64
@@ -38,7 +39,15 @@ def make_certificate() -> Certificate:
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "apiserver")])
     now = datetime.datetime.now(datetime.UTC)
     names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1))
-    made = builder.add_extension(names, False).add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), 1, now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1)
+    )
+    made = (
+        builder.add_extension(names, False)
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return Certificate(made.public_bytes(serialization.Encoding.PEM), private)

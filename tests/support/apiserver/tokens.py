@@ -1,4 +1,5 @@
 """Who calls, by bearer token; TokenReview and SubjectAccessReview."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +43,19 @@ class Tokens:
         self.known: dict[str, Token] = {ADMIN: Token(User("admin", ("system:masters",)))}
         self.allows: Allows = everybody
 
-    def service_account(self, namespace: str, name: str, token: str, audience: str = "istio-ca", pod: str = "") -> Token:
+    def service_account(
+        self, namespace: str, name: str, token: str, audience: str = "istio-ca", pod: str = ""
+    ) -> Token:
         """Makes a token of a service account, bound to a pod where one is named."""
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-        extra = {"authentication.kubernetes.io/pod-name": [pod], "authentication.kubernetes.io/pod-uid": [f"uid-of-{pod}"]} if pod else {}
-        self.known[token] = Token(User(f"system:serviceaccount:{namespace}:{name}", groups, f"uid-of-{name}", extra), (audience,))
+        extra = (
+            {"authentication.kubernetes.io/pod-name": [pod], "authentication.kubernetes.io/pod-uid": [f"uid-of-{pod}"]}
+            if pod
+            else {}
+        )
+        self.known[token] = Token(
+            User(f"system:serviceaccount:{namespace}:{name}", groups, f"uid-of-{name}", extra), (audience,)
+        )
         return self.known[token]
 
     def request(self, asked: Asked, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +64,11 @@ class Tokens:
         name = f"token-{len(self.known)}-{asked.namespace}-{asked.name}"
         token = self.service_account(asked.namespace, asked.name, name)
         self.known[name] = token._replace(audiences=tuple(spec.get("audiences") or token.audiences))
-        return {**given, "metadata": {"name": asked.name}, "status": {"token": name, "expirationTimestamp": "2099-01-01T00:00:00Z"}}
+        return {
+            **given,
+            "metadata": {"name": asked.name},
+            "status": {"token": name, "expirationTimestamp": "2099-01-01T00:00:00Z"},
+        }
 
     def user_of(self, header: str) -> User:
         """Returns who calls. Refusal with 401 where the token is not known or expired."""
@@ -69,9 +82,13 @@ class Tokens:
         """Refuses with 403 what a user may not do."""
         resource = asked.resource
         attributes = {
-            "verb": asked.verb, "group": resource.group, "resource": resource.plural, "namespace": asked.namespace, "name": asked.name,
+            "verb": asked.verb,
+            "group": resource.group,
+            "resource": resource.plural,
+            "namespace": asked.namespace,
+            "name": asked.name,
             "subresource": asked.subresource,
-        }  # fmt: skip
+        }
         if "system:masters" not in user.groups and not self.allows(user.name, user.groups, attributes):
             where = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
             named = f"{resource.plural}.{resource.group}".rstrip(".")
@@ -92,7 +109,12 @@ class Tokens:
         audiences = [audience for audience in wanted if audience in token.audiences]
         if not audiences:
             return {"error": f"[invalid bearer token: it is for {list(token.audiences)}, not for {wanted}]", "user": {}}
-        user = {"username": token.user.name, "uid": token.user.uid, "groups": list(token.user.groups), "extra": dict(token.user.extra)}
+        user = {
+            "username": token.user.name,
+            "uid": token.user.uid,
+            "groups": list(token.user.groups),
+            "extra": dict(token.user.extra),
+        }
         return {"authenticated": True, "user": user, "audiences": audiences}
 
     def _allowed(self, spec: Mapping[str, Any]) -> dict[str, Any]:

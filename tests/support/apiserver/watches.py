@@ -1,4 +1,5 @@
 """Watches: events since a revision as lines of JSON, with bookmarks, and WatchList streams that begin with all there is."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +27,9 @@ class Watches:
         """Sends events until the time that was asked for is over, the client goes, or a fault ends it."""
         first = asked.flag("sendInitialEvents")
         if first and (self._faults.no_watch_lists or asked.query.get("resourceVersionMatch") != "NotOlderThan"):
-            raise Refusal(422, 'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: not supported', "Invalid")
+            raise Refusal(
+                422, 'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: not supported', "Invalid"
+            )
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -81,7 +84,9 @@ class _Stream:
         self.watch, self.over = watch, False
         self._store, self._asked = store, asked
         fields = asked.query.get("fieldSelector", "")
-        self._selects = selector(asked.query.get("labelSelector", ""), f"{fields},metadata.name={asked.name}" if asked.name else fields)
+        self._selects = selector(
+            asked.query.get("labelSelector", ""), f"{fields},metadata.name={asked.name}" if asked.name else fields
+        )
         revision = int(asked.query.get("resourceVersion") or 0)
         self.begins = asked.flag("sendInitialEvents") or not revision
         self.position = revision if not self.begins else store.revision

@@ -1,4 +1,5 @@
 """Writes: create, update, patch and delete, with what an API server adds and refuses."""
+
 from __future__ import annotations
 
 import copy
@@ -33,7 +34,10 @@ class Writes:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = f"{metadata['generateName']}{next(self._numbers):05}"
         if not metadata.get("name"):
-            raise Refusal(422, f'{asked.resource.kind} "" is invalid: metadata.name: Required value: name or generateName is required')
+            raise Refusal(
+                422,
+                f'{asked.resource.kind} "" is invalid: metadata.name: Required value: name or generateName is required',
+            )
         for field in ("resourceVersion", *OF_SERVER):
             metadata.pop(field, None)
         if asked.resource.status:
@@ -72,7 +76,9 @@ class Writes:
         """Applies a configuration; an object that is not there is made."""
         name = asked.query.get("fieldManager")
         if not name:
-            raise Refusal(400, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
+            raise Refusal(
+                400, 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            )
         manager, stored = Manager(name, "Apply", asked.subresource), self._store.get(asked.resource.id, asked.key)
         config = self._identified(asked, config)
         config["metadata"].pop("managedFields", None)
@@ -103,14 +109,18 @@ class Writes:
         old = self._current(asked)
         wanted = new["metadata"].get("resourceVersion")
         if wanted and wanted != old["metadata"]["resourceVersion"]:
-            raise self._conflict(asked, "the object has been modified; please apply your changes to the latest version and try again")
+            raise self._conflict(
+                asked, "the object has been modified; please apply your changes to the latest version and try again"
+            )
         if asked.subresource == "status":
             new = {**copy.deepcopy(old), "status": new.get("status", {})}
         elif asked.subresource == "approval":
             conditions = {"conditions": new.get("status", {}).get("conditions", [])}
             new = {**copy.deepcopy(old), "status": {**old.get("status", {}), **conditions}}
         elif asked.resource.status:
-            new = {k: v for k, v in new.items() if k != "status"} | ({"status": old["status"]} if "status" in old else {})
+            new = {k: v for k, v in new.items() if k != "status"} | (
+                {"status": old["status"]} if "status" in old else {}
+            )
         new["metadata"] |= {field: old["metadata"][field] for field in OF_SERVER if field in old["metadata"]}
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if any(new.get(k) != old.get(k) for k in (new.keys() | old.keys()) - {"metadata", "status"}):
@@ -141,14 +151,21 @@ class Writes:
 
     def _identified(self, asked: Asked, given: Plain) -> Plain:
         """Returns a copy of an object that says what it is; Refusal where it says something else than the path."""
-        if given.get("kind") != asked.resource.kind or str(given.get("apiVersion", "")).rpartition("/")[0] != asked.resource.group:
+        if (
+            given.get("kind") != asked.resource.kind
+            or str(given.get("apiVersion", "")).rpartition("/")[0] != asked.resource.group
+        ):
             raise Refusal(400, f"{given.get('apiVersion')} {given.get('kind')} is not what {asked.resource.plural} are")
-        rest = {key: copy.deepcopy(value) for key, value in given.items() if key not in ("apiVersion", "kind", "metadata")}
+        rest = {
+            key: copy.deepcopy(value) for key, value in given.items() if key not in ("apiVersion", "kind", "metadata")
+        }
         metadata: Plain = copy.deepcopy(given.get("metadata") or {})
         if metadata.get("namespace", asked.namespace) != asked.namespace:
             raise Refusal(400, "the namespace of the provided object does not match the namespace sent on the request")
         if asked.name and metadata.get("name", asked.name) != asked.name:
-            raise Refusal(400, f"the name of the object ({metadata['name']}) does not match the name on the URL ({asked.name})")
+            raise Refusal(
+                400, f"the name of the object ({metadata['name']}) does not match the name on the URL ({asked.name})"
+            )
         if asked.resource.namespaced:
             metadata["namespace"] = asked.namespace
         if asked.name:
@@ -156,4 +173,8 @@ class Writes:
         return {"apiVersion": asked.resource.api_version(), "kind": asked.resource.kind, "metadata": metadata, **rest}
 
     def _conflict(self, asked: Asked, why: str) -> Refusal:
-        return Refusal(409, f'Operation cannot be fulfilled on {asked.resource.plural} "{asked.name}": {why}', details={"name": asked.name})
+        return Refusal(
+            409,
+            f'Operation cannot be fulfilled on {asked.resource.plural} "{asked.name}": {why}',
+            details={"name": asked.name},
+        )

@@ -1,4 +1,5 @@
 """The functions of Sprig, which templates of Istio and of charts call. https://masterminds.github.io/sprig/"""
+
 from webhook.template.builtins import BUILTINS
 from webhook.template.function import Function
 from webhook.template.functions.dates import DATES
@@ -15,7 +16,22 @@ from webhook.template.functions.text import TEXT
 from webhook.template.functions.urls import URLS
 from webhook.template.functions.words import WORDS
 
-_GROUPS = (BUILTINS, TEXT, WORDS, LISTS, DICTS, NUMBERS, DEFAULTS, ENCODING, PATHS, REGEXES, SEMVER, URLS, DATES, SECRETS)
+_GROUPS = (
+    BUILTINS,
+    TEXT,
+    WORDS,
+    LISTS,
+    DICTS,
+    NUMBERS,
+    DEFAULTS,
+    ENCODING,
+    PATHS,
+    REGEXES,
+    SEMVER,
+    URLS,
+    DATES,
+    SECRETS,
+)
 SPRIG: dict[str, Function] = {name: function for group in _GROUPS for name, function in group.items()}
 
 __all__ = ["SPRIG"]

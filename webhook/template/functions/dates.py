@@ -1,4 +1,5 @@
 """Functions of dates. https://masterminds.github.io/sprig/date.html"""
+
 from __future__ import annotations
 
 import datetime
@@ -15,7 +16,20 @@ _WORDS = re.compile(
     r"January|Jan|Monday|Mon|MST|2006|Z07:00:00|Z070000|Z07:00|Z0700|Z07|-07:00:00|-070000|-07:00|-0700|-07|002|__2|_2|[.,]0+(?!\d)|[.,]9+(?!\d)"
     r"|01|02|03|04|05|06|15|PM|pm|1|2|3|4|5"
 )
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _UTC = zoneinfo.ZoneInfo("UTC")
 
@@ -32,10 +46,18 @@ class GoTime(GoStruct):
         """Returns what a method without arguments gives."""
         at = self.moment
         found: dict[str, Any] = {
-            "Year": at.year, "Day": at.day, "Hour": at.hour, "Minute": at.minute, "Second": at.second, "YearDay": at.timetuple().tm_yday,
-            "Month": _MONTHS[at.month - 1], "Weekday": _DAYS[at.weekday()], "Unix": Int64(int(at.timestamp())), "Nanosecond": at.microsecond * 1000,
+            "Year": at.year,
+            "Day": at.day,
+            "Hour": at.hour,
+            "Minute": at.minute,
+            "Second": at.second,
+            "YearDay": at.timetuple().tm_yday,
+            "Month": _MONTHS[at.month - 1],
+            "Weekday": _DAYS[at.weekday()],
+            "Unix": Int64(int(at.timestamp())),
+            "Nanosecond": at.microsecond * 1000,
             "String": self.printed("v"),
-        }  # fmt: skip
+        }
         if name == "UTC":
             return GoTime(at.astimezone(_UTC))
         if name not in found:
@@ -87,12 +109,30 @@ def format_moment(layout: str, moment: datetime.datetime) -> str:
 def _written(word: str, at: datetime.datetime) -> str:
     hour = at.hour % 12 or 12
     simple = {
-        "January": _MONTHS[at.month - 1], "Jan": _MONTHS[at.month - 1][:3], "Monday": _DAYS[at.weekday()], "Mon": _DAYS[at.weekday()][:3],
-        "2006": f"{at.year:04d}", "06": f"{at.year % 100:02d}", "01": f"{at.month:02d}", "1": str(at.month), "02": f"{at.day:02d}",
-        "_2": f"{at.day:2d}", "2": str(at.day), "002": f"{at.timetuple().tm_yday:03d}", "__2": f"{at.timetuple().tm_yday:3d}",
-        "15": f"{at.hour:02d}", "03": f"{hour:02d}", "3": str(hour), "04": f"{at.minute:02d}", "4": str(at.minute), "05": f"{at.second:02d}",
-        "5": str(at.second), "PM": "PM" if at.hour >= 12 else "AM", "pm": "pm" if at.hour >= 12 else "am", "MST": at.tzname() or "",
-    }  # fmt: skip
+        "January": _MONTHS[at.month - 1],
+        "Jan": _MONTHS[at.month - 1][:3],
+        "Monday": _DAYS[at.weekday()],
+        "Mon": _DAYS[at.weekday()][:3],
+        "2006": f"{at.year:04d}",
+        "06": f"{at.year % 100:02d}",
+        "01": f"{at.month:02d}",
+        "1": str(at.month),
+        "02": f"{at.day:02d}",
+        "_2": f"{at.day:2d}",
+        "2": str(at.day),
+        "002": f"{at.timetuple().tm_yday:03d}",
+        "__2": f"{at.timetuple().tm_yday:3d}",
+        "15": f"{at.hour:02d}",
+        "03": f"{hour:02d}",
+        "3": str(hour),
+        "04": f"{at.minute:02d}",
+        "4": str(at.minute),
+        "05": f"{at.second:02d}",
+        "5": str(at.second),
+        "PM": "PM" if at.hour >= 12 else "AM",
+        "pm": "pm" if at.hour >= 12 else "am",
+        "MST": at.tzname() or "",
+    }
     if word in simple:
         return simple[word]
     if word[0] in ".,":
@@ -117,10 +157,29 @@ def _offset(word: str, at: datetime.datetime) -> str:
 
 
 _PATTERNS = {
-    "January": "|".join(_MONTHS), "Jan": "|".join(m[:3] for m in _MONTHS), "Monday": "|".join(_DAYS), "Mon": "|".join(d[:3] for d in _DAYS),
-    "2006": r"\d{4}", "06": r"\d\d", "01": r"\d\d", "1": r"\d\d?", "02": r"\d\d", "_2": r" ?\d\d?", "2": r"\d\d?", "002": r"\d{3}", "15": r"\d\d",
-    "03": r"\d\d", "3": r"\d\d?", "04": r"\d\d", "4": r"\d\d?", "05": r"\d\d", "5": r"\d\d?", "PM": "AM|PM", "pm": "am|pm", "MST": r"[A-Z]{3,5}",
-}  # fmt: skip
+    "January": "|".join(_MONTHS),
+    "Jan": "|".join(m[:3] for m in _MONTHS),
+    "Monday": "|".join(_DAYS),
+    "Mon": "|".join(d[:3] for d in _DAYS),
+    "2006": r"\d{4}",
+    "06": r"\d\d",
+    "01": r"\d\d",
+    "1": r"\d\d?",
+    "02": r"\d\d",
+    "_2": r" ?\d\d?",
+    "2": r"\d\d?",
+    "002": r"\d{3}",
+    "15": r"\d\d",
+    "03": r"\d\d",
+    "3": r"\d\d?",
+    "04": r"\d\d",
+    "4": r"\d\d?",
+    "05": r"\d\d",
+    "5": r"\d\d?",
+    "PM": "AM|PM",
+    "pm": "am|pm",
+    "MST": r"[A-Z]{3,5}",
+}
 
 
 def parse_moment(layout: str, text: str) -> GoTime:
@@ -158,7 +217,9 @@ def _made(said: dict[str, str]) -> datetime.datetime:
         hour = hour % 12 + (12 if half.upper() == "PM" else 0)
     fraction = next((v for w, v in said.items() if w[0] in ".,"), ".0")
     zone = next((v for w, v in said.items() if w[0] in "Z-"), None)
-    at = datetime.datetime(year, month, number("2", 1), hour, number("4"), number("5"), int(float(f"0{fraction}") * 1e6))
+    at = datetime.datetime(
+        year, month, number("2", 1), hour, number("4"), number("5"), int(float(f"0{fraction}") * 1e6)
+    )
     return at.replace(tzinfo=_local() if zone is None else _fixed(zone))
 
 
@@ -202,7 +263,9 @@ def _ago(value: Any) -> str:
 
 def _duration(value: Any) -> str:
     """Returns seconds, as text or int64, as a duration."""
-    seconds = int(value) if isinstance(value, Int64) or (isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value)) else 0
+    seconds = (
+        int(value) if isinstance(value, Int64) or (isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value)) else 0
+    )
     return _go_duration(Duration.of(seconds))
 
 

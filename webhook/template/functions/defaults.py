@@ -1,4 +1,5 @@
 """Functions of defaults, types and choices. https://masterminds.github.io/sprig/defaults.html, …/reflection.html"""
+
 from __future__ import annotations
 
 from typing import Any

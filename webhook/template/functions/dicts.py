@@ -1,4 +1,5 @@
 """Functions of maps. https://masterminds.github.io/sprig/dicts.html"""
+
 from __future__ import annotations
 
 import copy

@@ -1,4 +1,5 @@
 """Functions that write and read JSON, base64 and base32, and checksums. https://masterminds.github.io/sprig/encoding.html"""
+
 from __future__ import annotations
 
 import base64

@@ -1,4 +1,5 @@
 """Functions of lists. https://masterminds.github.io/sprig/lists.html"""
+
 from __future__ import annotations
 
 from collections.abc import Callable

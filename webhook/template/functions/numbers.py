@@ -1,4 +1,5 @@
 """Functions of numbers. https://masterminds.github.io/sprig/math.html"""
+
 from __future__ import annotations
 
 import math

@@ -1,4 +1,5 @@
 """Functions of paths, and of the environment. https://masterminds.github.io/sprig/paths.html, …/os.html"""
+
 from __future__ import annotations
 
 import os

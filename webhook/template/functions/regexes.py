@@ -1,4 +1,5 @@
 """Functions of regular expressions in RE2's syntax. https://masterminds.github.io/sprig/strings.html"""
+
 from __future__ import annotations
 
 import functools
@@ -124,7 +125,9 @@ _ACTIONS: dict[str, tuple[str, Callable[..., Any]]] = {  # what they take, and w
 }
 REGEXES: dict[str, Function] = {
     **{f"regex{name}": takes(parameters, _compiling(_must, act)) for name, (parameters, act) in _ACTIONS.items()},
-    **{f"mustRegex{name}": takes(parameters, _compiling(_compile, act)) for name, (parameters, act) in _ACTIONS.items()},
+    **{
+        f"mustRegex{name}": takes(parameters, _compiling(_compile, act)) for name, (parameters, act) in _ACTIONS.items()
+    },
     "regexMatch": takes("string string", _matches),
     "mustRegexMatch": takes("string string", lambda pattern, text: bool(_compile(pattern).search(text))),
     "regexQuoteMeta": takes("string", lambda text: _SPECIAL.sub(r"\\\1", text)),

@@ -1,4 +1,5 @@
 """Functions that make keys, certificates, passwords and random identifiers. https://masterminds.github.io/sprig/crypto.html"""
+
 from __future__ import annotations
 
 import base64
@@ -24,20 +25,44 @@ from webhook.template.values import GoStruct
 _TEMPLATES = {
     "maximum": ("anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"),
     "long": (
-        "CvcvnoCvcvCvcv", "CvcvCvcvnoCvcv", "CvcvCvcvCvcvno", "CvccnoCvcvCvcv", "CvccCvcvnoCvcv", "CvccCvcvCvcvno", "CvcvnoCvccCvcv",
-        "CvcvCvccnoCvcv", "CvcvCvccCvcvno", "CvcvnoCvcvCvcc", "CvcvCvcvnoCvcc", "CvcvCvcvCvccno", "CvccnoCvccCvcv", "CvccCvccnoCvcv",
-        "CvccCvccCvcvno", "CvcvnoCvccCvcc", "CvcvCvccnoCvcc", "CvcvCvccCvccno", "CvccnoCvcvCvcc", "CvccCvcvnoCvcc", "CvccCvcvCvccno",
+        "CvcvnoCvcvCvcv",
+        "CvcvCvcvnoCvcv",
+        "CvcvCvcvCvcvno",
+        "CvccnoCvcvCvcv",
+        "CvccCvcvnoCvcv",
+        "CvccCvcvCvcvno",
+        "CvcvnoCvccCvcv",
+        "CvcvCvccnoCvcv",
+        "CvcvCvccCvcvno",
+        "CvcvnoCvcvCvcc",
+        "CvcvCvcvnoCvcc",
+        "CvcvCvcvCvccno",
+        "CvccnoCvccCvcv",
+        "CvccCvccnoCvcv",
+        "CvccCvccCvcvno",
+        "CvcvnoCvccCvcc",
+        "CvcvCvccnoCvcc",
+        "CvcvCvccCvccno",
+        "CvccnoCvcvCvcc",
+        "CvccCvcvnoCvcc",
+        "CvccCvcvCvccno",
     ),
     "medium": ("CvcnoCvc", "CvcCvcno"),
     "short": ("Cvcn",),
     "basic": ("aaanaaan", "aannaaan", "aaannaaa"),
     "pin": ("nnnn",),
-}  # fmt: skip
+}
 _CHARACTERS = {
-    "V": "AEIOU", "C": "BCDFGHJKLMNPQRSTVWXYZ", "v": "aeiou", "c": "bcdfghjklmnpqrstvwxyz", "A": "AEIOUBCDFGHJKLMNPQRSTVWXYZ",
-    "a": "AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz", "n": "0123456789", "o": "@&%?,=[]_:-+*$#!'^~;()/.",
+    "V": "AEIOU",
+    "C": "BCDFGHJKLMNPQRSTVWXYZ",
+    "v": "aeiou",
+    "c": "bcdfghjklmnpqrstvwxyz",
+    "A": "AEIOUBCDFGHJKLMNPQRSTVWXYZ",
+    "a": "AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz",
+    "n": "0123456789",
+    "o": "@&%?,=[]_:-+*$#!'^~;()/.",
     "x": "AEIOUaeiouBCDFGHJKLMNPQRSTVWXYZbcdfghjklmnpqrstvwxyz0123456789!@#$%^&*()",
-}  # fmt: skip
+}
 _SCOPE = b"com.lyndir.masterpassword"
 
 
@@ -74,7 +99,11 @@ def _new_key(kind: str) -> Any:
 
 
 def _key_text(key: Any) -> str:
-    old = serialization.PrivateFormat.PKCS8 if isinstance(key, ed25519.Ed25519PrivateKey) else serialization.PrivateFormat.TraditionalOpenSSL
+    old = (
+        serialization.PrivateFormat.PKCS8
+        if isinstance(key, ed25519.Ed25519PrivateKey)
+        else serialization.PrivateFormat.TraditionalOpenSSL
+    )
     text: bytes = key.private_bytes(serialization.Encoding.PEM, old, serialization.NoEncryption())
     return text.decode()
 
@@ -94,20 +123,33 @@ def _load_key(text: str) -> Any:
 
 
 def _names(ips: Any, dns: Any) -> list[x509.GeneralName]:
-    return [*(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips or ()), *(x509.DNSName(name) for name in dns or ())]
+    return [
+        *(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips or ()),
+        *(x509.DNSName(name) for name in dns or ()),
+    ]
 
 
 def _issue(
-    name: str, ips: Any, dns: Any, days: int, key: Any, signer: tuple[x509.Certificate, Any] | None = None, authority: bool = False
+    name: str,
+    ips: Any,
+    dns: Any,
+    days: int,
+    key: Any,
+    signer: tuple[x509.Certificate, Any] | None = None,
+    authority: bool = False,
 ) -> PemPair:
     """Returns a certificate for a key, of an authority or signed by itself."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     issuer = signer[0].subject if signer else subject
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(days=days))
+    builder = x509.CertificateBuilder(
+        issuer, subject, key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(days=days)
+    )
     usage = x509.KeyUsage(True, False, True, False, False, authority, False, False, False)
     builder = builder.add_extension(usage, True).add_extension(x509.BasicConstraints(authority, None), True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+    builder = builder.add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False
+    )
     if found := _names(ips, dns):
         builder = builder.add_extension(x509.SubjectAlternativeName(found), False)
     signing = signer[1] if signer else key
@@ -169,12 +211,22 @@ SECRETS: dict[str, Function] = {
     "randBytes": takes("int", lambda count: base64.b64encode(os.urandom(count)).decode()),
     "genPrivateKey": takes("string", _private_key),
     "genCA": takes("string int", lambda name, days: _issue(name, (), (), days, _new_key(""), authority=True)),
-    "genCAWithKey": takes("string int string", lambda name, days, key: _issue(name, (), (), days, _load_key(key), authority=True)),
-    "genSelfSignedCert": takes("string list list int", lambda name, ips, dns, days: _issue(name, ips, dns, days, _new_key(""))),
-    "genSelfSignedCertWithKey": takes("string list list int string", lambda name, ips, dns, days, key: _issue(name, ips, dns, days, _load_key(key))),
-    "genSignedCert": takes("string list list int any", lambda name, ips, dns, days, ca: _issue(name, ips, dns, days, _new_key(""), _authority(ca))),
+    "genCAWithKey": takes(
+        "string int string", lambda name, days, key: _issue(name, (), (), days, _load_key(key), authority=True)
+    ),
+    "genSelfSignedCert": takes(
+        "string list list int", lambda name, ips, dns, days: _issue(name, ips, dns, days, _new_key(""))
+    ),
+    "genSelfSignedCertWithKey": takes(
+        "string list list int string", lambda name, ips, dns, days, key: _issue(name, ips, dns, days, _load_key(key))
+    ),
+    "genSignedCert": takes(
+        "string list list int any",
+        lambda name, ips, dns, days, ca: _issue(name, ips, dns, days, _new_key(""), _authority(ca)),
+    ),
     "genSignedCertWithKey": takes(
-        "string list list int any string", lambda name, ips, dns, days, ca, key: _issue(name, ips, dns, days, _load_key(key), _authority(ca))
+        "string list list int any string",
+        lambda name, ips, dns, days, ca, key: _issue(name, ips, dns, days, _load_key(key), _authority(ca)),
     ),
     "buildCustomCert": takes("string string", _built),
     "derivePassword": takes("int string string string string", _derived),

@@ -1,4 +1,5 @@
 """Functions of versions. https://masterminds.github.io/sprig/semver.html"""
+
 from __future__ import annotations
 
 import functools
@@ -12,7 +13,9 @@ from webhook.template.values import GoStruct
 _TAIL = r"(?:-([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?(?:\+([0-9A-Za-z\-]+(?:\.[0-9A-Za-z\-]+)*))?"
 _VERSION = re.compile(rf"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?{_TAIL}", re.ASCII)
 _PART = r"(\d+|[xX*])"
-_LIMIT = re.compile(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^)?\s*v?{_PART}(?:\.{_PART})?(?:\.{_PART})?{_TAIL}\s*", re.ASCII)
+_LIMIT = re.compile(
+    rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^)?\s*v?{_PART}(?:\.{_PART})?(?:\.{_PART})?{_TAIL}\s*", re.ASCII
+)
 _RANGE = re.compile(r"(\S+)\s+-\s+(\S+)")
 
 
@@ -22,13 +25,22 @@ class Version(GoStruct):
 
     type_name = "*semver.Version"
 
-    def __init__(self, numbers: tuple[int, int, int], prerelease: str = "", build: str = "", original: str = "") -> None:
+    def __init__(
+        self, numbers: tuple[int, int, int], prerelease: str = "", build: str = "", original: str = ""
+    ) -> None:
         self.numbers, self.prerelease, self.build, self.original = numbers, prerelease, build, original
 
     def member(self, name: str) -> Any:
         """Returns a part by the name of its method."""
         major, minor, patch = self.numbers
-        parts = {"Major": major, "Minor": minor, "Patch": patch, "Prerelease": self.prerelease, "Metadata": self.build, "Original": self.original}
+        parts = {
+            "Major": major,
+            "Minor": minor,
+            "Patch": patch,
+            "Prerelease": self.prerelease,
+            "Metadata": self.build,
+            "Original": self.original,
+        }
         if name == "String":
             return self.printed("v")
         if name not in parts:
@@ -51,7 +63,11 @@ class Version(GoStruct):
         return text + (f"-{self.prerelease}" if self.prerelease else "") + (f"+{self.build}" if self.build else "")
 
     def _order(self) -> tuple[Any, ...]:
-        parts = [(False, int(p)) if p.isdecimal() else (True, p) for p in self.prerelease.split(".")] if self.prerelease else []
+        parts = (
+            [(False, int(p)) if p.isdecimal() else (True, p) for p in self.prerelease.split(".")]
+            if self.prerelease
+            else []
+        )
         return self.numbers, not self.prerelease, parts
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,5 @@
 """Functions of text. https://masterminds.github.io/sprig/strings.html"""
+
 from __future__ import annotations
 
 import random
@@ -75,7 +76,10 @@ def cat(*values: Any) -> str:
 
 def title(text: str) -> str:
     """Returns the text with each word's first letter in upper case; letters, digits and _ are within words."""
-    return "".join(c.upper() if not index or not (text[index - 1].isalnum() or text[index - 1] == "_") else c for index, c in enumerate(text))
+    return "".join(
+        c.upper() if not index or not (text[index - 1].isalnum() or text[index - 1] == "_") else c
+        for index, c in enumerate(text)
+    )
 
 
 def abbreviate(width: int, text: str) -> str:

@@ -1,4 +1,5 @@
 """Functions of URLs. https://masterminds.github.io/sprig/url.html"""
+
 from __future__ import annotations
 
 import re
@@ -15,7 +16,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
 def parse(text: str) -> dict[str, Any]:
     """Returns the parts of a URL. ValueError where it is none."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
-        raise ValueError(f'unable to parse url: parse {quoted(text)}: net/url: invalid control character in URL')
+        raise ValueError(f"unable to parse url: parse {quoted(text)}: net/url: invalid control character in URL")
     rest, _, fragment = text.partition("#")
     found = _SCHEME.fullmatch(rest)
     scheme, rest = (found[1].lower(), found[2]) if found else ("", rest)
@@ -28,14 +29,22 @@ def parse(text: str) -> dict[str, Any]:
     user, _, host = authority.rpartition("@")
     name = re.sub(r":\d*$", "", host)
     return {
-        "scheme": scheme, "host": host, "hostname": name.strip("[]"), "path": urllib.parse.unquote(path), "query": query, "opaque": opaque,
-        "fragment": urllib.parse.unquote(fragment), "userinfo": user,
+        "scheme": scheme,
+        "host": host,
+        "hostname": name.strip("[]"),
+        "path": urllib.parse.unquote(path),
+        "query": query,
+        "opaque": opaque,
+        "fragment": urllib.parse.unquote(fragment),
+        "userinfo": user,
     }
 
 
 def join(parts: dict[str, Any]) -> str:
     """Returns the URL of parts. ValueError where one is no text."""
-    values = {name: _text(parts or {}, name) for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")}
+    values = {
+        name: _text(parts or {}, name) for name in ("scheme", "host", "path", "query", "opaque", "fragment", "userinfo")
+    }
     scheme = f"{values['scheme']}:" if values["scheme"] else ""
     if values["opaque"]:
         rest = values["opaque"]

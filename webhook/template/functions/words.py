@@ -1,4 +1,5 @@
 """Names in other cases: snake_case, kebab-case, CamelCase. https://masterminds.github.io/sprig/strings.html"""
+
 from __future__ import annotations
 
 import re
@@ -9,7 +10,11 @@ from webhook.template.function import Function, takes
 def _words(text: str, connector: str) -> str:
     """Returns the text in lower case with a connector between its words. A number belongs to the word before it, unless lower-case letters
     follow it: then it begins a word with them."""
-    text = re.sub(r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])", "\0", text)
+    text = re.sub(
+        r"(?<=[A-Za-z])(?<!\d[a-z])(?=\d+[a-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=\d)(?=[A-Z])",
+        "\0",
+        text,
+    )
     return re.sub(r"[-_\s\0]", connector, text).lower()
 
 

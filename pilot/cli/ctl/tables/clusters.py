@@ -1,4 +1,5 @@
 """Clusters: where traffic can go."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -21,7 +22,10 @@ def _order(cluster: dict[str, Any]) -> tuple[str, int, str]:
 
 
 def _row(cluster: dict[str, Any]) -> tuple[str, ...]:
-    name, kind = parse_cluster(cluster["name"]), cluster.get("clusterType", {}).get("name") or cluster.get("type", "STATIC")
+    name, kind = (
+        parse_cluster(cluster["name"]),
+        cluster.get("clusterType", {}).get("name") or cluster.get("type", "STATIC"),
+    )
     rule = config_object(cluster, "destination-rule")
     if name is None:
         return cluster["name"], "-", "-", "-", kind, rule

@@ -1,4 +1,5 @@
 """Endpoints: the addresses behind clusters, as the control plane knows them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -10,7 +11,13 @@ HEAD = ("ENDPOINT", "STATUS", "WEIGHT", "LOCALITY", "CLUSTER")
 def rows(assignments: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Returns a row for each endpoint, by cluster, in the order in which the proxy gets them."""
     return [
-        (address(endpoint["endpoint"]["address"]), _status(endpoint), str(endpoint.get("loadBalancingWeight", 1)), _locality(group), a["clusterName"])
+        (
+            address(endpoint["endpoint"]["address"]),
+            _status(endpoint),
+            str(endpoint.get("loadBalancingWeight", 1)),
+            _locality(group),
+            a["clusterName"],
+        )
         for a in sorted(assignments, key=lambda a: str(a["clusterName"]))
         for group in a.get("endpoints", ())
         for endpoint in group.get("lbEndpoints", ())

@@ -1,4 +1,5 @@
 """Extension configurations: filters that are discovered on their own."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

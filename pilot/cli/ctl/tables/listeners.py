@@ -1,4 +1,5 @@
 """Listeners: which connection is taken, and what happens to it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,9 +15,21 @@ def rows(listeners: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Returns a row for each filter chain, by port and address, the default chain last."""
     found: list[tuple[str, ...]] = []
     for listener in sorted(listeners, key=_order):
-        bound = ", ".join(address(at) for at in (listener.get("address", {}), *(more["address"] for more in listener.get("additionalAddresses", ()))))
-        chains = [*listener.get("filterChains", ()), *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else [])]
-        found += [(listener["name"], bound, _match(chain.get("filterChainMatch", {})), _destination(chain)) for chain in chains]
+        bound = ", ".join(
+            address(at)
+            for at in (
+                listener.get("address", {}),
+                *(more["address"] for more in listener.get("additionalAddresses", ())),
+            )
+        )
+        chains = [
+            *listener.get("filterChains", ()),
+            *([listener["defaultFilterChain"]] if "defaultFilterChain" in listener else []),
+        ]
+        found += [
+            (listener["name"], bound, _match(chain.get("filterChainMatch", {})), _destination(chain))
+            for chain in chains
+        ]
     return found
 
 
@@ -48,7 +61,11 @@ def _destination(chain: dict[str, Any]) -> str:
             return _http(configured)
         if kind == "TcpProxy":
             weighted = configured.get("weightedClusters", {}).get("clusters")
-            return ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted) if weighted else short(configured.get("cluster", "-"))
+            return (
+                ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted)
+                if weighted
+                else short(configured.get("cluster", "-"))
+            )
     return ", ".join(network_filter["name"] for network_filter in chain.get("filters", ())) or "-"
 
 

@@ -1,4 +1,5 @@
 """Routes: which request goes where."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -32,7 +33,11 @@ def _domains(domains: list[str]) -> str:
 
 
 def _route(route: dict[str, Any]) -> tuple[str, str, str]:
-    return (_match(route["match"]), _destination(route), config_object(route, "virtual-service")) if route else ("-", "404", "")
+    return (
+        (_match(route["match"]), _destination(route), config_object(route, "virtual-service"))
+        if route
+        else ("-", "404", "")
+    )
 
 
 def _match(match: dict[str, Any]) -> str:
@@ -53,7 +58,11 @@ def _path(match: dict[str, Any]) -> str:
 
 def _named(mark: str, name: str, matcher: dict[str, Any]) -> str:
     negated = "!" if matcher.get("invertMatch") else ""
-    for sign, value in ((_VALUE_MATCHES[kind], value) for kind, value in matcher.get("stringMatch", {}).items() if kind in _VALUE_MATCHES):
+    for sign, value in (
+        (_VALUE_MATCHES[kind], value)
+        for kind, value in matcher.get("stringMatch", {}).items()
+        if kind in _VALUE_MATCHES
+    ):
         return f"{negated}{mark}{name}{sign}{value.get('regex', '') if isinstance(value, dict) else value}"
     return f"{negated}{mark}{name}"
 
@@ -66,7 +75,13 @@ def _destination(route: dict[str, Any]) -> str:
     action = route.get("route", {})
     if weighted := action.get("weightedClusters"):
         return ", ".join(f"{short(c['name'])} {c.get('weight', 0)}" for c in weighted["clusters"])
-    return short(action["cluster"]) if "cluster" in action else "by header " + action["clusterHeader"] if "clusterHeader" in action else "-"
+    return (
+        short(action["cluster"])
+        if "cluster" in action
+        else "by header " + action["clusterHeader"]
+        if "clusterHeader" in action
+        else "-"
+    )
 
 
 def _redirected(redirect: dict[str, Any]) -> str:

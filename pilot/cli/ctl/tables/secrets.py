@@ -1,4 +1,5 @@
 """Secrets: certificates and roots, with their names and how long they hold."""
+
 from __future__ import annotations
 
 import base64
@@ -22,7 +23,9 @@ def rows(secrets: Iterable[dict[str, Any]], now: datetime.datetime | None = None
 def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...]]:
     name, kind, pem = secret.get("name", ""), "Cert Chain", secret.get("tlsCertificate", {}).get("certificateChain", {})
     if not pem:
-        context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get("defaultValidationContext", {})
+        context = secret.get("validationContext") or secret.get("combinedValidationContext", {}).get(
+            "defaultValidationContext", {}
+        )
         kind, pem = "CA", context.get("trustedCa", {})
     try:
         certificates = x509.load_pem_x509_certificates(_content(pem))
@@ -33,13 +36,21 @@ def _rows(secret: dict[str, Any], now: datetime.datetime) -> list[tuple[str, ...
 
 def _content(source: dict[str, Any]) -> bytes:
     """Returns what a source of data holds itself; nothing where it names a file."""
-    return base64.b64decode(source["inlineBytes"]) if "inlineBytes" in source else source.get("inlineString", "").encode()
+    return (
+        base64.b64decode(source["inlineBytes"]) if "inlineBytes" in source else source.get("inlineString", "").encode()
+    )
 
 
 def _cells(certificate: x509.Certificate, now: datetime.datetime) -> tuple[str, ...]:
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     valid = "yes" if begins <= now <= ends else "not yet" if now < begins else "no"
-    return valid, f"{certificate.serial_number:x}", ends.strftime(FORM), begins.strftime(FORM), ",".join(_names(certificate)) or "-"
+    return (
+        valid,
+        f"{certificate.serial_number:x}",
+        ends.strftime(FORM),
+        begins.strftime(FORM),
+        ",".join(_names(certificate)) or "-",
+    )
 
 
 def _names(certificate: x509.Certificate) -> list[str]:

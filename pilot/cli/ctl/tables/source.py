@@ -1,4 +1,5 @@
 """Which object of a user a part of a resource came from."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """gateway.networking.x-k8s.io XBackend. https://gateway-api.sigs.k8s.io/geps/gep-4731/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Int32, Lenient

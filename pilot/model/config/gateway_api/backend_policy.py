@@ -2,6 +2,7 @@
 
 https://gateway-api.sigs.k8s.io/api-types/backendtlspolicy/ https://gateway-api.sigs.k8s.io/geps/gep-3388/
 """
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """gateway.networking.k8s.io GatewayClass. https://gateway-api.sigs.k8s.io/api-types/gatewayclass/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

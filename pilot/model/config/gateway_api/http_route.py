@@ -1,4 +1,5 @@
 """gateway.networking.k8s.io HTTPRoute. https://gateway-api.sigs.k8s.io/api-types/httproute/"""
+
 from __future__ import annotations
 
 from typing import Literal

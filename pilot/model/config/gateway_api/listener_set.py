@@ -1,4 +1,5 @@
 """gateway.networking.k8s.io ListenerSet. https://gateway-api.sigs.k8s.io/geps/gep-1713/"""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Lenient

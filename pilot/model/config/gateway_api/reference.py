@@ -1,4 +1,5 @@
 """References between objects of the Gateway API. Absent fields mean what the kind of reference says."""
+
 from __future__ import annotations
 
 from pilot.model.config.base import Int32, Lenient

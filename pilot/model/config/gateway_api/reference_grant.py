@@ -1,4 +1,5 @@
 """gateway.networking.k8s.io ReferenceGrant. https://gateway-api.sigs.k8s.io/api-types/referencegrant/"""
+
 from __future__ import annotations
 
 import msgspec

@@ -3,6 +3,7 @@
 A ztunnel that asks for nothing is told of everything. One that asks names a workload by its uid or by `network/IP`, or a service by
 `namespace/hostname` or `network/IP`: with a service come the workloads that serve it.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -42,6 +43,7 @@ def find_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 
 # -- everything ------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def service_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns every service, oldest first; ztunnels may not be told of some of them."""
@@ -53,6 +55,7 @@ def service_id(ref: ServiceRef) -> AddressKey:
 
 
 # -- by name ---------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def asked(db: Mesh, name: str) -> tuple[AddressKey, ...]:
@@ -69,7 +72,9 @@ def asked(db: Mesh, name: str) -> tuple[AddressKey, ...]:
     if ref is None or service_address(db, ref) is None:
         return found
     named = f"{ref.namespace}/{ref.hostname}"
-    workloads = (at for at in workloads_of_services(db, ref.namespace).get(named, ()) if find_workload(db, at) is not None)
+    workloads = (
+        at for at in workloads_of_services(db, ref.namespace).get(named, ()) if find_workload(db, at) is not None
+    )
     return service_id(ref), *workloads, *remotes_of(db, named)
 
 
@@ -102,7 +107,9 @@ def _virtual_addresses(db: Mesh, ref: ServiceRef) -> tuple[str, ...] | None:
     return tuple(map(str, found.addresses)) or None if found is not None else None
 
 
-_addresses: Gather[ServiceRef, [], tuple[str, ...]] = Gather("addresses of services", service_refs, _virtual_addresses, hub=True)
+_addresses: Gather[ServiceRef, [], tuple[str, ...]] = Gather(
+    "addresses of services", service_refs, _virtual_addresses, hub=True
+)
 
 
 @hub

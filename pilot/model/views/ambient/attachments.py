@@ -1,4 +1,5 @@
 """Who uses which waypoint: by labels of services and workloads, else of their namespaces."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -61,6 +62,7 @@ def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | Non
 
 # -- one of them -----------------------------------------------------------------------------------------------------------
 
+
 @derived
 def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
     """Returns the waypoint of a service, and its canary."""
@@ -72,7 +74,9 @@ def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
         return WaypointAttachment(fault=fault)
     if key.namespace != ref.namespace and _stays_in_namespace(db, row):
         text = "another namespace: cross-namespace waypoint binding is not permitted for a ServiceEntry with NAMESPACE visibility"
-        return WaypointAttachment(fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}"))
+        return WaypointAttachment(
+            fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}")
+        )
     canary, weight, fault = _canary(db, row, key)
     return WaypointAttachment(key, fault, canary, weight, _ingress(db, row))
 
@@ -115,9 +119,14 @@ def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
     return service_entries.get(db, found.source)
 
 
-def _attach(db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None) -> tuple[ObjectKey | None, Fault | None]:
+def _attach(
+    db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
+) -> tuple[ObjectKey | None, Fault | None]:
     """Returns the waypoint that labels name, or without them those of their namespace; else why it cannot be used."""
-    named = named_waypoint(labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace), namespace)
+    named = named_waypoint(
+        labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace),
+        namespace,
+    )
     fault = _unusable(db, named, namespace, traffic) if named is not None else None
     return (named, None) if fault is None else (None, fault)
 
@@ -127,7 +136,9 @@ def _unusable(db: Mesh, key: ObjectKey, namespace: str, traffic: Traffic | None)
     if found is None:
         return Fault("WaypointIsNotReady", f"waypoint {_quote(key)} is not ready")
     if not takes(db, found, namespace):
-        return Fault("AttachmentDenied", f"we are not permitted to attach to waypoint {_quote(key)} (missing allowedRoutes?)")
+        return Fault(
+            "AttachmentDenied", f"we are not permitted to attach to waypoint {_quote(key)} (missing allowedRoutes?)"
+        )
     if traffic is not None and not found.serves(traffic):
         text = f'attempting to bind to traffic type "{traffic}" which the waypoint {_quote(key)} does not support'
         return Fault("UnsupportedTrafficType", text)
@@ -152,9 +163,20 @@ def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey |
         return None, 0, None
     key, said = ObjectKey(labels.get(USE_CANARY_NAMESPACE, row.namespace), name), annotations.get(CANARY_WEIGHT, "0")
     if key == primary:
-        return None, 0, Fault("CanarySameAsPrimary", f"canary waypoint {_quote(key)} must differ from the primary waypoint")
+        return (
+            None,
+            0,
+            Fault("CanarySameAsPrimary", f"canary waypoint {_quote(key)} must differ from the primary waypoint"),
+        )
     if not (said.isascii() and said.isdecimal()) or int(said) > 100:
-        return None, 0, Fault("CanaryInvalidWeight", f"canary waypoint {_quote(key)} has an invalid weight; must be an integer in [0,100]")
+        return (
+            None,
+            0,
+            Fault(
+                "CanaryInvalidWeight",
+                f"canary waypoint {_quote(key)} has an invalid weight; must be an integer in [0,100]",
+            ),
+        )
     fault = _unusable(db, key, row.namespace, "service")
     return (key, int(said), None) if fault is None else (None, 0, fault)
 
@@ -178,13 +200,16 @@ def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
 
 # -- all that a waypoint is for --------------------------------------------------------------------------------------------
 
+
 @derived
 def _attached(db: Mesh, ref: ServiceRef) -> WaypointAttachment | None:
     found = service_attachment(db, ref)
     return found if found.waypoint is not None else None
 
 
-attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather("attached services", service_refs, _attached, hub=True)
+attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather(
+    "attached services", service_refs, _attached, hub=True
+)
 """The services that use a waypoint, oldest first."""
 
 

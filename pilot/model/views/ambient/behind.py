@@ -1,4 +1,5 @@
 """The addresses of workloads whose own traffic goes through a waypoint: Pods, WorkloadEntries, endpoints of ServiceEntries."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -24,7 +25,9 @@ def _own_entries(db: Mesh) -> tuple[RegistryKey, ...]:
 @derived
 def _of_entry(db: Mesh, key: RegistryKey) -> _Found | None:
     row = workload_entries.get(db, key)
-    return _at(db, row.namespace, {**row.spec.labels, **row.labels}, row.spec.address) or None if row is not None else None
+    return (
+        _at(db, row.namespace, {**row.spec.labels, **row.labels}, row.spec.address) or None if row is not None else None
+    )
 
 
 @derived
@@ -44,8 +47,12 @@ def _at(db: Mesh, namespace: str, labels: Mapping[str, str], address: str) -> _F
     return ((used, address),) if used is not None else ()
 
 
-_entries: Gather[RegistryKey, [], _Found] = Gather("WorkloadEntries behind waypoints", _own_entries, _of_entry, hub=True)
-_endpoints: Gather[ObjectKey, [], _Found] = Gather("ServiceEntries behind waypoints", _service_entries, _of_service_entry, hub=True)
+_entries: Gather[RegistryKey, [], _Found] = Gather(
+    "WorkloadEntries behind waypoints", _own_entries, _of_entry, hub=True
+)
+_endpoints: Gather[ObjectKey, [], _Found] = Gather(
+    "ServiceEntries behind waypoints", _service_entries, _of_service_entry, hub=True
+)
 
 
 @hub
@@ -61,4 +68,9 @@ def _declared(db: Mesh) -> Mapping[ObjectKey, frozenset[str]]:
 def addresses_behind(db: Mesh, waypoint: ObjectKey) -> tuple[str, ...]:
     """Returns the addresses of the workloads behind a waypoint."""
     found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, waypoint))
-    return tuple(sorted({a for pod in found if pod is not None for a in pod.addresses if a} | _declared(db).get(waypoint, frozenset())))
+    return tuple(
+        sorted(
+            {a for pod in found if pod is not None for a in pod.addresses if a}
+            | _declared(db).get(waypoint, frozenset())
+        )
+    )

@@ -1,4 +1,5 @@
 """Workloads whose traffic a ztunnel has captured."""
+
 from __future__ import annotations
 
 from pilot.derive import Gather, derived, hub

@@ -1,4 +1,5 @@
 """The clusters whose workloads and services ztunnels are told of."""
+
 from __future__ import annotations
 
 from pilot.model.inputs import Mesh

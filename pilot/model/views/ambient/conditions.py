@@ -1,4 +1,5 @@
 """Conditions of services, workloads and policies of an ambient mesh: which waypoint they use, and who enforces what they say."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,11 @@ from pilot.model.views.mesh import root_namespace
 from pilot.model.views.service_rules import service_rules
 from pilot.model.waypoint import WaypointAttachment
 
-WAYPOINT_BOUND, WAYPOINT_MISSING, VISIBILITY_APPLIED = "istio.io/WaypointBound", "istio.io/WaypointMissing", "istio.io/VisibilityApplied"
+WAYPOINT_BOUND, WAYPOINT_MISSING, VISIBILITY_APPLIED = (
+    "istio.io/WaypointBound",
+    "istio.io/WaypointMissing",
+    "istio.io/VisibilityApplied",
+)
 ZTUNNEL_ACCEPTED, WAYPOINT_ACCEPTED = "ZtunnelAccepted", "WaypointAccepted"
 TYPES = frozenset((WAYPOINT_BOUND, WAYPOINT_MISSING, VISIBILITY_APPLIED, ZTUNNEL_ACCEPTED, WAYPOINT_ACCEPTED))
 _AT_WAYPOINTS = "In ambient mode you must use a waypoint proxy to enforce HTTP rules."
@@ -33,10 +38,17 @@ _AT_WAYPOINTS = "In ambient mode you must use a waypoint proxy to enforce HTTP r
 
 # -- services and workloads ------------------------------------------------------------------------------------------------
 
+
 @derived
 def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...]:
     """Returns the conditions of a Service of the own cluster."""
-    return tuple(_bound(service_attachment(db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace))))
+    return tuple(
+        _bound(
+            service_attachment(
+                db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
+            )
+        )
+    )
 
 
 @derived
@@ -47,12 +59,22 @@ def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition,
         return None
     attached = service_attachment(db, ServiceRef(row.spec.hosts[0], key.namespace))
     found = list(_bound(attached))
-    if attached.waypoint is None and (reason := _needs_waypoint(row.spec.hosts, row.annotations.get(CONNECT_STRATEGY, ""))):
+    if attached.waypoint is None and (
+        reason := _needs_waypoint(row.spec.hosts, row.annotations.get(CONNECT_STRATEGY, ""))
+    ):
         found.append(StatusCondition(WAYPOINT_MISSING, True, *reason))
     if service_rules(db).entry_visibility is not None and (visible := visibility_in(db, key.namespace)) != "NONE":
         public = visible != "NAMESPACE"
-        text = "to the entire mesh (PUBLIC)." if public else "only within its own namespace (NAMESPACE), per mesh serviceEntryVisibility."
-        found.append(StatusCondition(VISIBILITY_APPLIED, True, "Public" if public else "Namespace", f"ServiceEntry is visible {text}"))
+        text = (
+            "to the entire mesh (PUBLIC)."
+            if public
+            else "only within its own namespace (NAMESPACE), per mesh serviceEntryVisibility."
+        )
+        found.append(
+            StatusCondition(
+                VISIBILITY_APPLIED, True, "Public" if public else "Namespace", f"ServiceEntry is visible {text}"
+            )
+        )
     return tuple(found)
 
 
@@ -85,13 +107,17 @@ def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | No
     """Returns why a ServiceEntry has no effect without a waypoint."""
     if strategy:
         text = "A waypoint is required for connect strategies to take effect for ambient clients."
-        return "NoWaypointForRacingConnectStrategy", f"ServiceEntry has a non-default connect strategy but no waypoint bound. {text}"
+        return (
+            "NoWaypointForRacingConnectStrategy",
+            f"ServiceEntry has a non-default connect strategy but no waypoint bound. {text}",
+        )
     if any(host.startswith("*") for host in hosts):
         return "NoWaypointForWildcardService", "ServiceEntry will not apply until it is bound to a valid waypoint."
     return None
 
 
 # -- policies --------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
@@ -134,7 +160,9 @@ def _at_targets(db: Mesh, namespace: str, targets: tuple[PolicyTargetReference, 
     unbound = [_name(target, namespace) for target, condition in told if not condition.status]
     bound = len(unbound) < len(told)
     reason = ("PartiallyInvalid" if unbound else "Accepted") if bound else "Invalid"
-    return StatusCondition(WAYPOINT_ACCEPTED, bound, reason, f"Invalid targetRefs: {', '.join(unbound)}" if unbound else "")
+    return StatusCondition(
+        WAYPOINT_ACCEPTED, bound, reason, f"Invalid targetRefs: {', '.join(unbound)}" if unbound else ""
+    )
 
 
 def _name(target: PolicyTargetReference, namespace: str) -> str:
@@ -155,7 +183,9 @@ def _at_target(db: Mesh, policy_namespace: str, target: PolicyTargetReference) -
         return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", f"{target.kind} {named} was not found")
     used = service_attachment(db, ref).waypoint
     if used is None:
-        return StatusCondition(WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {named} is not bound to a waypoint")
+        return StatusCondition(
+            WAYPOINT_ACCEPTED, False, "AncestorNotBound", f"{target.kind} {named} is not bound to a waypoint"
+        )
     return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {used.namespace}/{used.name}")
 
 
@@ -176,5 +206,10 @@ def _at_class(db: Mesh, namespace: str, name: str) -> StatusCondition:
     if info is None:
         return StatusCondition(WAYPOINT_ACCEPTED, False, "TargetNotFound", "not bound")
     if info.controller != WAYPOINT_CONTROLLER:
-        return StatusCondition(WAYPOINT_ACCEPTED, False, "Invalid", f"GatewayClass must use controller name `{WAYPOINT_CONTROLLER}` for waypoints")
+        return StatusCondition(
+            WAYPOINT_ACCEPTED,
+            False,
+            "Invalid",
+            f"GatewayClass must use controller name `{WAYPOINT_CONTROLLER}` for waypoints",
+        )
     return StatusCondition(WAYPOINT_ACCEPTED, True, "Accepted", f"bound to {name}")

@@ -1,4 +1,5 @@
 """Endpoints as ztunnels know them: those that are written into ServiceEntries, and into EndpointSlices by hand."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ _LOOKED_UP = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 
 # -- ServiceEntries --------------------------------------------------------------------------------------------------------
 
+
 @derived
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads that a ServiceEntry declares: its endpoints, else its hosts where these are looked up. An entry that declares no
@@ -56,7 +58,9 @@ def _entries(spec: ServiceEntry, selected: list[Selected]) -> list[tuple[Workloa
     return [(WorkloadEntry(address=one.ref.hostname), [one]) for one in selected]
 
 
-def _endpoint(db: Mesh, at: AddressKey, row: Object[ServiceEntry], entry: WorkloadEntry, selected: list[Selected]) -> WorkloadAddress:
+def _endpoint(
+    db: Mesh, at: AddressKey, row: Object[ServiceEntry], entry: WorkloadEntry, selected: list[Selected]
+) -> WorkloadAddress:
     services = served(selected, entry_port(entry))
     base = WorkloadAddress(
         uid=at.uid,
@@ -67,7 +71,9 @@ def _endpoint(db: Mesh, at: AddressKey, row: Object[ServiceEntry], entry: Worklo
         services=services,
     )
     subject = subject_of(row.namespace, entry.labels)
-    own, used = (instance_of(db, subject), workload_attachment(db, subject).waypoint) if row.spec.endpoints else (None, None)
+    own, used = (
+        (instance_of(db, subject), workload_attachment(db, subject).waypoint) if row.spec.endpoints else (None, None)
+    )
     itself, main = (waypoint(db, key) if key is not None else None for key in (own, used))
     policies = endpoint_policies(db, row.namespace, frozenset(row.labels.items()))
     return msgspec.structs.replace(
@@ -81,6 +87,7 @@ def _endpoint(db: Mesh, at: AddressKey, row: Object[ServiceEntry], entry: Worklo
 
 # -- EndpointSlices --------------------------------------------------------------------------------------------------------
 
+
 @derived
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads of an EndpointSlice that are not Pods. Nothing is known of them but their addresses, which others may have too."""
@@ -90,7 +97,9 @@ def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, Worklo
         return {}
     ref = ServiceRef(kubernetes_hostname(named.name, named.namespace, db.settings.registry.domain), named.namespace)
     found: dict[AddressKey, WorkloadAddress] = {}
-    others = [e for e in row.spec.endpoints if e.addresses and not (e.target_ref is not None and e.target_ref.kind == "Pod")]
+    others = [
+        e for e in row.spec.endpoints if e.addresses and not (e.target_ref is not None and e.target_ref.kind == "Pod")
+    ]
     services = _served_by_slice(db, ref, row) if others else None
     for e in others if services is not None else ():
         at = AddressKey("EndpointSlice", *key, e.addresses[0])
@@ -109,7 +118,9 @@ def _served_by_slice(db: Mesh, ref: ServiceRef, row: Object[EndpointSlice]) -> t
     return (ServedService(f"{ref.namespace}/{ref.hostname}", tuple(ports)),)
 
 
-def _unknown(db: Mesh, at: AddressKey, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[ServedService, ...]) -> WorkloadAddress:
+def _unknown(
+    db: Mesh, at: AddressKey, row: Object[EndpointSlice], e: SliceEndpoint, services: tuple[ServedService, ...]
+) -> WorkloadAddress:
     return WorkloadAddress(
         uid=at.uid,
         name=row.name,

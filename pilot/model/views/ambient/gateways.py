@@ -1,4 +1,5 @@
 """What stands for other networks: the gateways into them, and one workload a service for all that serve it there."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -21,6 +22,7 @@ from pilot.model.views.service_rules import service_rules
 from pilot.model.views.services import kubernetes_key
 
 # -- gateways --------------------------------------------------------------------------------------------------------------
+
 
 @derived
 def gateway_ids(db: Mesh) -> tuple[AddressKey, ...]:
@@ -55,6 +57,7 @@ def gateway_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 
 # -- workloads of other networks -------------------------------------------------------------------------------------------
 
+
 class Remote(NamedTuple):
     """A workload of another network: the services that it serves, its share of load, and its identity."""
 
@@ -73,7 +76,11 @@ class Remotes(NamedTuple):
 
 @derived
 def _declared_ids(db: Mesh) -> tuple[AddressKey, ...]:
-    return (*pod_ids(db), *entry_ids(db), *service_entry_ids(db), *slice_ids(db)) if db.settings.ambient.multi_network else ()
+    return (
+        (*pod_ids(db), *entry_ids(db), *service_entry_ids(db), *slice_ids(db))
+        if db.settings.ambient.multi_network
+        else ()
+    )
 
 
 @derived
@@ -111,7 +118,11 @@ def remotes_of(db: Mesh, name: str) -> tuple[AddressKey, ...]:
     namespace, _, hostname = name.partition("/")
     found = remote_services(db).get(name, {}) if is_global_service(db, ServiceRef(hostname, namespace)) else {}
     ways = ((network, next(iter(tunnel_gateways(db).get(network, ())), None)) for network in found)
-    return tuple(AddressKey("SplitHorizonWorkload", network, namespace, hostname, _part(way)) for network, way in ways if way is not None)
+    return tuple(
+        AddressKey("SplitHorizonWorkload", network, namespace, hostname, _part(way))
+        for network, way in ways
+        if way is not None
+    )
 
 
 def _part(way: TunnelGateway) -> str:
@@ -128,7 +139,10 @@ def is_global_service(db: Mesh, ref: ServiceRef) -> bool:
 def remote_address(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
     """Returns what stands for the workloads of a service in another network."""
     way = next((one for one in tunnel_gateways(db).get(at.cluster, ()) if _part(one) == at.part), None)
-    found, service = remote_services(db).get(f"{at.namespace}/{at.name}", {}).get(at.cluster), service_address(db, ServiceRef(at.name, at.namespace))
+    found, service = (
+        remote_services(db).get(f"{at.namespace}/{at.name}", {}).get(at.cluster),
+        service_address(db, ServiceRef(at.name, at.namespace)),
+    )
     if way is None or found is None or service is None:
         return None
     return WorkloadAddress(

@@ -1,4 +1,5 @@
 """The workloads that objects declare, whichever network they are in, and the services that they serve."""
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -30,6 +31,7 @@ def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 
 # -- all of a kind ---------------------------------------------------------------------------------------------------------
 
+
 @derived
 def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the Pods of every cluster that ztunnels are told of, whether they run or not."""
@@ -53,7 +55,9 @@ def _ids_of_entry(db: Mesh, key: ObjectKey) -> tuple[AddressKey, ...] | None:
     return tuple(endpoints_of_entry(db, key)) or None
 
 
-_by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather("addresses of ServiceEntries", _entries, _ids_of_entry, hub=True)
+_by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather(
+    "addresses of ServiceEntries", _entries, _ids_of_entry, hub=True
+)
 
 
 @derived
@@ -72,7 +76,9 @@ def _ids_of_slice(db: Mesh, key: RegistryKey) -> tuple[AddressKey, ...] | None:
     return tuple(endpoints_of_slice(db, key)) or None
 
 
-_by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather("addresses of EndpointSlices", _slices, _ids_of_slice, hub=True)
+_by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather(
+    "addresses of EndpointSlices", _slices, _ids_of_slice, hub=True
+)
 
 
 @derived
@@ -82,6 +88,7 @@ def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
 
 
 # -- workloads of services -------------------------------------------------------------------------------------------------
+
 
 @derived
 def _ids_in(db: Mesh, namespace: str) -> tuple[AddressKey, ...]:
@@ -100,7 +107,9 @@ def _services_of(db: Mesh, at: AddressKey, _: str) -> tuple[str, ...] | None:
     return tuple(one.service for one in found.services) or None if found is not None else None
 
 
-_services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather("services of workloads", _ids_in, _services_of, hub=True)
+_services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather(
+    "services of workloads", _ids_in, _services_of, hub=True
+)
 
 
 @hub

@@ -1,4 +1,5 @@
 """Networks in ambient mode: that of a cluster, and the gateways that take HBONE into others."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """What gateways between networks let in: the global services of their network, and the waypoints of these."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -55,7 +56,9 @@ def _entry_of(db: Mesh, ref: ServiceRef) -> PassageEntry | None:
     found = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
     if found is None or not found.address.hostname:
         return None
-    return PassageEntry(ServiceRef(found.address.hostname, found.address.namespace), found.address.port, bool(attached.ingress))
+    return PassageEntry(
+        ServiceRef(found.address.hostname, found.address.namespace), found.address.port, bool(attached.ingress)
+    )
 
 
 @derived

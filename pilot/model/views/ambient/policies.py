@@ -3,6 +3,7 @@
 AuthorizationPolicies come with their own names; PeerAuthentications become policies that deny connections without mutual TLS. A policy that is for
 all workloads of its namespace, or of the mesh, applies without being named by any.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +30,7 @@ ALLOW_WAYPOINT = "istio_allow_waypoint_"
 
 
 # -- AuthorizationPolicies -------------------------------------------------------------------------------------------------
+
 
 class SelectingPolicy(NamedTuple):
     """A policy by its name, and the labels of the workloads that it selects."""
@@ -64,6 +66,7 @@ def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
 
 # -- PeerAuthentications ---------------------------------------------------------------------------------------------------
 
+
 class PortPolicy(msgspec.Struct, frozen=True):
     """The policy that a PeerAuthentication with ports becomes: connections without mutual TLS are denied, on `ports` alone or, where `strict`, on
     all ports but these. `first`: the PeerAuthentication says so itself, and not those before it."""
@@ -98,7 +101,11 @@ def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
     if row is None or key.namespace == root_namespace(db):
         return None
     strict = _said(row.spec.mtls, _is_strict(db, key.namespace))
-    different = (port for port, mtls in row.spec.port_level_mtls.items() if mtls.mode != "UNSET" and (mtls.mode == "STRICT") != strict)
+    different = (
+        port
+        for port, mtls in row.spec.port_level_mtls.items()
+        if mtls.mode != "UNSET" and (mtls.mode == "STRICT") != strict
+    )
     ports = tuple(sorted(different))
     return PortPolicy(key, strict, ports, _said(row.spec.mtls, False)) if ports else None
 
@@ -107,7 +114,11 @@ def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
 def _mtls_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
     """Returns the policies that PeerAuthentications become which apply to workloads with these labels."""
     strict, root = _is_strict(db, namespace), root_namespace(db)
-    found = [a for a in attachments(db, PEER_AUTHENTICATION, namespace) if a.selects and a.labels <= labels] if namespace != root else []
+    found = (
+        [a for a in attachments(db, PEER_AUTHENTICATION, namespace) if a.selects and a.labels <= labels]
+        if namespace != root
+        else []
+    )
     oldest = peer_authentications.get(db, found[0].key) if found else None
     if oldest is not None:
         if port_policy(db, oldest.key) is not None:
@@ -123,6 +134,7 @@ def has_peer_authentications(db: Mesh) -> bool:
 
 
 # -- policies of a workload ------------------------------------------------------------------------------------------------
+
 
 @derived
 def _asked_labels(db: Mesh, namespace: str) -> frozenset[str]:
@@ -157,6 +169,7 @@ def endpoint_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ..
 
 
 # -- waypoints that are let in ---------------------------------------------------------------------------------------------
+
 
 def waypoint_policies(db: Mesh, waypoints: Iterable[ObjectKey]) -> tuple[str, ...]:
     """Returns the policies that let waypoints in, of those that have any Pod. No node of its own."""

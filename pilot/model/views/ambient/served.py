@@ -1,4 +1,5 @@
 """Services that workloads serve, and the ports by which they do."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -46,6 +47,7 @@ def served(selected: Iterable[Selected], find: FindPort) -> tuple[ServedService,
 
 # -- ports of workloads ----------------------------------------------------------------------------------------------------
 
+
 def pod_port(pod: Pod) -> FindPort:
     """Returns how a Pod's port is told."""
     named: Mapping[str, int] = dict(named_ports(pod))
@@ -68,6 +70,7 @@ def entry_port(entry: WorkloadEntry) -> FindPort:
 
 
 # -- services that select --------------------------------------------------------------------------------------------------
+
 
 @derived
 def _ports(db: Mesh, ref: ServiceRef) -> tuple[AddressPort, ...] | None:
@@ -109,7 +112,11 @@ def declared_by(db: Mesh, key: ObjectKey, hosts: Iterable[str]) -> list[Selected
     """Returns the services that a ServiceEntry declares: not those of an older one, or of a Kubernetes Service. No node of its own."""
     refs = [ServiceRef(host, key.namespace) for host in dict.fromkeys(hosts)]
     found = ((ref, service_address(db, ref)) for ref in refs)
-    return [Selected(ref, made.ports, by_entry=True) for ref, made in found if made is not None and _declares(db, key, ref, made)]
+    return [
+        Selected(ref, made.ports, by_entry=True)
+        for ref, made in found
+        if made is not None and _declares(db, key, ref, made)
+    ]
 
 
 def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, made: ServiceAddress) -> bool:
@@ -118,6 +125,7 @@ def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, made: ServiceAddress) -
 
 
 # -- Pods that EndpointSlices name -----------------------------------------------------------------------------------------
+
 
 @hub
 def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
@@ -135,7 +143,11 @@ def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], known: Iterab
     out = []
     ips = [one.ip for one in row.spec.status.pod_ips] or [row.spec.status.pod_ip]
     for slice_key in dict.fromkeys(k for ip in ips for k in endpoint_slices.keys(db, "address", ip)):
-        named = service_of_slice(db, slice_key) if (slice_key.cluster, slice_key.namespace) == (key.cluster, key.namespace) else None
+        named = (
+            service_of_slice(db, slice_key)
+            if (slice_key.cluster, slice_key.namespace) == (key.cluster, key.namespace)
+            else None
+        )
         ref = _ref(db, named) if named is not None else None
         if ref is None or ref in seen or not _names_pod(db, slice_key, key):
             continue
@@ -150,7 +162,9 @@ def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], known: Iterab
 def _names_pod(db: Mesh, slice_key: RegistryKey, pod: RegistryKey) -> bool:
     row = endpoint_slices.get(db, slice_key)
     targets = (e.target_ref for e in row.spec.endpoints if e.target_ref is not None) if row is not None else ()
-    return any((t.kind, t.namespace or slice_key.namespace, t.name) == ("Pod", pod.namespace, pod.name) for t in targets)
+    return any(
+        (t.kind, t.namespace or slice_key.namespace, t.name) == ("Pod", pod.namespace, pod.name) for t in targets
+    )
 
 
 @derived

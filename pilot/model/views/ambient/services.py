@@ -1,4 +1,5 @@
 """Services as ztunnels know them."""
+
 from __future__ import annotations
 
 import ipaddress
@@ -24,7 +25,10 @@ from pilot.model.views.service_rules import service_rules
 from pilot.model.views.services import cluster_service, entry_services, kubernetes_key, refs_by_hostname
 from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
 
-_SCOPES = {"PreferSameZone": ("NETWORK", "REGION", "ZONE"), "PreferSameNode": ("NETWORK", "REGION", "ZONE", "SUBZONE", "NODE")}
+_SCOPES = {
+    "PreferSameZone": ("NETWORK", "REGION", "ZONE"),
+    "PreferSameNode": ("NETWORK", "REGION", "ZONE", "SUBZONE", "NODE"),
+}
 _PASSTHROUGH = LoadBalancing("PASSTHROUGH", all_healths=True)
 _FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
 
@@ -81,17 +85,21 @@ def _of_entry(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
         return None
     found, network = declared[0], cluster_network(db, db.settings.registry.cluster_id)
     passes = found.resolution is Resolution.PASSTHROUGH
-    return _with_waypoint(db, ref, ServiceAddress(
-        name=found.source.name,
-        namespace=found.namespace,
-        hostname=found.hostname,
-        addresses=tuple(_ranges(network, found.addresses or (() if passes else found.auto_addresses))),
-        ports=tuple(map(_port, found.ports)),
-        subject_alt_names=found.service_accounts,
-        balancing=_PASSTHROUGH if passes else _balancing(found),
-        canonical=_is_canonical(db, ref),
-        private=visible == "NAMESPACE",
-    ))
+    return _with_waypoint(
+        db,
+        ref,
+        ServiceAddress(
+            name=found.source.name,
+            namespace=found.namespace,
+            hostname=found.hostname,
+            addresses=tuple(_ranges(network, found.addresses or (() if passes else found.auto_addresses))),
+            ports=tuple(map(_port, found.ports)),
+            subject_alt_names=found.service_accounts,
+            balancing=_PASSTHROUGH if passes else _balancing(found),
+            canonical=_is_canonical(db, ref),
+            private=visible == "NAMESPACE",
+        ),
+    )
 
 
 def _with_waypoint(db: Mesh, ref: ServiceRef, made: ServiceAddress) -> ServiceAddress:
@@ -100,7 +108,11 @@ def _with_waypoint(db: Mesh, ref: ServiceRef, made: ServiceAddress) -> ServiceAd
     if main is None:
         return made
     other = waypoint(db, attached.canary) if attached.canary is not None else None
-    shares = (WeightedWaypoint(main.address, 100 - attached.weight), WeightedWaypoint(other.address, attached.weight)) if other is not None else ()
+    shares = (
+        (WeightedWaypoint(main.address, 100 - attached.weight), WeightedWaypoint(other.address, attached.weight))
+        if other is not None
+        else ()
+    )
     return msgspec.structs.replace(made, waypoint=main.address, weighted=shares, ingress=bool(attached.ingress))
 
 
@@ -150,6 +162,7 @@ def _is_canonical(db: Mesh, ref: ServiceRef) -> bool:
 
 
 # -- services of several clusters ------------------------------------------------------------------------------------------
+
 
 @hub
 def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:

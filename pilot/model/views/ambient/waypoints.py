@@ -1,4 +1,5 @@
 """Waypoints, by their Gateways."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -18,7 +19,16 @@ from pilot.model.views.kinds.gateway_classes import gateway_classes
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.pods import pod_labels, service_account_of
 from pilot.model.views.policies import GATEWAY_NAME
-from pilot.model.waypoint import HBONE, HBONE_PORT, INBOUND_BINDING, PROXY_PROTOCOL, WAYPOINT_FOR, ApplicationTunnel, Waypoint, WaypointAddress
+from pilot.model.waypoint import (
+    HBONE,
+    HBONE_PORT,
+    INBOUND_BINDING,
+    PROXY_PROTOCOL,
+    WAYPOINT_FOR,
+    ApplicationTunnel,
+    Waypoint,
+    WaypointAddress,
+)
 
 _GATEWAY = GroupKind(GATEWAY_API, "Gateway")
 
@@ -37,7 +47,9 @@ def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
     labels, annotations = (of_class.labels, of_class.annotations) if of_class is not None else ({}, {})
     tunnel = parse_binding(row.annotations.get(INBOUND_BINDING, annotations.get(INBOUND_BINDING, "")))
     traffic = row.labels.get(WAYPOINT_FOR, labels.get(WAYPOINT_FOR, "service"))
-    return Waypoint(key=key, address=address, traffic=traffic, tunnel=tunnel, namespaces=_allowed(row.spec.listeners, tunnel))
+    return Waypoint(
+        key=key, address=address, traffic=traffic, tunnel=tunnel, namespaces=_allowed(row.spec.listeners, tunnel)
+    )
 
 
 def takes(db: Mesh, found: Waypoint, namespace: str) -> bool:
@@ -49,7 +61,8 @@ def takes(db: Mesh, found: Waypoint, namespace: str) -> bool:
 def waypoint_accounts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
     """Returns the service accounts that the Pods of a waypoint run as, sorted."""
     found = {
-        service_account_of(db, pod) for pod, labels in pod_labels(db, key.namespace).items()
+        service_account_of(db, pod)
+        for pod, labels in pod_labels(db, key.namespace).items()
         if pod.cluster == db.settings.registry.cluster_id and (GATEWAY_NAME, key.name) in labels
     }
     return tuple(sorted(found - {""}))
@@ -77,8 +90,14 @@ def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
     shown: tuple[str, ...] = ()
     if info is not None:
         ports = {one.port for one in owned_listeners(db, _GATEWAY, row.key) if one.valid}
-        shown = find_addresses(db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))).shown(info.addresses)
-    return _first(shown or [a.value for a in row.spec.status.addresses], row.namespace, cluster_network(db, db.settings.registry.cluster_id))
+        shown = find_addresses(db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))).shown(
+            info.addresses
+        )
+    return _first(
+        shown or [a.value for a in row.spec.status.addresses],
+        row.namespace,
+        cluster_network(db, db.settings.registry.cluster_id),
+    )
 
 
 def _first(addresses: Iterable[str], namespace: str, network: str) -> WaypointAddress | None:
@@ -95,5 +114,7 @@ def _allowed(listeners: tuple[Listener, ...], tunnel: ApplicationTunnel | None) 
         bound = (one for one in listeners if one.port == tunnel.port)
     elif tunnel is not None and tunnel.protocol == "PROXY":
         bound = (one for one in listeners if one.protocol == PROXY_PROTOCOL)
-    found = next(iter(bound), None) or next((one for one in listeners if (one.protocol, one.port) == (HBONE, HBONE_PORT)), None)
+    found = next(iter(bound), None) or next(
+        (one for one in listeners if (one.protocol, one.port) == (HBONE, HBONE_PORT)), None
+    )
     return found.allowed_routes.namespaces if found is not None else RouteNamespaces()

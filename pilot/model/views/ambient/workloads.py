@@ -1,4 +1,5 @@
 """Pods and WorkloadEntries as ztunnels know them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -57,7 +58,9 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
         node=pod.node_name,
         workload=name,
         canonical=label.canonical_service(row.labels, name),
-        locality=Locality.parse(locality_of_node(db, RegistryKey(key.cluster, "", pod.node_name)) if pod.node_name else ""),
+        locality=Locality.parse(
+            locality_of_node(db, RegistryKey(key.cluster, "", pod.node_name)) if pod.node_name else ""
+        ),
         services=services_of_pod(db, key),
         healthy=ready and not pod.deletion_timestamp,
         host_network=pod.host_network,
@@ -68,7 +71,11 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
 @derived
 def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     """Returns the workload of a WorkloadEntry of the own cluster."""
-    row = workload_entries.get(db, key) if db.settings.ambient.enabled and key.cluster == db.settings.registry.cluster_id else None
+    row = (
+        workload_entries.get(db, key)
+        if db.settings.ambient.enabled and key.cluster == db.settings.registry.cluster_id
+        else None
+    )
     if row is None:
         return None
     labels = {**row.spec.labels, **row.labels}
@@ -84,8 +91,14 @@ def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     return settle(db, of_entry(db, base, row.spec), labels, row.annotations)
 
 
-def _services_of_entry(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: frozenset[tuple[str, str]]) -> tuple[ServedService, ...]:
-    found = selecting_services(db, key.cluster, key.namespace, labels) if db.settings.registry.services_select_entries else ()
+def _services_of_entry(
+    db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: frozenset[tuple[str, str]]
+) -> tuple[ServedService, ...]:
+    found = (
+        selecting_services(db, key.cluster, key.namespace, labels)
+        if db.settings.registry.services_select_entries
+        else ()
+    )
     return served((*found, *selecting_entries(db, key.namespace, labels)), entry_port(entry))
 
 
@@ -107,7 +120,9 @@ def of_entry(db: Mesh, base: WorkloadAddress, entry: WorkloadEntry) -> WorkloadA
     )
 
 
-def settle(db: Mesh, made: WorkloadAddress, labels: Mapping[str, str], annotations: Mapping[str, str]) -> WorkloadAddress:
+def settle(
+    db: Mesh, made: WorkloadAddress, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> WorkloadAddress:
     """Returns a workload with what follows from its labels and annotations: how it is reached, its waypoint, and its policies. No node of its own."""
     subject = subject_of(made.namespace, labels)
     own, attached = instance_of(db, subject), workload_attachment(db, subject)

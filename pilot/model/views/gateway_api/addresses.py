@@ -1,4 +1,5 @@
 """Where a Gateway is reached: the addresses of the Services of its routers, as far as they have its ports."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -64,7 +65,11 @@ def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tupl
                 warnings.update((one, None) for one in _missing(db, found, ref, port))
     told = sorted(warnings)
     return GatewayAddresses(
-        tuple(sorted(external)), tuple(sorted(virtual)), tuple(sorted(internal)), tuple(w.message for w in told), all(w.usable for w in told)
+        tuple(sorted(external)),
+        tuple(sorted(virtual)),
+        tuple(sorted(internal)),
+        tuple(w.message for w in told),
+        all(w.usable for w in told),
     )
 
 

@@ -1,4 +1,5 @@
 """Where a route attaches: every listener that one of its references may mean, and why it is not taken where it is not."""
+
 from __future__ import annotations
 
 import enum
@@ -86,7 +87,11 @@ def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     if kind == SERVICE:
         found = services.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
         return None if found else Fault(Denial.NO_PARENT, f'parent service: "{target.name}" not found')
-    return None if service_entries.get(db, target) is not None else Fault(Denial.NO_PARENT, f'parent service entry: "{target.name}" not found')
+    return (
+        None
+        if service_entries.get(db, target) is not None
+        else Fault(Denial.NO_PARENT, f'parent service entry: "{target.name}" not found')
+    )
 
 
 def deny(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...]) -> Fault | None:

@@ -1,4 +1,5 @@
 """BackendTLSPolicies: the TLS that each asks for, and which of its targets it is for."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -58,12 +59,15 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
         return None
     validation = row.spec.validation
     roots, names = find_roots(db, validation, row.namespace), subject_names(validation)
-    tls = ClientTLSSettings(mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential)
+    tls = ClientTLSSettings(
+        mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential
+    )
     targets = tuple(_target(db, row, ref) for ref in row.spec.target_refs)
     return BuiltBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
 
 
 # -- targets ---------------------------------------------------------------------------------------------------------------
+
 
 class BackendTarget(NamedTuple):
     """What a policy may be about: its hosts, and the numbers of its ports by name."""
@@ -77,7 +81,9 @@ def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> Backend
     if kind == SERVICE:
         service = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
         if service is not None:
-            return BackendTarget((f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports})
+            return BackendTarget(
+                (f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports}
+            )
     elif kind == SERVICE_ENTRY:
         entry = service_entries.get(db, ObjectKey(namespace, name))
         if entry is not None:
@@ -97,7 +103,9 @@ def _target(db: Mesh, policy: Object[BackendTLSPolicy], ref: LocalPolicyTargetRe
         return PolicyTarget(ref, fault=Fault("TargetNotFound", message))
     older = _older(db, policy, kind, ref)
     if older:
-        return PolicyTarget(ref, fault=Fault("Conflicted", f'Conflicts with BackendTLSPolicy "{older}" targeting the same backend'))
+        return PolicyTarget(
+            ref, fault=Fault("Conflicted", f'Conflicts with BackendTLSPolicy "{older}" targeting the same backend')
+        )
     return PolicyTarget(ref, found.hosts, found.ports[ref.section_name] if ref.section_name else 0)
 
 
@@ -105,7 +113,12 @@ def _older(db: Mesh, policy: Object[BackendTLSPolicy], kind: GroupKind, ref: Loc
     """Returns the name of the policy that comes before one for the very same target, "" where there is none."""
     for key in backend_tls_policies.keys(db, "target", (policy.namespace, kind, ref.name)):
         other = backend_tls_policies.get(db, key)
-        if other is None or key == policy.key or is_ignored(dict(other.annotations)) or ref not in other.spec.target_refs:
+        if (
+            other is None
+            or key == policy.key
+            or is_ignored(dict(other.annotations))
+            or ref not in other.spec.target_refs
+        ):
             continue
         if (other.created, other.name) < (policy.created, policy.name):
             return other.name

@@ -1,4 +1,5 @@
 """XBackendTrafficPolicies, an alpha kind: how much of the traffic to a Service may be retries."""
+
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -39,6 +40,8 @@ def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]
 def _target(db: Mesh, namespace: str, ref: LocalPolicyTargetReference) -> PolicyTarget:
     kind = GroupKind(ref.group, ref.kind)
     if kind != SERVICE:
-        return PolicyTarget(ref, fault=Fault("TargetNotFound", f"targetRefs invalid: unsupported reference kind: {ref.kind}"))
+        return PolicyTarget(
+            ref, fault=Fault("TargetNotFound", f"targetRefs invalid: unsupported reference kind: {ref.kind}")
+        )
     found = find_target(db, kind, namespace, ref.name)
     return PolicyTarget(ref, fault=found) if isinstance(found, Fault) else PolicyTarget(ref, found.hosts)

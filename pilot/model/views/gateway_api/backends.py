@@ -1,4 +1,5 @@
 """Backends of routes: the service that a reference means, or why it means none."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -63,12 +64,19 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
         return _pool(db, to, namespace)
     if kind == BACKEND:
         return _external(db, to, namespace)
-    return Backend(NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"'))
+    return Backend(
+        NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"')
+    )
 
 
 def _service(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     if "." in to.name:
-        return Backend(None, Fault("InvalidDestination", "service name invalid; the name of the Service must be used, not the hostname."))
+        return Backend(
+            None,
+            Fault(
+                "InvalidDestination", "service name invalid; the name of the Service must be used, not the hostname."
+            ),
+        )
     host = f"{to.name}.{namespace}.svc.{db.settings.registry.domain}"
     found = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
     return _at(to, host, found)
@@ -83,23 +91,39 @@ def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
 def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     """Returns what an XBackend means, which has its port itself."""
     if not db.settings.gateway_api.alpha:
-        return Backend(NOWHERE, Fault("InvalidKind", "XBackends are not obeyed; PILOT_ENABLE_ALPHA_GATEWAY_API switches them on"))
+        return Backend(
+            NOWHERE, Fault("InvalidKind", "XBackends are not obeyed; PILOT_ENABLE_ALPHA_GATEWAY_API switches them on")
+        )
     found = external_backend(db, ObjectKey(namespace, to.name))
     if found is None:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
     if not found.host:
-        return Backend(NOWHERE, Fault("InvalidKind", f"backend({to.name}): {found.accepted.message if found.accepted is not None else 'no host'}"))
+        return Backend(
+            NOWHERE,
+            Fault(
+                "InvalidKind",
+                f"backend({to.name}): {found.accepted.message if found.accepted is not None else 'no host'}",
+            ),
+        )
     if to.port not in (None, found.port):
-        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {found.port}"))
+        return Backend(
+            NOWHERE,
+            Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {found.port}"),
+        )
     return Backend(Destination(host=found.host, port=PortSelector(number=found.port)))
 
 
 def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     """Returns what an InferencePool means: its first port, behind which are the endpoints of all of them."""
     if not db.settings.gateway_api.inference:
-        return Backend(NOWHERE, Fault("InvalidKind", "InferencePool is not enabled; ENABLE_GATEWAY_API_INFERENCE_EXTENSION switches it on"))
+        return Backend(
+            NOWHERE,
+            Fault("InvalidKind", "InferencePool is not enabled; ENABLE_GATEWAY_API_INFERENCE_EXTENSION switches it on"),
+        )
     if "." in to.name:
-        return Backend(None, Fault("InvalidDestination", "the name of the InferencePool must be used, not the hostname."))
+        return Backend(
+            None, Fault("InvalidDestination", "the name of the InferencePool must be used, not the hostname.")
+        )
     if inference_pools.get(db, ObjectKey(namespace, to.name)) is None:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
     ref = shadow_ref(db, namespace, to.name)
@@ -108,7 +132,10 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({ref.hostname}) not found"))
     picker = picker_of(db, found)
     if picker is None:
-        return Backend(NOWHERE, Fault("InvalidDestination", "the labels of the InferencePool's service do not say who picks its endpoints"))
+        return Backend(
+            NOWHERE,
+            Fault("InvalidDestination", "the labels of the InferencePool's service do not say who picks its endpoints"),
+        )
     return Backend(Destination(host=ref.hostname, port=PortSelector(number=found.ports[0].number)), picker=picker)
 
 

@@ -1,4 +1,5 @@
 """GatewayClasses: which of them are for this control plane, and what Gateways of a class get."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -33,16 +34,34 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
     settings = db.settings.gateway_api
     own = ClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
     remote = ClassInfo(
-        REMOTE_CLASS, REMOTE_CONTROLLER, "Remote to this cluster. Does not deploy or affect configuration.", programmed=False, listener_sets=False
+        REMOTE_CLASS,
+        REMOTE_CONTROLLER,
+        "Remote to this cluster. Does not deploy or affect configuration.",
+        programmed=False,
+        listener_sets=False,
     )
     found = [own, remote] if settings.remote_gateways else [own]
     ambient = db.settings.ambient
     if ambient.enabled and ambient.waypoints:
         text = "The default Istio waypoint GatewayClass"
-        found.append(ClassInfo(WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
+        found.append(
+            ClassInfo(
+                WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True
+            )
+        )
     if ambient.enabled and ambient.multi_network:
         text = "The default GatewayClass for Istio East West Gateways"
-        found.append(ClassInfo(EAST_WEST_CLASS, EAST_WEST_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True))
+        found.append(
+            ClassInfo(
+                EAST_WEST_CLASS,
+                EAST_WEST_CONTROLLER,
+                text,
+                listener_sets=False,
+                suffix=False,
+                addresses="",
+                tunnels=True,
+            )
+        )
     return {one.name: one for one in found}
 
 
@@ -64,4 +83,6 @@ def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
 def is_another_controllers(db: Mesh, name: str) -> bool:
     """Returns whether there is a GatewayClass of this name that is for another controller, whose status it is."""
     found = gateway_classes.get(db, ObjectKey("", name))
-    return found is not None and found.spec.controller_name not in {one.controller for one in known_classes(db).values()}
+    return found is not None and found.spec.controller_name not in {
+        one.controller for one in known_classes(db).values()
+    }

@@ -1,4 +1,5 @@
 """Listeners that may not stand beside an older one of the same Gateway."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
 """What a route becomes: its rules for gateways, and its rules for the mesh, whose clients need no grants."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

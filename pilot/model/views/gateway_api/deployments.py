@@ -1,4 +1,5 @@
 """What is deployed for a Gateway: which template, under which names, with which ports, and what is laid over it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,15 @@ from pilot.model.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.model.inputs import Mesh
 from pilot.model.kind import GroupKind
 from pilot.model.views.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER
-from pilot.model.views.gateway_api.gateways import NAME_OVERRIDE, SERVICE_ACCOUNT, SERVICE_TYPE, attached_sets, class_of, is_managed, port_of
+from pilot.model.views.gateway_api.gateways import (
+    NAME_OVERRIDE,
+    SERVICE_ACCOUNT,
+    SERVICE_TYPE,
+    attached_sets,
+    class_of,
+    is_managed,
+    port_of,
+)
 from pilot.model.views.kinds.config_maps import config_maps
 from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.model.views.kinds.listener_sets import listener_sets
@@ -127,7 +136,11 @@ def _foreign(said: Mapping[str, str]) -> Mapping[str, str]:
 def _class_defaults(db: Mesh, class_name: str) -> Mapping[str, str] | None:
     """Returns what an installation lays over all Gateways of a class; of several ConfigMaps the oldest counts."""
     place = db.settings.registry.namespace, class_name
-    own = [key for key in config_maps.keys(db, "defaults_for_class", place) if key.cluster == db.settings.registry.cluster_id]
+    own = [
+        key
+        for key in config_maps.keys(db, "defaults_for_class", place)
+        if key.cluster == db.settings.registry.cluster_id
+    ]
     rows = [row for key in own if (row := config_maps.get(db, key)) is not None]
     return min(rows, key=age).spec.data if rows else None
 
@@ -140,7 +153,11 @@ def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault
     if (ref.group, ref.kind) != _CONFIG_MAP:
         return Fault("InvalidParameters", f"parametersRef of {ref.group}/{ref.kind}")
     found = config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name))
-    return found.spec.data if found is not None else Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
+    return (
+        found.spec.data
+        if found is not None
+        else Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
+    )
 
 
 def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:

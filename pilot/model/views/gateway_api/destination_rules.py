@@ -1,5 +1,6 @@
 """The DestinationRules that policies of backends become: one for each host of a target, from all policies that are for it.
 An XBackend is its own target."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,14 @@ def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
         return None
     source, age = ObjectRef(TLS_POLICY, *key), (policy.created, *key)
     return tuple(
-        Said(age, _rule_key(key.namespace, GroupKind(t.ref.group, t.ref.kind), t.ref.name, host), host, source, t.port, tls=policy.tls)
+        Said(
+            age,
+            _rule_key(key.namespace, GroupKind(t.ref.group, t.ref.kind), t.ref.name, host),
+            host,
+            source,
+            t.port,
+            tls=policy.tls,
+        )
         for t in policy.targets
         for host in t.hosts
     )
@@ -97,7 +105,9 @@ def _said_of_backend(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
 
 
 _tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_tls_policies", _tls_keys, _said_of_tls)
-_traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_traffic_policies", _traffic_keys, _said_of_traffic)
+_traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather(
+    "said_by_traffic_policies", _traffic_keys, _said_of_traffic
+)
 
 _backends: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_backends", backend_keys, _said_of_backend)
 

@@ -1,4 +1,5 @@
 """XBackends, an alpha kind: the ServiceEntry that each becomes, the TLS that it asks for, and what is wrong with it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -51,7 +52,9 @@ def external_backend(db: Mesh, key: ObjectKey) -> ExternalBackend | None:
     if fault := _fault(db, row, host, _service_entry(key, row.created, host, port, protocol)):
         return ExternalBackend(created=row.created, host="", port=port, protocol=protocol, accepted=fault)
     tls, resolved, accepted = _tls(db, row, host)
-    return ExternalBackend(created=row.created, host=host, port=port, protocol=protocol, tls=tls, resolved=resolved, accepted=accepted)
+    return ExternalBackend(
+        created=row.created, host=host, port=port, protocol=protocol, tls=tls, resolved=resolved, accepted=accepted
+    )
 
 
 def _fault(db: Mesh, row: Object[XBackend], host: str, entry: Object[ServiceEntry]) -> Fault | None:
@@ -68,7 +71,14 @@ def _fault(db: Mesh, row: Object[XBackend], host: str, entry: Object[ServiceEntr
 
 def _cluster_domain(db: Mesh, host: str) -> str | None:
     """Returns the domain of Services that a host is in, None for one outside: whoever writes a backend must not take what is a Service's."""
-    return next((domain for domain in (f"svc.{db.settings.registry.domain}", "svc.clusterset.local") if host.endswith(f".{domain}")), None)
+    return next(
+        (
+            domain
+            for domain in (f"svc.{db.settings.registry.domain}", "svc.clusterset.local")
+            if host.endswith(f".{domain}")
+        ),
+        None,
+    )
 
 
 def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings | None, Fault | None, Fault | None]:
@@ -79,16 +89,23 @@ def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings 
         return None, None, None
     if said.mode != "ServerOnly":
         known = said.mode == "ClientAndServer"
-        why = "unsupported ClientAndServer TLS mode: Istio does not support client certificates on backend" if known else None
+        why = (
+            "unsupported ClientAndServer TLS mode: Istio does not support client certificates on backend"
+            if known
+            else None
+        )
         fault = Fault("Invalid", why or f'unsupported TLS mode: "{said.mode}"')
         return ClientTLSSettings(mode="SIMPLE", sni=host, credential_name=NO_CREDENTIAL), None, fault
     roots = find_roots(db, said.validation, row.namespace)
     names = subject_names(said.validation)
-    tls = ClientTLSSettings(mode="SIMPLE", sni=said.validation.hostname or host, subject_alt_names=names, credential_name=roots.credential)
+    tls = ClientTLSSettings(
+        mode="SIMPLE", sni=said.validation.hostname or host, subject_alt_names=names, credential_name=roots.credential
+    )
     return tls, roots.resolved, roots.accepted
 
 
 # -- the ServiceEntries ----------------------------------------------------------------------------------------------------
+
 
 @derived
 def backend_keys(db: Mesh) -> tuple[ObjectKey, ...]:

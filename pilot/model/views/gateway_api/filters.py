@@ -1,4 +1,5 @@
 """Filters of HTTPRoutes and GRPCRoutes as parts of Istio's HTTPRoute."""
+
 from __future__ import annotations
 
 import re
@@ -38,7 +39,10 @@ def build_headers(filters: Iterable[HTTPRouteFilter]) -> Headers | Fault | None:
     """Returns what filters do to headers; of two of one type the last counts."""
     found: dict[str, HeaderOperations] = {}
     for one in filters:
-        said = {"RequestHeaderModifier": one.request_header_modifier, "ResponseHeaderModifier": one.response_header_modifier}.get(one.type)
+        said = {
+            "RequestHeaderModifier": one.request_header_modifier,
+            "ResponseHeaderModifier": one.response_header_modifier,
+        }.get(one.type)
         if said is None:
             continue
         if fault := _header_fault(said):
@@ -94,7 +98,9 @@ def build_mirror(said: HTTPRequestMirrorFilter, destination: Destination) -> HTT
     share: float | None = said.percent
     if said.fraction is not None:
         share = 100 * said.fraction.numerator / (said.fraction.denominator or 100)
-    return HTTPMirrorPolicy(destination=destination, percentage=Percent(value=float(share)) if share is not None else None)
+    return HTTPMirrorPolicy(
+        destination=destination, percentage=Percent(value=float(share)) if share is not None else None
+    )
 
 
 def build_cors(said: HTTPCORSFilter) -> CorsPolicy:

@@ -1,4 +1,5 @@
 """Gateways of the Gateway API as a whole: whose they are, the Services of their routers, and their listeners in order of precedence."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -94,6 +95,7 @@ def _host(db: Mesh, service: str, gateway: ObjectKey) -> str:
 
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
+
 @derived
 def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
     """Returns the Gateway that a ListenerSet names, whether it is there or not; None where it names something else."""
@@ -151,4 +153,3 @@ def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
 def gateway_of(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
     """Returns the Gateway that a Gateway or ListenerSet is, or is of. No node of its own."""
     return key if kind == GATEWAY else gateway_of_set(db, key)
-

@@ -1,4 +1,5 @@
 """Hosts of what routes of the mesh attach to."""
+
 from __future__ import annotations
 
 from pilot.model.config.object import ObjectKey

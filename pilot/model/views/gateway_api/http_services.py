@@ -2,6 +2,7 @@
 
 The rules of several routes are in one order: the closest match first, then the oldest route.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -71,7 +72,9 @@ def _merge_key(one: ListenerAttachment, route: RouteKey, port: int) -> str:
 
 
 def _hosts(db: Mesh, one: ListenerAttachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
-    return mesh_hosts(db, one.kind, one.target) if one.is_mesh else tuple(h for h in hostnames or ("*",) if one.takes(h))
+    return (
+        mesh_hosts(db, one.kind, one.target) if one.is_mesh else tuple(h for h in hostnames or ("*",) if one.takes(h))
+    )
 
 
 _all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_routes", http_route_keys, route_parts)
@@ -112,7 +115,11 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
         key.name,
         VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),
         created=first.age[0],
-        origin=Origin(semantics="gateway", parents=tuple(ObjectRef(*route) for route in routes), pickers=tuple(dict(pickers).items())),
+        origin=Origin(
+            semantics="gateway",
+            parents=tuple(ObjectRef(*route) for route in routes),
+            pickers=tuple(dict(pickers).items()),
+        ),
     )
 
 

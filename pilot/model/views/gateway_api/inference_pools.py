@@ -3,6 +3,7 @@
 That Service is an object of the cluster, which is written for the pool (`writers.shadow_services`), for so its endpoints are found as any other's.
 Its labels say what it is, and who picks.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -50,4 +51,6 @@ def picker_of(db: Mesh, found: Service) -> EndpointPicker | None:
     name, port, mode = labels.get(PICKER_SERVICE), labels.get(PICKER_PORT, ""), labels.get(FAILURE_MODE)
     if not name or not mode or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         return None
-    return EndpointPicker(kubernetes_hostname(name, found.namespace, db.settings.registry.domain), int(port), mode == FAIL_OPEN)
+    return EndpointPicker(
+        kubernetes_hostname(name, found.namespace, db.settings.registry.domain), int(port), mode == FAIL_OPEN
+    )

@@ -1,4 +1,5 @@
 """The Gateways of Istio that listeners of the Gateway API become: one for each listener that is valid."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -54,12 +55,18 @@ def _listener_gateway(db: Mesh, key: ListenerKey) -> Object[Gateway] | None:
         Gateway(servers=(built.server,)),
         created=owner.created,
         origin=Origin(
-            semantics="gateway", parents=(owner.ref,), services=routers.services, namespace=built.gateway.namespace, account=routers.account
+            semantics="gateway",
+            parents=(owner.ref,),
+            services=routers.services,
+            namespace=built.gateway.namespace,
+            account=routers.account,
         ),
     )
 
 
-_by_listener: Gather[ListenerKey, [], Object[Gateway]] = Gather("gateways_of_listeners", _all_listeners, _listener_gateway)
+_by_listener: Gather[ListenerKey, [], Object[Gateway]] = Gather(
+    "gateways_of_listeners", _all_listeners, _listener_gateway
+)
 
 
 @derived

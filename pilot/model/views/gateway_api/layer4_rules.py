@@ -1,4 +1,5 @@
 """Rules of TCPRoutes and TLSRoutes as rules of a VirtualService."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,9 @@ from pilot.model.config.virtual_service import (
 from pilot.model.views.gateway_api.backends import Backends
 from pilot.model.views.gateway_api.rules import target_of
 
-_NOBODY = RouteDestination(destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535)))
+_NOBODY = RouteDestination(
+    destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535))
+)
 """A cluster that there is not: connections to backends without any weight are refused."""
 _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
@@ -69,4 +72,3 @@ def tls_rules(found: Destinations, hosts: tuple[str, ...], port: int | None = No
     """Returns the rules for clients that ask for one of the hosts; a rule without backends asks for nothing."""
     match = TLSMatchAttributes(sni_hosts=hosts, port=port or 0)
     return tuple(TLSRoute(match=() if to == (_NOBODY,) else (match,), route=to) for to in found.rules)
-

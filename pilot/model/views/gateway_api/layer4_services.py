@@ -1,4 +1,5 @@
 """The VirtualServices of TCPRoutes and TLSRoutes: one for each listener, or host of the mesh, that a route attaches to."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,11 +29,24 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     taken = sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway)
     make = _tcp if route.kind == TCP_ROUTE else _tls
     specs = [spec for one in taken for spec in make(db, route, one, binding.hostnames)]
-    protocol, origin = route.kind.name.removesuffix("Route").lower(), Origin(semantics="gateway", parents=(ObjectRef(*route),))
-    return tuple(
-        Object(VIRTUAL_SERVICE, route.namespace, layer4_service(route.object, protocol, n), spec, created=binding.created, origin=origin)
-        for n, spec in enumerate(specs)
-    ) or None
+    protocol, origin = (
+        route.kind.name.removesuffix("Route").lower(),
+        Origin(semantics="gateway", parents=(ObjectRef(*route),)),
+    )
+    return (
+        tuple(
+            Object(
+                VIRTUAL_SERVICE,
+                route.namespace,
+                layer4_service(route.object, protocol, n),
+                spec,
+                created=binding.created,
+                origin=origin,
+            )
+            for n, spec in enumerate(specs)
+        )
+        or None
+    )
 
 
 def _tcp(db: Mesh, route: RouteKey, one: ListenerAttachment, _: tuple[str, ...]) -> Iterator[VirtualService]:
@@ -47,7 +61,9 @@ def _tls(db: Mesh, route: RouteKey, one: ListenerAttachment, hostnames: tuple[st
         served = mesh_hosts(db, one.kind, one.target)
         for host in served:
             asked = tuple(h for h in hostnames if matches(host, h)) if len(hostnames) > 1 else hostnames or served
-            yield VirtualService(hosts=(host,), gateways=(one.parent.gateway,), tls=tls_rules(found, asked, one.ref.port))
+            yield VirtualService(
+                hosts=(host,), gateways=(one.parent.gateway,), tls=tls_rules(found, asked, one.ref.port)
+            )
         return
     hosts = narrowed(hostnames or ("*",), one.parent.hostname)
     for host in hosts:
@@ -69,7 +85,9 @@ def _common(hosts: Iterable[str], by: str) -> Iterator[str]:
             yield by
 
 
-_by_route: Gather[RouteKey, [], tuple[Object[VirtualService], ...]] = Gather("virtual_services_of_layer4_routes", layer4_route_keys, _services)
+_by_route: Gather[RouteKey, [], tuple[Object[VirtualService], ...]] = Gather(
+    "virtual_services_of_layer4_routes", layer4_route_keys, _services
+)
 
 
 @derived

@@ -1,4 +1,5 @@
 """TLS of a listener: its certificates and the roots of its clients, as far as it may refer to them and they serve."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +42,9 @@ def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Lis
         return ListenerTLS(None)
     if tls.mode == "Passthrough":
         automatic = passes_by_name(owner.labels, listener)
-        return ListenerTLS(_with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if automatic else "PASSTHROUGH"), tls))
+        return ListenerTLS(
+            _with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if automatic else "PASSTHROUGH"), tls)
+        )
     match tls.options.get(TERMINATE_MODE):
         case "ISTIO_SIMPLE":
             return ListenerTLS(ServerTLSSettings(mode="SIMPLE", credential_name="builtin://"))
@@ -70,14 +73,20 @@ def _frontend(gateway: Gateway, port: int) -> FrontendTLS | None:
     return next((one.tls for one in frontend.per_port if one.port == port), frontend.default)
 
 
-def _terminated(db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, frontend: FrontendTLS | None) -> ListenerTLS:
+def _terminated(
+    db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, frontend: FrontendTLS | None
+) -> ListenerTLS:
     if len(tls.certificate_refs) > _MOST_CERTIFICATES:
-        return ListenerTLS(settings, Fault("InvalidCertificateRef", "TLS mode can only support up to 2 server certificates"))
+        return ListenerTLS(
+            settings, Fault("InvalidCertificateRef", "TLS mode can only support up to 2 server certificates")
+        )
     found = [_certificate(db, owner, ref) for ref in tls.certificate_refs]
     names = tuple(one for one in found if isinstance(one, str))
     if not names:
         return ListenerTLS(settings, _joined(one for one in found if isinstance(one, Fault)))
-    settings = replace(settings, credential_name=names[0]) if len(names) == 1 else replace(settings, credential_names=names)
+    settings = (
+        replace(settings, credential_name=names[0]) if len(names) == 1 else replace(settings, credential_names=names)
+    )
     if frontend is not None and frontend.validation is not None and frontend.validation.ca_certificate_refs:
         return _verifying(db, owner, settings, tls, frontend.validation)
     return ListenerTLS(_with_ciphers(settings, tls))
@@ -100,7 +109,9 @@ def _certificate(db: Mesh, owner: Owner, ref: SecretObjectReference) -> str | Fa
         return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, only secret is allowed")
     found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
     if found is None:
-        return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, secret {namespace}/{ref.name} not found")
+        return Fault(
+            "InvalidCertificateRef", f"invalid certificate reference {shown}, secret {namespace}/{ref.name} not found"
+        )
     if isinstance(found, Flaw):
         return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, {found.path} {found.reason}")
     return f"{GATEWAY_SECRET}{namespace}/{ref.name}"
@@ -111,7 +122,9 @@ def _not_permitted(field: str, namespace: str, name: str, owner: Owner) -> Fault
     return Fault("RefNotPermitted", message)
 
 
-def _verifying(db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation) -> ListenerTLS:
+def _verifying(
+    db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation
+) -> ListenerTLS:
     """Returns settings that ask clients for certificates."""
     if len(validation.ca_certificate_refs) > 1:
         return ListenerTLS(settings, Fault("InvalidCACertificateRef", "only one caCertificateRef is supported"))
@@ -119,7 +132,9 @@ def _verifying(db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: Listene
     if isinstance(roots, Fault):
         return ListenerTLS(settings, roots)
     lax = validation.mode == "AllowInsecureFallback"
-    settings = replace(settings, mode="OPTIONAL_MUTUAL" if lax else "MUTUAL", insecure_skip_verify=lax, ca_cert_credential_name=roots)
+    settings = replace(
+        settings, mode="OPTIONAL_MUTUAL" if lax else "MUTUAL", insecure_skip_verify=lax, ca_cert_credential_name=roots
+    )
     asked = tls.options.get(TERMINATE_MODE)
     if asked in ("MUTUAL", "OPTIONAL_MUTUAL"):
         settings = replace(settings, mode=asked, insecure_skip_verify=False)
@@ -133,13 +148,21 @@ def _roots(db: Mesh, owner: Owner, ref: ObjectReference) -> str | Fault:
         return _not_permitted("caCertificateRef", namespace, ref.name, owner)
     shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
     if kind not in (SECRET, CONFIG_MAP_KIND):
-        return Fault("InvalidCACertificateKind", f"invalid CA certificate reference {shown}, only secret and configmap are allowed")
+        return Fault(
+            "InvalidCACertificateKind",
+            f"invalid CA certificate reference {shown}, only secret and configmap are allowed",
+        )
     key = CredentialKey("gateway Secret" if kind == SECRET else "ConfigMap", namespace, ref.name)
     found = credential(db, key, db.settings.registry.cluster_id, True)
     if found is None:
-        return Fault("InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {kind.name.lower()} {namespace}/{ref.name} not found")
+        return Fault(
+            "InvalidCACertificateRef",
+            f"invalid CA certificate reference {shown}, {kind.name.lower()} {namespace}/{ref.name} not found",
+        )
     if isinstance(found, Flaw):
-        return Fault("InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {found.path} {found.reason}")
+        return Fault(
+            "InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {found.path} {found.reason}"
+        )
     return f"{GATEWAY_SECRET if kind == SECRET else CONFIG_MAP}{namespace}/{ref.name}{CA_SUFFIX}"
 
 

@@ -1,4 +1,5 @@
 """Listeners of Gateways and ListenerSets: the server of Istio's Gateway that each is, and what is told of it."""
+
 from __future__ import annotations
 
 import msgspec
@@ -28,7 +29,12 @@ from pilot.model.views.kinds.kubernetes_gateways import kubernetes_gateways
 HTTP_ROUTE, GRPC_ROUTE = GroupKind(GATEWAY_API, "HTTPRoute"), GroupKind(GATEWAY_API, "GRPCRoute")
 TCP_ROUTE, TLS_ROUTE = GroupKind(GATEWAY_API, "TCPRoute"), GroupKind(GATEWAY_API, "TLSRoute")
 ROUTES = (HTTP_ROUTE, GRPC_ROUTE, TCP_ROUTE, TLS_ROUTE)
-_ROUTES_OF = {"HTTP": (HTTP_ROUTE, GRPC_ROUTE), "HTTPS": (HTTP_ROUTE, GRPC_ROUTE), "TCP": (TCP_ROUTE,), "TLS": (TLS_ROUTE,)}
+_ROUTES_OF = {
+    "HTTP": (HTTP_ROUTE, GRPC_ROUTE),
+    "HTTPS": (HTTP_ROUTE, GRPC_ROUTE),
+    "TCP": (TCP_ROUTE,),
+    "TLS": (TLS_ROUTE,),
+}
 _NO_ROOTS = ("InvalidCACertificateRef", "InvalidCACertificateKind", "RefNotPermitted")
 _FINE = "No errors found"
 
@@ -82,7 +88,11 @@ def build_listener(
     fault = _protocol_fault(listener, port, info) or (_no_tls(listener) if lacks_tls and key.kind != GATEWAY else None)
     if fault is None and tls.fault is not None and tls.fault.reason in _NO_ROOTS:
         fault = Fault("NoValidCACertificate", tls.fault.message)
-    unprogrammed = Fault("Invalid", "Bad TLS configuration") if tls.fault is not None or (lacks_tls and key.kind != GATEWAY) else None
+    unprogrammed = (
+        Fault("Invalid", "Bad TLS configuration")
+        if tls.fault is not None or (lacks_tls and key.kind != GATEWAY)
+        else None
+    )
     resolved = tls.fault if known else Fault("InvalidRouteKinds", "Invalid route kinds")
     server = Server(port=Port(number=port, protocol=listener.protocol, name="default"), hosts=hosts, tls=tls.settings)
     return BuiltListener(
@@ -131,7 +141,9 @@ def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
     known = _ROUTES_OF.get(listener.protocol, ())
     if listener.protocol == "TLS" and listener.tls is not None and listener.tls.mode == "Terminate":
         known = (*known, TCP_ROUTE)
-    asked = [GroupKind(GATEWAY_API if one.group is None else one.group, one.kind) for one in listener.allowed_routes.kinds]
+    asked = [
+        GroupKind(GATEWAY_API if one.group is None else one.group, one.kind) for one in listener.allowed_routes.kinds
+    ]
     if not asked:
         return known, True
     return tuple(kind for kind in known if kind in asked), set(asked) <= set(known)

@@ -1,4 +1,5 @@
 """Names of what follows from objects of the Gateway API. They show in the names of routes and in metadata, so they are protocol."""
+
 from __future__ import annotations
 
 from pilot.model.config.object import ObjectKey

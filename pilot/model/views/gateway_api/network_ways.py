@@ -1,4 +1,5 @@
 """Gateways of the Gateway API as ways into the network that their label names, of this cluster or from outside of its reach."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

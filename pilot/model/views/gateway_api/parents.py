@@ -1,4 +1,5 @@
 """What routes may attach to: listeners of Gateways and ListenerSets, and the mesh by way of a Service or ServiceEntry."""
+
 from __future__ import annotations
 
 import msgspec

@@ -1,4 +1,5 @@
 """What policies of backends say of TLS: the roots that servers are verified by, and the names that they may have."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -26,14 +27,22 @@ class ServerRoots(NamedTuple):
 
 def subject_names(validation: BackendTLSPolicyValidation) -> tuple[str, ...]:
     """Returns the names of which a server's certificate must have one, beside the host name."""
-    return tuple(name for one in validation.subject_alt_names if (name := {"Hostname": one.hostname, "URI": one.uri}.get(one.type)))
+    return tuple(
+        name
+        for one in validation.subject_alt_names
+        if (name := {"Hostname": one.hostname, "URI": one.uri}.get(one.type))
+    )
 
 
 def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> ServerRoots:
     """Returns the roots by which a policy verifies servers. No node of its own."""
     if validation.well_known_ca_certificates is not None:
         known = validation.well_known_ca_certificates == "System"
-        fault = None if known else Fault("Invalid", f"Unknown wellKnownCACertificates: {validation.well_known_ca_certificates}")
+        fault = (
+            None
+            if known
+            else Fault("Invalid", f"Unknown wellKnownCACertificates: {validation.well_known_ca_certificates}")
+        )
         return ServerRoots(accepted=fault)
     if not validation.ca_certificate_refs:
         return ServerRoots()
@@ -44,7 +53,9 @@ def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str)
         return _unusable("InvalidKind", f"Certificate reference invalid: {what}")
     found = credential(db, CredentialKey("ConfigMap", namespace, ref.name), db.settings.registry.cluster_id, True)
     if found is None:
-        return _unusable("InvalidCACertificateRef", f"Certificate reference not found: {namespace}/{ref.name} (of kind {ref.kind})")
+        return _unusable(
+            "InvalidCACertificateRef", f"Certificate reference not found: {namespace}/{ref.name} (of kind {ref.kind})"
+        )
     if isinstance(found, Flaw):
         return _unusable("InvalidCACertificateRef", f"Certificate invalid: {found.path} {found.reason}")
     return ServerRoots(f"{CONFIG_MAP}{namespace}/{ref.name}")

@@ -1,4 +1,5 @@
 """Which Gateways have routes to InferencePools, and the Service that each pool with such a Gateway is to have."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -56,7 +57,9 @@ def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
     ports, protocol = tuple(port.number for port in row.spec.target_ports), row.spec.app_protocol
     present = services.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
     made = ShadowService(name, labels, row.spec.selector.match_labels, ports, protocol, False)
-    return made._replace(stands=present is not None and (POOL_LABEL not in present.labels or _is_as_wanted(present, made)))
+    return made._replace(
+        stands=present is not None and (POOL_LABEL not in present.labels or _is_as_wanted(present, made))
+    )
 
 
 def _is_as_wanted(present: Object[Service], made: ShadowService) -> bool:

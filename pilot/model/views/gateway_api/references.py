@@ -1,4 +1,5 @@
 """The one place that decides whether an object may refer to one of another namespace: a ReferenceGrant there must say so."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

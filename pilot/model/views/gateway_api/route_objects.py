@@ -1,4 +1,5 @@
 """Routes of every kind by one key, apart in what they attach to and what they say."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

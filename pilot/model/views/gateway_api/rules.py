@@ -1,4 +1,5 @@
 """Rules of HTTPRoutes and GRPCRoutes as rules of a VirtualService, one for each of their matches."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,13 @@ from msgspec.structs import replace
 
 from pilot.model.condition import Fault
 from pilot.model.config.gateway_api.grpc_route import GRPCMethodMatch, GRPCRouteMatch, GRPCRouteRule
-from pilot.model.config.gateway_api.http_route import HTTPBackendRef, HTTPRouteFilter, HTTPRouteMatch, HTTPRouteRule, NameMatch
+from pilot.model.config.gateway_api.http_route import (
+    HTTPBackendRef,
+    HTTPRouteFilter,
+    HTTPRouteMatch,
+    HTTPRouteRule,
+    NameMatch,
+)
 from pilot.model.config.gateway_api.reference import BackendObjectReference
 from pilot.model.config.origin import EndpointPicker
 from pilot.model.config.virtual_service import (
@@ -20,7 +27,14 @@ from pilot.model.config.virtual_service import (
     StringMatch,
 )
 from pilot.model.views.gateway_api.backends import Backends
-from pilot.model.views.gateway_api.filters import HEADERS, build_cors, build_headers, build_mirror, build_redirect, build_rewrite
+from pilot.model.views.gateway_api.filters import (
+    HEADERS,
+    build_cors,
+    build_headers,
+    build_mirror,
+    build_redirect,
+    build_rewrite,
+)
 
 _CONNECTION_ERRORS = ("connect-failure", "refused-stream", "unavailable", "cancelled")
 _ATTEMPTS = 2
@@ -167,7 +181,11 @@ def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends,
         headers = build_headers(ref.filters)
         if isinstance(headers, Fault):
             return _Rule(None, headers)
-        out.append(HTTPRouteDestination(destination=backend.destination, weight=ref.weight if len(weighed) > 1 else 0, headers=headers))
+        out.append(
+            HTTPRouteDestination(
+                destination=backend.destination, weight=ref.weight if len(weighed) > 1 else 0, headers=headers
+            )
+        )
     return _Rule(replace(rule, route=tuple(out)), joined(wrong, fault), picker)
 
 
@@ -179,6 +197,7 @@ def joined(first: Fault | None, second: Fault | None) -> Fault | None:
 
 
 # -- matches ---------------------------------------------------------------------------------------------------------------
+
 
 def _http_match(said: HTTPRouteMatch) -> HTTPMatchRequest:
     value = said.path.value or "/"
@@ -200,7 +219,9 @@ def _http_match(said: HTTPRouteMatch) -> HTTPMatchRequest:
 def _named(said: Iterable[NameMatch]) -> dict[str, StringMatch]:
     found: dict[str, StringMatch] = {}
     for one in said:
-        found.setdefault(one.name, StringMatch(regex=one.value) if one.type == "RegularExpression" else StringMatch(exact=one.value))
+        found.setdefault(
+            one.name, StringMatch(regex=one.value) if one.type == "RegularExpression" else StringMatch(exact=one.value)
+        )
     return found
 
 
@@ -217,10 +238,15 @@ def _call(said: GRPCMethodMatch) -> StringMatch | Fault:
         return StringMatch(regex=f"/[^/]+/{said.method}")
     if said.type == "RegularExpression":
         return StringMatch(regex=f"/{said.service}/{said.method or '.+'}")
-    return StringMatch(prefix=f"/{said.service}/") if said.method is None else StringMatch(exact=f"/{said.service}/{said.method}")
+    return (
+        StringMatch(prefix=f"/{said.service}/")
+        if said.method is None
+        else StringMatch(exact=f"/{said.service}/{said.method}")
+    )
 
 
 # -- order -----------------------------------------------------------------------------------------------------------------
+
 
 def by_specificity(rule: HTTPRoute) -> tuple[int, ...]:
     """Returns the sort key of rules: paths exact, by prefix, by expression; long ones first; then method, headers and query parameters."""

@@ -1,4 +1,5 @@
 """Namespaces that a listener takes routes or ListenerSets of."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """The Gateways of Ingresses: for each one, port 80 for all hosts, and port 443 for those of each certificate."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -41,8 +42,14 @@ def build_servers(row: Object[Ingress]) -> Iterator[Server]:
     for n, tls in enumerate(row.spec.tls):
         if tls.secret_name:
             port = Port(number=443, protocol="HTTPS", name=f"https-443-ingress-{row.name}-{row.namespace}-{n}")
-            yield Server(port=port, hosts=tls.hosts or ("*",), tls=ServerTLSSettings(mode="SIMPLE", credential_name=tls.secret_name))
-    yield Server(port=Port(number=80, protocol="HTTP", name=f"http-80-ingress-{row.name}-{row.namespace}"), hosts=("*",))
+            yield Server(
+                port=port,
+                hosts=tls.hosts or ("*",),
+                tls=ServerTLSSettings(mode="SIMPLE", credential_name=tls.secret_name),
+            )
+    yield Server(
+        port=Port(number=80, protocol="HTTP", name=f"http-80-ingress-{row.name}-{row.namespace}"), hosts=("*",)
+    )
 
 
 _by_ingress: Gather[ObjectKey, [], Object[Gateway]] = Gather("gateways_of_ingresses", _keys, _gateway)

@@ -1,4 +1,5 @@
 """Where Ingresses are reached: what the status of each of them says."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,7 +18,11 @@ from pilot.model.views.mesh import mesh_config
 @hub
 def _addresses(db: Mesh) -> tuple[str, ...]:
     """Returns the addresses of the Service that the mesh config names; without one those of the nodes that the routers of Ingresses run on."""
-    own, namespace, named = db.settings.registry.cluster_id, db.settings.gateway_api.ingress_namespace, mesh_config(db).ingress_service
+    own, namespace, named = (
+        db.settings.registry.cluster_id,
+        db.settings.gateway_api.ingress_namespace,
+        mesh_config(db).ingress_service,
+    )
     if not named:
         return tuple(sorted(set(_of_nodes(db, own, namespace))))
     row = services.get(db, RegistryKey(own, namespace, named))
@@ -33,10 +38,19 @@ def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
     selector = ingress_mode(db).selector
     for key in pods.keys(db, "namespace", namespace):
         row = pods.get(db, key)
-        if key.cluster != cluster or row is None or row.spec.status.phase != "Running" or row.labels.get("istio") != selector:
+        if (
+            key.cluster != cluster
+            or row is None
+            or row.spec.status.phase != "Running"
+            or row.labels.get("istio") != selector
+        ):
             continue
         node = nodes.get(db, RegistryKey(cluster, "", row.spec.node_name))
-        yield from (a.address for a in node.spec.status.addresses if a.type == "ExternalIP" and a.address) if node is not None else ()
+        yield from (
+            (a.address for a in node.spec.status.addresses if a.type == "ExternalIP" and a.address)
+            if node is not None
+            else ()
+        )
 
 
 @derived

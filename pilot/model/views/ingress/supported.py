@@ -1,4 +1,5 @@
 """Ingresses that are for this control plane: by their class, and the mesh's mode."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

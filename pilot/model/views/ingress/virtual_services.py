@@ -1,4 +1,5 @@
 """The VirtualServices of Ingresses: one for each host, of the rules that all Ingresses have for it; the longest path counts first."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -101,7 +102,9 @@ def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
 
 def build_ingress_route(path: HTTPIngressPath, destination: Destination) -> HTTPRoute:
     """Returns the rule of one path. A type that is not known means what paths of old Ingresses did: `.*` or `/*` at the end is a prefix."""
-    uri = {"Exact": StringMatch(exact=path.path), "Prefix": StringMatch(prefix=path.path)}.get(path.path_type or "", _old_path(path.path))
+    uri = {"Exact": StringMatch(exact=path.path), "Prefix": StringMatch(prefix=path.path)}.get(
+        path.path_type or "", _old_path(path.path)
+    )
     match = (HTTPMatchRequest(uri=uri),) if uri is not None else ()
     return HTTPRoute(match=match, route=(HTTPRouteDestination(destination=destination, weight=_ALL),))
 

@@ -1,4 +1,5 @@
 """Every AuthorizationPolicy."""
+
 from __future__ import annotations
 
 from pilot.model.config.authorization_policy import AuthorizationPolicy

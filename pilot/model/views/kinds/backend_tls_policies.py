@@ -1,4 +1,5 @@
 """Every BackendTLSPolicy."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.backend_policy import BackendTLSPolicy

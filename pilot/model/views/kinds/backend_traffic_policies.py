@@ -1,7 +1,10 @@
 """Every XBackendTrafficPolicy."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.backend_policy import XBackendTrafficPolicy
 from pilot.model.views.kinds.view import KindView
 
-backend_traffic_policies = KindView[XBackendTrafficPolicy]("XBackendTrafficPolicy", lambda db: db.backend_traffic_policies)
+backend_traffic_policies = KindView[XBackendTrafficPolicy](
+    "XBackendTrafficPolicy", lambda db: db.backend_traffic_policies
+)

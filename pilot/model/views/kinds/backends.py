@@ -1,4 +1,5 @@
 """Every XBackend."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.backend import XBackend

@@ -1,4 +1,5 @@
 """Every ConfigMap of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.config_map import ConfigMap

@@ -1,4 +1,5 @@
 """Every DestinationRule, those among them that policies of the Gateway API become."""
+
 from __future__ import annotations
 
 from pilot.model.config.destination_rule import DestinationRule

@@ -1,4 +1,5 @@
 """Every EndpointSlice of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.endpoint_slice import EndpointSlice

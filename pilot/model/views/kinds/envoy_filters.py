@@ -1,4 +1,5 @@
 """Every EnvoyFilter."""
+
 from __future__ import annotations
 
 from pilot.model.config.envoy_filter import EnvoyFilter

@@ -1,4 +1,5 @@
 """Every GatewayClass."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.gateway_class import GatewayClass

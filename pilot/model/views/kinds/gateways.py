@@ -1,4 +1,5 @@
 """Every Gateway of Istio's own kind, those among them that listeners of the Gateway API and Ingresses become."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway import Gateway

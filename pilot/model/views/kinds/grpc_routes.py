@@ -1,4 +1,5 @@
 """Every GRPCRoute."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.grpc_route import GRPCRoute

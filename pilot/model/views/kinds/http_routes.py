@@ -1,4 +1,5 @@
 """Every HTTPRoute."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.http_route import HTTPRoute

@@ -1,4 +1,5 @@
 """Every InferencePool."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.inference_pool import InferencePool

@@ -1,4 +1,5 @@
 """Every IngressClass."""
+
 from __future__ import annotations
 
 from pilot.model.config.ingress import IngressClass

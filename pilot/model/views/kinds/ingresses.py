@@ -1,4 +1,5 @@
 """Every Ingress."""
+
 from __future__ import annotations
 
 from pilot.model.config.ingress import Ingress

@@ -1,4 +1,5 @@
 """Every Gateway of the Gateway API."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.gateway import Gateway

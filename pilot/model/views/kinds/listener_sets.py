@@ -1,4 +1,5 @@
 """Every ListenerSet."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.listener_set import ListenerSet

@@ -1,4 +1,5 @@
 """Every Namespace of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.namespace import Namespace

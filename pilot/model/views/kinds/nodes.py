@@ -1,4 +1,5 @@
 """Every Node of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.node import Node

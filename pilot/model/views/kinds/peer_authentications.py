@@ -1,4 +1,5 @@
 """Every PeerAuthentication."""
+
 from __future__ import annotations
 
 from pilot.model.config.peer_authentication import PeerAuthentication

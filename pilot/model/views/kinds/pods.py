@@ -1,4 +1,5 @@
 """Every Pod of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.pod import Pod

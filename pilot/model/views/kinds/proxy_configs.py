@@ -1,4 +1,5 @@
 """Every object of the kind ProxyConfig."""
+
 from __future__ import annotations
 
 from pilot.model.config.proxy_config_override import ProxyConfigOverride

@@ -1,4 +1,5 @@
 """Every ReferenceGrant."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.reference_grant import ReferenceGrant

@@ -1,4 +1,5 @@
 """Every Secret of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.secret import Secret

@@ -1,4 +1,5 @@
 """Every ServiceEntry, those among them that XBackends become, where alpha kinds are obeyed."""
+
 from __future__ import annotations
 
 from pilot.model.config.service_entry import ServiceEntry
@@ -6,5 +7,8 @@ from pilot.model.views.gateway_api.external_backends import service_entries_of_b
 from pilot.model.views.kinds.view import KindView
 
 service_entries = KindView[ServiceEntry](
-    "ServiceEntry", lambda db: db.service_entries, service_entries_of_backends, derives=lambda db: db.settings.gateway_api.alpha
+    "ServiceEntry",
+    lambda db: db.service_entries,
+    service_entries_of_backends,
+    derives=lambda db: db.settings.gateway_api.alpha,
 )

@@ -1,4 +1,5 @@
 """Every ServiceImport of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.service_export import ServiceImport

@@ -1,4 +1,5 @@
 """Every Kubernetes Service of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.service import Service

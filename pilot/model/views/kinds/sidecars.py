@@ -1,4 +1,5 @@
 """Every Sidecar."""
+
 from __future__ import annotations
 
 from pilot.model.config.sidecar import Sidecar

@@ -1,4 +1,5 @@
 """Every TCPRoute."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.l4_route import TCPRoute

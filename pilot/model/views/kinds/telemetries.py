@@ -1,4 +1,5 @@
 """Every Telemetry."""
+
 from __future__ import annotations
 
 from pilot.model.config.telemetry import Telemetry

@@ -1,4 +1,5 @@
 """Every TLSRoute."""
+
 from __future__ import annotations
 
 from pilot.model.config.gateway_api.l4_route import TLSRoute

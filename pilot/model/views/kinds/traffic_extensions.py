@@ -1,4 +1,5 @@
 """Every TrafficExtension: those that users write, and those that WasmPlugins stand for."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -15,7 +16,12 @@ from pilot.model.views.kinds.wasm_plugins import wasm_plugins
 FROM_WASM_PLUGIN = "~istio-translated-wasmplugin"
 """What the names of extensions end with that WasmPlugins stand for. No object of a cluster can have it in its name."""
 _KIND = GroupKind(EXTENSIONS, "TrafficExtension")
-_PHASES: dict[PluginPhase, ExecutionPhase] = {"UNSPECIFIED_PHASE": "UNSPECIFIED", "AUTHN": "AUTHN", "AUTHZ": "AUTHZ", "STATS": "STATS"}
+_PHASES: dict[PluginPhase, ExecutionPhase] = {
+    "UNSPECIFIED_PHASE": "UNSPECIFIED",
+    "AUTHN": "AUTHN",
+    "AUTHZ": "AUTHZ",
+    "STATS": "STATS",
+}
 _MODULE = tuple(WasmConfig.__struct_fields__)
 
 
@@ -29,10 +35,20 @@ def _extension_of(db: Mesh, key: ObjectKey) -> Object[TrafficExtension] | None:
     found = wasm_plugins.get(db, key)
     if found is None:
         return None
-    return Object(_KIND, found.namespace, found.name + FROM_WASM_PLUGIN, extension_of(found.spec), found.labels, found.annotations, found.created)
+    return Object(
+        _KIND,
+        found.namespace,
+        found.name + FROM_WASM_PLUGIN,
+        extension_of(found.spec),
+        found.labels,
+        found.annotations,
+        found.created,
+    )
 
 
-_extensions: Gather[ObjectKey, [], Object[TrafficExtension]] = Gather("extensions_of_wasm_plugins", _keys, _extension_of)
+_extensions: Gather[ObjectKey, [], Object[TrafficExtension]] = Gather(
+    "extensions_of_wasm_plugins", _keys, _extension_of
+)
 
 
 @derived
@@ -48,4 +64,6 @@ def extension_of(plugin: WasmPlugin) -> TrafficExtension:
     return TrafficExtension(plugin.selector, targets, _PHASES[plugin.phase], plugin.priority, plugin.match, module)
 
 
-traffic_extensions = KindView[TrafficExtension]("TrafficExtension", lambda db: db.traffic_extensions, extensions_of_wasm_plugins)
+traffic_extensions = KindView[TrafficExtension](
+    "TrafficExtension", lambda db: db.traffic_extensions, extensions_of_wasm_plugins
+)

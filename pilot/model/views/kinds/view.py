@@ -1,4 +1,5 @@
 """The reader of a kind reads the kind's table, and the objects that follow from other kinds."""
+
 from __future__ import annotations
 
 from typing import TypeVar

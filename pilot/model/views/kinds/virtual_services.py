@@ -1,4 +1,5 @@
 """Every VirtualService, those among them that routes of the Gateway API and Ingresses become."""
+
 from __future__ import annotations
 
 from pilot.model.config.virtual_service import VirtualService

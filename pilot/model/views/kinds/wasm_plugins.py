@@ -1,4 +1,5 @@
 """Every WasmPlugin."""
+
 from __future__ import annotations
 
 from pilot.model.config.wasm_plugin import WasmPlugin

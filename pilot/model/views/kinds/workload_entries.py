@@ -1,4 +1,5 @@
 """Every WorkloadEntry of every cluster."""
+
 from __future__ import annotations
 
 from pilot.model.config.workload_entry import WorkloadEntryObject

@@ -1,4 +1,5 @@
 """Every WorkloadGroup."""
+
 from __future__ import annotations
 
 from pilot.model.config.workload_group import WorkloadGroup

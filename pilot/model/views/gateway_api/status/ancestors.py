@@ -1,4 +1,5 @@
 """Gateways by which requests come to a backend: the ancestors of what is attached to it, beside the backend itself."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -30,16 +31,24 @@ def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backend
     row = find_route(db, route)
     if row is None:
         return None
-    named = {ObjectKey(ref.namespace or route.namespace, ref.name) for ref in row.spec.parent_refs if (ref.group, ref.kind) == GATEWAY}
+    named = {
+        ObjectKey(ref.namespace or route.namespace, ref.name)
+        for ref in row.spec.parent_refs
+        if (ref.group, ref.kind) == GATEWAY
+    }
     if isinstance(row.spec, HTTPRoute | GRPCRoute):
         targets = http_targets(row.spec.rules)
     else:
         targets = layer4_targets(row.spec.rules)
-    backends = frozenset(ObjectRef(GroupKind(to.group, to.kind), to.namespace or route.namespace, to.name) for to in targets)
+    backends = frozenset(
+        ObjectRef(GroupKind(to.group, to.kind), to.namespace or route.namespace, to.name) for to in targets
+    )
     return (tuple(sorted(named)), backends) if named and backends else None
 
 
-_by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather("ancestry_of_routes", _routes, _ancestry)
+_by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather(
+    "ancestry_of_routes", _routes, _ancestry
+)
 
 
 class Before(NamedTuple):
@@ -72,4 +81,6 @@ def routes_before(db: Mesh, backend: ObjectRef) -> tuple[RouteKey, ...]:
 @derived
 def gateways_before(db: Mesh, backend: ObjectRef) -> tuple[ObjectKey, ...]:
     """Returns the Gateways of this control plane that have a route to a backend."""
-    return tuple(sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if class_of(db, key) is not None))
+    return tuple(
+        sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if class_of(db, key) is not None)
+    )

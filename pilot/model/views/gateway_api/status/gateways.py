@@ -1,4 +1,5 @@
 """The status of GatewayClasses, Gateways and ListenerSets."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -87,7 +88,9 @@ def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     valid = [one for one, _ in listed if one.valid]
     routers = routers_of(db, key)
     sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET, s))]
-    ports = {one.port for one in valid}.union(one.port for s in sets for one in owned_listeners(db, LISTENER_SET, s) if one.valid)
+    ports = {one.port for one in valid}.union(
+        one.port for s in sets for one in owned_listeners(db, LISTENER_SET, s) if one.valid
+    )
     addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
     fault = routers.fault or _parameters_fault(db, row)
     conditions = [
@@ -98,14 +101,18 @@ def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     if _is_lax(row.spec):
         message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
         conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
-    return CollectedGatewayStatus(tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets))
+    return CollectedGatewayStatus(
+        tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets)
+    )
 
 
 def _accepted(fault: Fault | None, valid: int, count: int) -> StatusCondition:
     if fault is None and count and not valid:
         fault = Fault("ListenersNotValid", "None of the Gateway's listeners are valid")
     if fault is None and valid < count:
-        return StatusCondition("Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid")
+        return StatusCondition(
+            "Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid"
+        )
     return condition("Accepted", fault, "Accepted", "Resource accepted")
 
 
@@ -120,7 +127,11 @@ def _programmed(addresses: GatewayAddresses, requested: bool) -> StatusCondition
         else:
             why = f"Failed to assign to any requested addresses: {why}"
         return StatusCondition("Programmed", False, reason, why)
-    at = f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}" if addresses.internal else "Resource programmed"
+    at = (
+        f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}"
+        if addresses.internal
+        else "Resource programmed"
+    )
     return StatusCondition("Programmed", True, "Programmed", at)
 
 
@@ -129,7 +140,10 @@ def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
     if ref is None:
         return None
     if (ref.group, ref.kind) != _CONFIG_MAP:
-        return Fault("InvalidParameters", f"Unsupported parametersRef group/kind {ref.group}/{ref.kind}, only ConfigMap is supported")
+        return Fault(
+            "InvalidParameters",
+            f"Unsupported parametersRef group/kind {ref.group}/{ref.kind}, only ConfigMap is supported",
+        )
     if config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
         return Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
     return None
@@ -143,13 +157,25 @@ def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
         return None
     namespace = ref.namespace or row.namespace
     if not may_refer(db, ReferenceKey(GATEWAY, row.namespace, SECRET, namespace, ref.name)):
-        return Fault("RefNotPermitted", f"clientCertificateRef {namespace}/{ref.name} not accessible to a Gateway (missing a ReferenceGrant?)")
+        return Fault(
+            "RefNotPermitted",
+            f"clientCertificateRef {namespace}/{ref.name} not accessible to a Gateway (missing a ReferenceGrant?)",
+        )
     if (ref.group, ref.kind) != SECRET:
-        return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed")
+        return Fault(
+            "InvalidClientCertificateRef",
+            f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed",
+        )
     found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
     if found is None:
-        return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, secret {namespace}/{ref.name} not found")
-    return Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {found.path} {found.reason}") if isinstance(found, Flaw) else None
+        return Fault(
+            "InvalidClientCertificateRef", f"invalid clientCertificateRef, secret {namespace}/{ref.name} not found"
+        )
+    return (
+        Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {found.path} {found.reason}")
+        if isinstance(found, Flaw)
+        else None
+    )
 
 
 def _is_lax(spec: Gateway) -> bool:
@@ -173,15 +199,24 @@ def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | No
     listed, routers = _listeners(db, LISTENER_SET, key), routers_of(db, at)
     valid = [one for one, _ in listed if one.valid]
     invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
-    parent = Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}") if routers.fault is not None else None
+    parent = (
+        Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}")
+        if routers.fault is not None
+        else None
+    )
     addresses = find_addresses(db, routers.services, at.namespace, tuple(sorted({one.port for one in valid})))
-    programmed = StatusCondition("Programmed", False, *invalid) if invalid is not None else _programmed(addresses, bool(routers.services))
+    programmed = (
+        StatusCondition("Programmed", False, *invalid)
+        if invalid is not None
+        else _programmed(addresses, bool(routers.services))
+    )
     return CollectedGatewayStatus(
-        (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed), tuple(s for _, s in listed)
+        (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed),
+        tuple(s for _, s in listed),
     )
 
 
 def _not_allowed(message: str) -> CollectedGatewayStatus:
-    return CollectedGatewayStatus(tuple(StatusCondition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed")))
-
-
+    return CollectedGatewayStatus(
+        tuple(StatusCondition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed"))
+    )

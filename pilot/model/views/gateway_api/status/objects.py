@@ -1,5 +1,6 @@
 """Every object that is told in its status what becomes of it: those of the Gateway API, Ingresses, and in an ambient mesh those that use
 waypoints or are enforced by ztunnels."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -11,14 +12,29 @@ from pilot.model.config.object import Object, ObjectKey, RegistryKey
 from pilot.model.inputs import Mesh
 from pilot.model.kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
 from pilot.model.problem import ObjectRef
-from pilot.model.views.ambient.conditions import policy_conditions, service_conditions, service_entry_conditions, workload_entry_conditions
+from pilot.model.views.ambient.conditions import (
+    policy_conditions,
+    service_conditions,
+    service_entry_conditions,
+    workload_entry_conditions,
+)
 from pilot.model.views.gateway_api.external_backends import BACKEND
 from pilot.model.views.gateway_api.gateways import GATEWAY, LISTENER_SET
 from pilot.model.views.gateway_api.inference_pools import POOL
 from pilot.model.views.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.model.views.gateway_api.route_objects import RouteKey
-from pilot.model.views.gateway_api.status.gateways import CollectedGatewayStatus, class_status, gateway_status, listener_set_status
-from pilot.model.views.gateway_api.status.policies import AncestorStatus, backend_status, backend_tls_status, traffic_policy_status
+from pilot.model.views.gateway_api.status.gateways import (
+    CollectedGatewayStatus,
+    class_status,
+    gateway_status,
+    listener_set_status,
+)
+from pilot.model.views.gateway_api.status.policies import (
+    AncestorStatus,
+    backend_status,
+    backend_tls_status,
+    traffic_policy_status,
+)
 from pilot.model.views.gateway_api.status.pools import pool_status
 from pilot.model.views.gateway_api.status.routes import ParentStatus, route_status
 from pilot.model.views.ingress.status import ingress_status
@@ -40,11 +56,18 @@ from pilot.model.views.kinds.tls_routes import tls_routes
 from pilot.model.views.kinds.view import KindView, RegistryView
 from pilot.model.views.kinds.workload_entries import workload_entries
 
-SERVICE, SERVICE_ENTRY, WORKLOAD_ENTRY = GroupKind("", "Service"), GroupKind(NETWORKING, "ServiceEntry"), GroupKind(NETWORKING, "WorkloadEntry")
+SERVICE, SERVICE_ENTRY, WORKLOAD_ENTRY = (
+    GroupKind("", "Service"),
+    GroupKind(NETWORKING, "ServiceEntry"),
+    GroupKind(NETWORKING, "WorkloadEntry"),
+)
 AUTHORIZATION_POLICY = GroupKind(SECURITY, "AuthorizationPolicy")
 INGRESS = GroupKind("networking.k8s.io", "Ingress")
 GATEWAY_CLASS = GroupKind(GATEWAY_API, "GatewayClass")
-TLS_POLICY, TRAFFIC_POLICY = GroupKind(GATEWAY_API, "BackendTLSPolicy"), GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy")
+TLS_POLICY, TRAFFIC_POLICY = (
+    GroupKind(GATEWAY_API, "BackendTLSPolicy"),
+    GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"),
+)
 
 
 class Listed(Protocol):
@@ -108,7 +131,16 @@ class IngressStatus(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-Status = ClassStatus | CollectedGatewayStatus | RouteStatus | PoolStatus | PolicyStatus | BackendStatus | IngressStatus | ObjectConditions
+Status = (
+    ClassStatus
+    | CollectedGatewayStatus
+    | RouteStatus
+    | PoolStatus
+    | PolicyStatus
+    | BackendStatus
+    | IngressStatus
+    | ObjectConditions
+)
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:

@@ -1,4 +1,5 @@
 """The status of policies of backends and of XBackends: one entry for each target, and for each Gateway before it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from pilot.model.views.kinds.backend_tls_policies import backend_tls_policies
 from pilot.model.views.kinds.backend_traffic_policies import backend_traffic_policies
 
 MOST_ANCESTORS, MOST_PARENTS = 16, 32
-_IGNORED = StatusCondition("Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment")
+_IGNORED = StatusCondition(
+    "Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment"
+)
 
 
 class AncestorStatus(NamedTuple):
@@ -42,7 +45,9 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
     if built is None:
         return _ignored(row.spec.target_refs, row.annotations)
     resolved = condition("ResolvedRefs", built.resolved, "ResolvedRefs", "Configuration is valid")
-    targets = [AncestorStatus(_as_parent(t.ref), (_accepted(t.fault or built.accepted), resolved)) for t in built.targets]
+    targets = [
+        AncestorStatus(_as_parent(t.ref), (_accepted(t.fault or built.accepted), resolved)) for t in built.targets
+    ]
     gateways: dict[ObjectKey, tuple[StatusCondition, ...]] = {}
     for target, told in zip(built.targets, targets, strict=True):
         if target.hosts or target.fault is None or target.fault.reason == "Conflicted":
@@ -64,7 +69,9 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
     message = "Configuration is valid"
     if row.spec.session_persistence is not None:
         message += ", but Istio does not support the following fields: sessionPersistence"
-    return tuple(AncestorStatus(_as_parent(t.ref), (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key))[:MOST_ANCESTORS]
+    return tuple(
+        AncestorStatus(_as_parent(t.ref), (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key)
+    )[:MOST_ANCESTORS]
 
 
 @derived
@@ -74,9 +81,14 @@ def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | Non
     found = external_backend(db, key)
     if found is None:
         return None
-    told = _accepted(found.accepted), condition("ResolvedRefs", found.resolved, "ResolvedRefs", "Configuration is valid")
+    told = (
+        _accepted(found.accepted),
+        condition("ResolvedRefs", found.resolved, "ResolvedRefs", "Configuration is valid"),
+    )
     itself = AncestorStatus(ParentReference(group=BACKEND.group, kind=BACKEND.name, name=key.name), told)
-    ways = (ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND, *key)))
+    ways = (
+        ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND, *key))
+    )
     return (itself, *(AncestorStatus(way, told, mesh=False) for way in ways))[:MOST_PARENTS]
 
 
@@ -84,8 +96,12 @@ def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> S
     return condition("Accepted", fault, "Accepted", message)
 
 
-def _ignored(targets: tuple[LocalPolicyTargetReference, ...], annotations: Mapping[str, str]) -> tuple[AncestorStatus, ...]:
-    return tuple(AncestorStatus(_as_parent(ref), (_IGNORED,)) for ref in targets) if is_ignored(dict(annotations)) else ()
+def _ignored(
+    targets: tuple[LocalPolicyTargetReference, ...], annotations: Mapping[str, str]
+) -> tuple[AncestorStatus, ...]:
+    return (
+        tuple(AncestorStatus(_as_parent(ref), (_IGNORED,)) for ref in targets) if is_ignored(dict(annotations)) else ()
+    )
 
 
 def _as_parent(ref: LocalPolicyTargetReference) -> ParentReference:

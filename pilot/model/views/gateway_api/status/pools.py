@@ -1,4 +1,5 @@
 """The status of InferencePools: one entry for each Gateway with a route to it."""
+
 from __future__ import annotations
 
 from pilot.derive import derived
@@ -26,7 +27,9 @@ def pool_status(db: Mesh, key: ObjectKey) -> tuple[ParentStatus, ...] | None:
     row = inference_pools.get(db, key)
     if row is None or not db.settings.gateway_api.inference:
         return None
-    resolved = condition("ResolvedRefs", _picker_fault(db, row), "ResolvedRefs", "Referenced ExtensionRef resolved successfully")
+    resolved = condition(
+        "ResolvedRefs", _picker_fault(db, row), "ResolvedRefs", "Referenced ExtensionRef resolved successfully"
+    )
     found = gateways_before(db, ObjectRef(POOL, *key))[:MOST_PARENTS]
     accepted = "Referenced by an HTTPRoute accepted by the parentRef Gateway"
     return tuple(

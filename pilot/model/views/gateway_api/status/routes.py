@@ -1,4 +1,5 @@
 """The status of routes: one entry for each parent that is of this control plane."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -36,7 +37,9 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
         found.setdefault(one.ref, []).append(one)
     faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
     refused = refused_condition(refusals_of(db, ObjectRef(*route)))
-    return tuple(ParentStatus(ref, (*build_conditions(ones, faults[ones[0].is_mesh]), *refused)) for ref, ones in found.items())
+    return tuple(
+        ParentStatus(ref, (*build_conditions(ones, faults[ones[0].is_mesh]), *refused)) for ref, ones in found.items()
+    )
 
 
 def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
@@ -51,7 +54,9 @@ def build_conditions(ones: Iterable[ListenerAttachment], fault: Fault | None) ->
     most of why none does is told."""
     attached = list(ones)
     taken = [one for one in attached if one.denied is None]
-    denied = sorted((one.denied for one in attached if one.denied is not None), key=lambda d: _SAYS_MOST.index(Denial(d.reason)))
+    denied = sorted(
+        (one.denied for one in attached if one.denied is not None), key=lambda d: _SAYS_MOST.index(Denial(d.reason))
+    )
     told = None
     if not taken and denied:
         alike = dict.fromkeys(d.message for d in denied if d.reason == denied[0].reason)
@@ -70,7 +75,12 @@ def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
 
 @derived
 def _taken_by(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
-    return frozenset((a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh) or None
+    return (
+        frozenset(
+            (a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh
+        )
+        or None
+    )
 
 
 _by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _taken_by)

@@ -1,4 +1,5 @@
 """Statuses as they are written, but for what only who writes them knows: when a condition changed, and of which generation it tells."""
+
 from __future__ import annotations
 
 import functools
@@ -55,24 +56,42 @@ def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
 @_show.register
 def _(status: CollectedGatewayStatus, kind: GroupKind, controller: str) -> Plain:
     numbered = kind == LISTENER_SET
-    shown: Plain = {"conditions": show_conditions(status.conditions), "listeners": [_listener(one, numbered) for one in status.listeners]}
+    shown: Plain = {
+        "conditions": show_conditions(status.conditions),
+        "listeners": [_listener(one, numbered) for one in status.listeners],
+    }
     if kind == LISTENER_SET:
         return shown
     sets = {"attachedListenerSets": status.sets} if status.sets else {}
-    return {"addresses": [{"type": "IPAddress" if is_ip(a) else "Hostname", "value": a} for a in status.addresses], **shown, **sets}
+    return {
+        "addresses": [{"type": "IPAddress" if is_ip(a) else "Hostname", "value": a} for a in status.addresses],
+        **shown,
+        **sets,
+    }
 
 
 def _listener(one: ListenerStatus, numbered: bool) -> Plain:
     kinds = [{"group": kind.group, "kind": kind.name} for kind in one.kinds]
     port = {"port": one.port} if numbered else {}
-    return {"name": one.name, **port, "supportedKinds": kinds, "attachedRoutes": one.attached, "conditions": show_conditions(one.conditions)}
+    return {
+        "name": one.name,
+        **port,
+        "supportedKinds": kinds,
+        "attachedRoutes": one.attached,
+        "conditions": show_conditions(one.conditions),
+    }
 
 
 @_show.register(RouteStatus)
 @_show.register(PoolStatus)
 def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Plain:
     parents = ((one.parent, one.conditions) for one in status.parents)
-    return {"parents": [{"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(told)} for ref, told in parents]}
+    return {
+        "parents": [
+            {"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(told)}
+            for ref, told in parents
+        ]
+    }
 
 
 @_show.register
@@ -98,4 +117,9 @@ def _(status: IngressStatus, kind: GroupKind, controller: str) -> Plain:
 def show_parent(ref: ParentReference) -> Plain:
     """Returns a reference as plain data."""
     said = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
-    return {"group": ref.group, "kind": ref.kind, "name": ref.name, **{field: value for field, value in said.items() if value is not None}}
+    return {
+        "group": ref.group,
+        "kind": ref.kind,
+        "name": ref.name,
+        **{field: value for field, value in said.items() if value is not None},
+    }

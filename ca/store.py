@@ -18,6 +18,8 @@ class FolderStore:
     """Keeps one self-signed signer as ca-cert.pem and ca-key.pem; the key is readable by its owner alone."""
 
     def __init__(self, folder: str) -> None:
+        if not folder:  # it would be the working directory
+            raise ValueError("a folder for the root certificate is required")
         self._folder = pathlib.Path(folder)
 
     def load(self) -> Signer | None:

@@ -225,6 +225,11 @@ def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) 
     assert modes == {"ca-cert.pem": 0o644, "ca-key.pem": 0o600}
 
 
+def test_a_root_is_not_kept_in_the_working_directory_by_default() -> None:
+    with pytest.raises(ValueError, match="a folder .* is required"):
+        FolderStore("")
+
+
 def test_a_kept_root_is_whole_on_the_disk_before_it_takes_its_name(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.mutation.changes import UNCHANGED, Mutant, mutants_of, mutated  # noqa: E402
 from bench.mutation.coverage_map import MEASURED, OUTCOMES, CoverageMap, measure  # noqa: E402
+from bench.mutation.scratch import scratch_directory, test_command  # noqa: E402
 from bench.mutation.trial import BROKEN, IMPORT_TIME, SURVIVED, Job, write_jobs  # noqa: E402
 
 READS = "reads"
@@ -198,22 +199,11 @@ def run_jobs(jobs: Sequence[Job], folder: pathlib.Path, deadline: float) -> dict
     write_jobs(path, jobs)
     results = path.with_suffix(".results")
     results.unlink(missing_ok=True)
-    files = sorted({test.partition("::")[0] for job in jobs for test in job.tests})
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-s",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "bench.mutation.trial",
-        *files,
-    ]
+    files = sorted({str(ROOT / test.partition("::")[0]) for job in jobs for test in job.tests})
+    command = [*test_command(ROOT), "-q", "-s", "-p", "no:cacheprovider", "-p", "bench.mutation.trial", *files]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYISTIOD_SEED": "1", "MUTATION_JOBS": str(path)}
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
         output, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
@@ -231,20 +221,26 @@ def is_caught_anew(job: Job, tree: pathlib.Path) -> bool:
     path = tree / job.mutant.path
     source = path.read_text()
     path.write_text(ast.unparse(mutated(job.mutant, ROOT)))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *job.tests]
+    command = [*test_command(tree), "-x", "-q", "-p", "no:cacheprovider", *(str(tree / test) for test in job.tests)]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "PYISTIOD_SEED": "1"}
-    child = subprocess.Popen(
-        command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=environment
-    )
-    try:
-        return child.wait(ANEW_SECONDS) != 0
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # the tests' own children too
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        path.write_text(source)
+    with scratch_directory() as scratch:
+        child = subprocess.Popen(
+            command,
+            cwd=scratch,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        )
+        try:
+            return child.wait(ANEW_SECONDS) != 0
+        except subprocess.TimeoutExpired:
+            return True
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # the tests' own children too
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            path.write_text(source)
 
 
 def try_package(

@@ -7,11 +7,12 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
+
+from bench.mutation.scratch import scratch_directory, test_command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHOLE = "::*"  # ends the context of what a fixture executes that all tests of a file share
@@ -65,9 +66,11 @@ class CoverageMap:
 def measure(folder: pathlib.Path, tests: list[str]) -> None:
     """Run these test files once in a process of their own; what `CoverageMap` reads is in `folder` afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "bench.mutation.coverage_map", *tests]
+    files = [str(ROOT / test) for test in tests]
+    command = [*test_command(ROOT), "-q", "-p", "no:cacheprovider", "-p", "bench.mutation.coverage_map", *files]
     environment = {**os.environ, "PYISTIOD_SEED": "1", "PYTHONPATH": str(ROOT), "COVERAGE_MAP": str(folder.resolve())}
-    subprocess.run(command, cwd=ROOT, env=environment, check=False)  # tests that fail are left out
+    with scratch_directory() as scratch:
+        subprocess.run(command, cwd=scratch, env=environment, check=False)  # tests that fail are left out
 
 
 # -- in the process that runs the tests ------------------------------------------------------------------------------------

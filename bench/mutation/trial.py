@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from bench.mutation.changes import UNCHANGED, Mutant, mutated
+from bench.mutation.scratch import scratch_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SURVIVED, CAUGHT, BROKEN, IMPORT_TIME = 0, 1, 2, 3  # how a fork exits; broken: the trial itself failed
@@ -112,9 +113,14 @@ class Trials:
         return True
 
     def _fork(self, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
-        """How the fork exited; tests that do not end have caught the mutant."""
+        """Return how the fork exited. Tests that do not end have caught the mutant."""
+        with scratch_directory() as scratch:
+            return self._fork_in(scratch, functions, job, items)
+
+    def _fork_in(self, scratch: str, functions: Functions, job: Job, items: Sequence[pytest.Item]) -> int:
         child = os.fork()
         if child == 0:
+            os.chdir(scratch)
             os._exit(self._try(functions, job, items))
         deadline = time.monotonic() + max(MIN_SECONDS, PATIENCE * job.seconds)
         exit_code = None

@@ -33,7 +33,7 @@ from google.rpc import code_pb2
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pilot.serve.ads import SERVICE
+from pilot.xds.ads import SERVICE
 from tests.support.ads import OPTIONS
 from tests.support.fleet import CDS, EDS, LDS, TYPES, envoy_node
 from tests.support.mesh_slots import SLOTS

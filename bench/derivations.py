@@ -31,13 +31,13 @@ from google.protobuf.json_format import ParseDict
 from msgspec.structs import replace
 from typical import typical
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.envoy.plans import plan
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import Proxy
-from pilot.serve.node import parse_node
-from pilot.translate.profile import plan
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.node import parse_node
 
 Rows = dict[tuple[str, Any], Any]
 MARK = "PATCHED"  # in the metadata of the proxies that an EnvoyFilter is for

@@ -35,8 +35,8 @@ from envoy.service.discovery.v3 import discovery_pb2
 from table import Server, free_port
 
 from pilot.cli.pilot_discovery import GRPC_EXPERIMENTS
-from pilot.serve.server import make_server
 from pilot.settings.process import ServeSettings
+from pilot.xds.server import make_server
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 Sent = dict[str, dict[str, list[bytes]]]

@@ -21,9 +21,9 @@ from envoy_data_plane.envoy.config.core import v3 as other_core
 from envoy_data_plane.envoy.config.endpoint import v3 as other_endpoint
 from google.protobuf import any_pb2, json_format
 
+from pilot.config.networking.virtual_service import VirtualService
+from pilot.envoy.resource import length_delimited
 from pilot.lib.duration import parse_duration
-from pilot.model.config.virtual_service import VirtualService
-from pilot.translate.resource import length_delimited
 
 VIRTUAL_SERVICE = {
     "hosts": ["reviews"],

@@ -32,9 +32,9 @@ import uvloop
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from pilot.app import ControlPlane
-from pilot.app.control_plane import SWITCH_SECONDS
-from pilot.model.proxy import Proxy
+from pilot.bootstrap import ControlPlane
+from pilot.bootstrap.control_plane import SWITCH_SECONDS
+from pilot.mesh.model.proxy import Proxy
 from pilot.settings.parse import load
 from tests.support.fleet import CDS, Fleet
 from tests.support.processes import free_port

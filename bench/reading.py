@@ -23,15 +23,15 @@ from collections.abc import Callable, Iterable
 import uvloop
 import yaml
 
-from pilot.app.control_plane import SWITCH_SECONDS
-from pilot.app.first_load import COLLECTION
+from pilot.bootstrap.control_plane import SWITCH_SECONDS
+from pilot.bootstrap.first_load import COLLECTION
 from pilot.ingest.batch import Batch, Commit, Edit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.lib.log import configure
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 
 ENTRY = """apiVersion: networking.istio.io/v1
 kind: ServiceEntry

@@ -13,7 +13,7 @@ the first connection to the last message, and its largest resident set.
     asyncio     protocols of asyncio's own event loop
     uvloop      protocols of uvloop
     memory      sockets without transports, read and written when the event loop says so, with TLS in memory between them
-    product     pilot/serve/tls: the same, with TLS in the socket (ssl.SSLSocket)
+    product     pilot/xds/tls: the same, with TLS in the socket (ssl.SSLSocket)
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from pilot.serve.address import Address
-from pilot.serve.tls.context import CertificatePair, TlsRules, make_context
-from pilot.serve.tls.front import TlsFront
+from pilot.xds.address import Address
+from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
+from pilot.xds.tls.front import TlsFront
 
 METHOD = "/bench.Bench/Stream"
 NAME = "istiod.istio-system.svc"

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.envoy.plans import plan
 from pilot.ingest.decode import decode_document
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.connection import Connection
-from pilot.serve.delta import DeltaSession
-from pilot.serve.discovery import Discovery
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.translate.profile import plan
+from pilot.xds.connection import Connection
+from pilot.xds.delta import DeltaSession
+from pilot.xds.discovery import Discovery
 
 Plain = Mapping[str, Any]
 WORKLOADS_A_NODE = 100

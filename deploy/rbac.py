@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.kind import GATEWAY_API, MULTICLUSTER, plural_of
-from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, KINDS
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.group_kind import GATEWAY_API, MULTICLUSTER, plural_of
+from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
 
 Plain = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pilot.model.config.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_config import MeshConfig
 from webhook.inject.annotations import PROXY_CONFIG
 from webhook.inject.config import InjectorConfig, WrittenConfig
 from webhook.inject.decision import is_injected

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from deploy.crd.schema import OPEN, Schema, schema_of
-from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
-from pilot.model.kind import GroupKind, plural_of
+from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.config.group_kind import GroupKind, plural_of
 
 Plain = dict[str, Any]
 

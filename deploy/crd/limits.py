@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pilot.model.config import authorization_policy as authorization
-from pilot.model.config import destination_rule as rule
-from pilot.model.config import envoy_filter, gateway, selector, sidecar, telemetry, tracing
-from pilot.model.config import request_authentication as request
-from pilot.model.config import service_entry as entry
-from pilot.model.config import traffic_extension as extension
-from pilot.model.config import virtual_service as route
-from pilot.model.config import workload_group as group
-from pilot.model.config.peer_authentication import PeerAuthentication
-from pilot.model.config.proxy_config_override import ProxyConfigOverride
-from pilot.model.config.wasm_plugin import WasmPlugin
-from pilot.model.config.workload_entry import WorkloadEntry, WorkloadEntryObject
+from pilot.config import selector, telemetry
+from pilot.config.extensions import traffic_extension as extension
+from pilot.config.extensions.wasm_plugin import WasmPlugin
+from pilot.config.mesh import tracing
+from pilot.config.mesh.proxy_config_override import ProxyConfigOverride
+from pilot.config.networking import destination_rule as rule
+from pilot.config.networking import envoy_filter, gateway, sidecar
+from pilot.config.networking import service_entry as entry
+from pilot.config.networking import virtual_service as route
+from pilot.config.networking import workload_group as group
+from pilot.config.networking.workload_entry import WorkloadEntry, WorkloadEntryObject
+from pilot.config.security import authorization_policy as authorization
+from pilot.config.security import request_authentication as request
+from pilot.config.security.peer_authentication import PeerAuthentication
 
 Schema = dict[str, Any]
 

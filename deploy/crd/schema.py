@@ -13,8 +13,8 @@ import msgspec
 from msgspec import inspect as mi
 
 from deploy.crd.limits import LIMITS, Limits
+from pilot.config.base import OneOf, json_name
 from pilot.lib.duration import Duration
-from pilot.model.config.base import OneOf, json_name
 
 Schema = dict[str, Any]
 ANY: Schema = {"x-kubernetes-preserve-unknown-fields": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pilot.model.problem import Problem
+from pilot.config.problem import Problem
 
 
 class SettingsError(Exception):

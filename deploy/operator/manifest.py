@@ -16,7 +16,7 @@ from deploy.operator.overlays import apply_overlays
 from deploy.operator.settings import apply_settings
 from deploy.operator.tree import Plain, at
 from deploy.operator.validate import problems_of
-from pilot.model.problem import Severity
+from pilot.config.problem import Severity
 from webhook.template import go_yaml
 
 _ORDER = (

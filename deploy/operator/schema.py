@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from deploy.operator.fields import FIELDS
-from pilot.model.problem import Problem, error
+from pilot.config.problem import Problem, error
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES as POD_TYPES
 from webhook.pod.schema import SchemaField, Type, read_types

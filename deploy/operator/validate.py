@@ -10,8 +10,8 @@ from typing import Any
 from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
 from deploy.operator.schema import check
 from deploy.operator.tree import Plain, at
+from pilot.config.problem import Problem, Severity, error, warning
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.problem import Problem, Severity, error, warning
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9.-]+", re.ASCII)

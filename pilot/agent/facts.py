@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from pilot.agent.downward import read_downward
+from pilot.agent.downstream_writer import read_downward
 from pilot.agent.proxy_config import Effective, build_proxy_config, read_sources
 from pilot.agent.settings import AgentSettings
 

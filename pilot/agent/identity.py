@@ -13,8 +13,8 @@ from grpc import aio
 
 from pilot.agent.authority import fetch_certificate
 from pilot.agent.certificate import WorkloadCertificate, check_key_settings
+from pilot.agent.certificate_renewer import Keeper, write_certificate
 from pilot.agent.facts import Facts
-from pilot.agent.keeper import Keeper, write_certificate
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.proxy_bootstrap import sds_socket
 from pilot.agent.sds import SecretDiscovery

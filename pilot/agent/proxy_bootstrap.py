@@ -10,8 +10,8 @@ from pilot.agent.facts import VERSION, Facts
 from pilot.agent.settings import AgentSettings
 from pilot.agent.static_listeners import build_readiness_listener, build_statistics_listener
 from pilot.agent.statistics import build_stats_config
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import parse_duration
-from pilot.model.config.proxy_config import ProxyConfig
 
 XDS_SOCKET = "XDS"
 SDS_FOLDER = "./var/run/secrets/workload-spiffe-uds"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import Duration, parse_duration
-from pilot.model.config.proxy_config import ProxyConfig
 
 ANNOTATION = "proxy.istio.io/config"
 DISCOVERY_ADDRESS, STATUS_PORT = "sidecar.istio.io/discoveryAddress", "status.sidecar.istio.io/port"

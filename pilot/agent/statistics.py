@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 
 READINESS = ("cluster_manager", "listener_manager", "server", "cluster.xds-grpc")
 ALWAYS_PREFIXES = ("reporter=", "component", "istio", "wasm")

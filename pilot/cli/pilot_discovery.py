@@ -67,7 +67,7 @@ def discovery(argv: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
     try:
         claim_resources()
-        from pilot import app
+        from pilot import bootstrap as app
 
         app.run(loaded.settings)
     except StartError as error:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pilot.debug.page import Refused
 from pilot.debug.sources import ConnectedProxy, Fleet, Sources
+from pilot.envoy.resource import Resource
 from pilot.lib.spiffe import parse_identity
-from pilot.translate.resource import Resource
 
 OF_OWN_PROXIES = frozenset({"/debug/config_dump", "/debug/ndsz", "/debug/edsz"})
 

@@ -10,10 +10,10 @@ from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query
 from pilot.debug.sources import Sources
+from pilot.envoy.plans.addresses import address_groups, policy_groups
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from pilot.model.inputs import Mesh
-from pilot.translate.profile.addresses import address_groups, policy_groups
-from pilot.translate.resource import Resource
+from pilot.mesh.tables.database import Mesh
 from protos.istio import authorization_pb2, workload_pb2
 
 _MESSAGES = {ADDRESS: workload_pb2.Address, AUTHORIZATION: authorization_pb2.Authorization}

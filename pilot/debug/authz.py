@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
+from pilot.envoy.listener.authorization import built_policy
+from pilot.envoy.listener.inbound_specs import accepted_mtls, port_specs
+from pilot.envoy.rbac.evaluate import RequestFacts, meets
 from pilot.lib.spiffe import PREFIX, identity
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType
-from pilot.model.views.classify import inbound_facet
-from pilot.model.views.policies import AUTHORIZATION_POLICY, proxy_policies
-from pilot.model.views.trust import own_trust_domains
-from pilot.translate.listener.authorization import built_policy
-from pilot.translate.listener.inbound_specs import accepted_mtls, port_specs
-from pilot.translate.rbac.evaluate import RequestFacts, meets
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.proxies.classify import inbound_facet
+from pilot.mesh.security.policies import AUTHORIZATION_POLICY, proxy_policies
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.trust_domains import own_trust_domains
 
 _SPACE_DELIMITED = ("scope", "permission")
 _NO_CERTIFICATE = "denied", "PeerAuthentication: STRICT, and the client has no certificate of the mesh"

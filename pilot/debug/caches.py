@@ -9,8 +9,8 @@ from typing import Any
 from pilot.debug.page import Later, Query, TextAnswer
 from pilot.debug.sources import Sources
 from pilot.derive import Node
+from pilot.envoy.resource import Resource
 from pilot.lib.text import cut, human_size
-from pilot.translate.resource import Resource
 
 VALUES, SHOWN = 3, 100
 """Values of one derivation that krtz names, and readers and inputs of each that it looks at: a mesh has millions."""

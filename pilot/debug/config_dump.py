@@ -18,12 +18,12 @@ from pilot.debug.plain_json import LazyFields
 from pilot.debug.slices import all_of
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.derive import UNSET
+from pilot.envoy.plans import plan
+from pilot.envoy.plans.plan import Group
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType
-from pilot.translate.profile import plan
-from pilot.translate.profile.plan import Group
-from pilot.translate.resource import Resource
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.tables.database import Mesh
 
 TYPES = ("cds", "eds", "lds", "rds", "sds", "ecds")
 _ADMIN = "type.googleapis.com/envoy.admin.v3."

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pilot.config.object import Object, age
+from pilot.config.plain import plain
+from pilot.config.problem import plain_problem
+from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
-from pilot.model.config.authorization_policy import AuthorizationPolicy
-from pilot.model.config.object import Object, age
-from pilot.model.inputs import Mesh
-from pilot.model.plain import plain
-from pilot.model.problem import plain_problem
-from pilot.model.views.kinds.destination_rules import destination_rules
-from pilot.model.views.kinds.gateways import gateways
-from pilot.model.views.kinds.traffic_extensions import traffic_extensions
-from pilot.model.views.kinds.view import KindView
-from pilot.model.views.kinds.virtual_services import virtual_services
-from pilot.model.views.mesh import mesh_config
+from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.mesh.kinds.gateways import gateways
+from pilot.mesh.kinds.traffic_extensions import traffic_extensions
+from pilot.mesh.kinds.view import KindView
+from pilot.mesh.kinds.virtual_services import virtual_services
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
 
 _ISTIO = ".istio.io"
 # Tables of kinds of which some objects follow from those of other kinds

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, asked_connection
 from pilot.debug.sources import ConnectedProxy, Sources
-from pilot.model.config.object import ObjectKey
-from pilot.model.facets import ServiceTarget
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType
-from pilot.model.views.classify import inbound_facet
-from pilot.model.views.destination_rules import inbound_merged_rule_key, merged_rule
-from pilot.model.views.gateways import gateway_selection_key
-from pilot.model.views.policies import proxy_policies
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.virtual_services import ViewerKey, virtual_services_for, virtual_services_of
-from pilot.model.views.workloads import proxy_labels
-from pilot.translate.listener.inbound_specs import accepted_mtls
+from pilot.envoy.listener.inbound_specs import accepted_mtls
+from pilot.mesh.gateways.gateways import gateway_selection_key
+from pilot.mesh.model.facets import ServiceTarget
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.proxies.classify import inbound_facet
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.workloads import proxy_labels
+from pilot.mesh.security.policies import proxy_policies
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.destination_rules import inbound_merged_rule_key, merged_rule
+from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_for, virtual_services_of
 
 Plain = dict[str, Any]
 

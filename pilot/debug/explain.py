@@ -6,19 +6,19 @@ import difflib
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from pilot.config.group_kind import parse_kind
+from pilot.config.object import ObjectKey, RegistryKey
 from pilot.debug.config_dump import asked_names, group_resources
 from pilot.debug.page import Later, Query, Refused, asked_connection
 from pilot.debug.slices import all_of, those_of
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
+from pilot.envoy.envoy_filter.origin import find_patches
+from pilot.envoy.plans import plan
+from pilot.envoy.plans.plan import Group
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.facets import PatchKey
-from pilot.model.kind import parse_kind
-from pilot.translate.envoy_filter.origin import find_patches
-from pilot.translate.profile import plan
-from pilot.translate.profile.plan import Group
+from pilot.mesh.model.facets import PatchKey
 
 
 async def explain_page(sources: Sources, query: Query) -> Any:

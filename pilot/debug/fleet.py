@@ -10,7 +10,7 @@ from pilot.debug.slices import all_of
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.lib.clock import rfc3339
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.views.workloads import proxy_labels, proxy_locality
+from pilot.mesh.registry.workloads import proxy_labels, proxy_locality
 
 Watched = Mapping[str, tuple[Collection[str], Collection[str]]]
 """The names that a proxy asked for and those that it is known to have, by type URL."""

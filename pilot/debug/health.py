@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from pilot.config.problem import Problem
 from pilot.debug.health_findings import METRICS, Finding, look, show_findings
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Fleet
 from pilot.lib.log import scope
-from pilot.model.inputs import Mesh
-from pilot.model.problem import Problem
+from pilot.mesh.tables.database import Mesh
 
 _log, _ads = scope("default"), scope("ads")
 LOGGED = 50

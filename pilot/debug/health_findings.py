@@ -7,21 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pilot.config.kubernetes.endpoint_slice import EndpointSlice
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.problem import Problem
 from pilot.debug.sources import ConnectedProxy
+from pilot.envoy.names import outbound_cluster
 from pilot.lib.hosts import full_name
-from pilot.model.config.endpoint_slice import EndpointSlice
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.inputs import Mesh
-from pilot.model.problem import Problem
-from pilot.model.proxy import NodeType
-from pilot.model.service import Resolution, Service, ServiceRef
-from pilot.model.views.classify import scope_of
-from pilot.model.views.endpoints import endpoints
-from pilot.model.views.imports import imported
-from pilot.model.views.kubernetes_services import kubernetes_hostname
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.services import service, service_refs
-from pilot.translate.names import outbound_cluster
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.model.service import Resolution, Service, ServiceRef
+from pilot.mesh.proxies.classify import scope_of
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.services import service, service_refs
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.imports import imported
 
 NO_POD, NO_SERVICE, NOT_READY = "endpoint_no_pod", "pilot_no_ip", "pilot_endpoint_not_ready"
 OUTBOUND_CONFLICT, INBOUND_CONFLICT = (

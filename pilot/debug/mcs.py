@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.object import RegistryKey
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
-from pilot.model.config.object import RegistryKey
-from pilot.model.inputs import Mesh
-from pilot.model.service import ServiceRef
-from pilot.model.views.clusterset import DOMAIN, bounds
-from pilot.model.views.kubernetes_services import kubernetes_hostname
-from pilot.model.views.services import service
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.clusterset import DOMAIN, bounds
+from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
+from pilot.mesh.registry.services import service
+from pilot.mesh.tables.database import Mesh
 
 
 def mcsz(sources: Sources, query: Query) -> Any:

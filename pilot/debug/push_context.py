@@ -8,8 +8,8 @@ from pilot.debug.configuration import show_policies
 from pilot.debug.page import Later, Query
 from pilot.debug.registry import show_network_gateway
 from pilot.debug.sources import Sources
-from pilot.model.views.mesh import mesh_config
-from pilot.model.views.networks import network_gateways, unresolved_gateways
+from pilot.mesh.registry.networks import network_gateways, unresolved_gateways
+from pilot.mesh.tables.mesh_config import mesh_config
 
 
 def pushcontext(sources: Sources, query: Query) -> Any:

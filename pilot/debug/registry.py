@@ -6,23 +6,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.object import RegistryKey
 from pilot.debug.page import Later, Query
 from pilot.debug.plain_json import LazyFields
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
 from pilot.lib.labels import NETWORK
-from pilot.model.config.object import RegistryKey
-from pilot.model.endpoint import Endpoint, EndpointHealth
-from pilot.model.facets import ServiceTarget
-from pilot.model.inputs import Mesh
-from pilot.model.service import PUBLIC, Port, Registry, Resolution, Service, ServiceRef
-from pilot.model.views.aliases import aliases
-from pilot.model.views.clusters import service_clusters
-from pilot.model.views.endpoints import endpoints, service_accounts
-from pilot.model.views.external_addresses import own_addresses
-from pilot.model.views.networks import NetworkGateway, all_network_gateways
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.services import service, service_refs
+from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
+from pilot.mesh.model.facets import ServiceTarget
+from pilot.mesh.model.service import PUBLIC, Port, Registry, Resolution, Service, ServiceRef
+from pilot.mesh.registry.aliases import aliases
+from pilot.mesh.registry.endpoints import endpoints, service_accounts
+from pilot.mesh.registry.external_addresses import own_addresses
+from pilot.mesh.registry.networks import NetworkGateway, all_network_gateways
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.services import service, service_refs
+from pilot.mesh.tables.clusters import service_clusters
+from pilot.mesh.tables.database import Mesh
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 _NO_ADDRESS = "0.0.0.0"

@@ -6,22 +6,22 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from pilot.config.networking.destination_rule import DestinationRule
+from pilot.config.object import Object
+from pilot.config.plain import plain
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.plain_json import LazyFields
 from pilot.debug.registry import ZERO_TIME, LookedUp, look_up, show_service
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
-from pilot.model.config.destination_rule import DestinationRule
-from pilot.model.config.object import Object
-from pilot.model.inputs import Mesh
-from pilot.model.plain import plain
-from pilot.model.proxy import NodeType
-from pilot.model.service import ServiceRef
-from pilot.model.views.classify import outbound_facet, scope_of
-from pilot.model.views.destination_rules import MergedRule, merged_rule, merged_rule_key
-from pilot.model.views.imports import egress_services, scope_services
-from pilot.model.views.services import service
-from pilot.model.views.sidecar_scope import egress_listeners, find_sidecar, outbound_traffic_policy
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.proxies.classify import outbound_facet, scope_of
+from pilot.mesh.registry.services import service
+from pilot.mesh.scope.sidecar_scope import egress_listeners, find_sidecar, outbound_traffic_policy
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.destination_rules import MergedRule, merged_rule, merged_rule_key
+from pilot.mesh.traffic.imports import egress_services, scope_services
 
 _DEFAULT = "default-sidecar"
 _REGISTRY_ONLY = "REGISTRY_ONLY"

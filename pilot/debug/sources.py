@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo, build_info
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import DebugSettings
-from pilot.translate.resource import Resource
 
 if TYPE_CHECKING:
+    from pilot.config.problem import Problem
     from pilot.debug.health_findings import Finding
-    from pilot.model.problem import Problem
 
 
 class WatchedType(Protocol):

@@ -6,8 +6,8 @@ from typing import Any
 
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
-from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
-from pilot.model.views.gateway_api.status.shown import show_status
+from pilot.mesh.status.objects import objects_with_status, status_of
+from pilot.mesh.status.shown import show_status
 
 
 def statusz(sources: Sources, query: Query) -> Any:

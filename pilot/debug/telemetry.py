@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.config.object import Object, age
+from pilot.config.plain import plain
+from pilot.config.telemetry import Telemetry
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Sources
-from pilot.model.config.object import Object, age
-from pilot.model.config.telemetry import Telemetry
-from pilot.model.inputs import Mesh
-from pilot.model.plain import plain
-from pilot.model.views.mesh import mesh_config
-from pilot.model.views.policies import TELEMETRY, proxy_policies
+from pilot.mesh.security.policies import TELEMETRY, proxy_policies
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
 
 LEVELS = ("Root", "Proxy", "Namespace", "Workload")
 _NOBODY = {"Namespace": "", "Name": ""}

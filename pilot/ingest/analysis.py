@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.decode import Decoded, decode_document
 from pilot.ingest.documents import Document, SyntaxFault, read_documents, read_json
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
-from pilot.model.checks.check import Check
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import EVERY_ACCOUNT, Mesh
-from pilot.model.problem import ObjectRef, Problem, Severity
+from pilot.mesh.analysis.check import Check
+from pilot.mesh.tables.database import EVERY_ACCOUNT, Mesh
 from pilot.settings.mesh import MeshSettings
 
 

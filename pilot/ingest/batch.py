@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pilot.derive import Node, Table
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.duration import Duration
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 
 Event = Literal["add", "update", "delete"]
 Edits = dict[tuple[str, Hashable], Any]

@@ -8,8 +8,8 @@ from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Timer
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
-from pilot.model.checks.check import Check
-from pilot.model.inputs import Mesh
+from pilot.mesh.analysis.check import Check
+from pilot.mesh.tables.database import Mesh
 
 QUIET = Duration.of(1)
 LONGEST = Duration.of(10)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.base import Lenient
+from pilot.config.catalogue import CATALOGUE, Catalogue, Kind, is_ours
+from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.kubernetes.pod import OwnerReference
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
 from pilot.ingest import shape
 from pilot.ingest.kube_kinds import is_built_in
-from pilot.model.catalogue import CATALOGUE, Catalogue, Kind, is_ours
-from pilot.model.config.base import Lenient
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.config.pod import OwnerReference
-from pilot.model.kind import GATEWAY_API, GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity, below, error, warning
 
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from pilot.config.catalogue import Catalogue
 from pilot.ingest.batch import Commit
 from pilot.lib.metrics import Metrics, Update
 from pilot.lib.text import one_line
-from pilot.model.catalogue import Catalogue
 
 
 def push_reasons(catalogue: Catalogue, commit: Commit) -> Counter[str]:

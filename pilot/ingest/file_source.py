@@ -9,6 +9,9 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.object import Object
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest import folder as folders
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import OWN, Decoded, DocumentOrigin, Row
@@ -21,9 +24,6 @@ from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.reading import Reader
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
-from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.config.object import Object
-from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
 _MANY = 1_000

@@ -7,15 +7,15 @@ import random
 
 import msgspec
 
+from pilot.config.catalogue import Kind
+from pilot.config.group_kind import plural_of
 from pilot.ingest.kube_kinds import collection_of, is_built_in
 from pilot.kube.backoff import Attempts
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.follow import Follower, Pace, Receive
+from pilot.kube.informer import Follower, Pace, Receive
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
-from pilot.model.catalogue import Kind
-from pilot.model.kind import plural_of
 
 _log = scope("kube")
 

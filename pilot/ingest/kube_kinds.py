@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 
-from pilot.kube.follow import FollowedCollection
-from pilot.model.catalogue import Kind
-from pilot.model.kind import GroupKind, plural_of
+from pilot.config.catalogue import Kind
+from pilot.config.group_kind import GroupKind, plural_of
+from pilot.kube.informer import FollowedCollection
 
 _BUILT_IN = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
 """Groups that every server has; the kinds of others are there when their CustomResourceDefinition is."""

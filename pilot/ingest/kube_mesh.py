@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.batch import Batch
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.client import ApiClient
-from pilot.kube.follow import FollowedCollection, Follower, Pace
+from pilot.kube.informer import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import ObjectChange
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.problem import ObjectRef, Problem, Severity
 
 Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
 

@@ -8,14 +8,14 @@ from typing import Protocol
 
 import msgspec
 
+from pilot.config.catalogue import Kind
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
 from pilot.kube.wire import Name, ObjectChange
 from pilot.lib.log import scope
-from pilot.model.catalogue import Kind
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.problem import ObjectRef, error
 
 _log = scope("kube")
 AT_ONCE = 100

@@ -6,18 +6,18 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 
+from pilot.config.catalogue import Kind
+from pilot.config.group_kind import GroupKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kind import KubeKind
 from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
 from pilot.ingest.kube_objects import EditSink, KubeObjects
 from pilot.ingest.ledger import Ledger
 from pilot.kube.client import ApiClient
-from pilot.kube.follow import Follower, Pace
+from pilot.kube.informer import Follower, Pace
 from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
-from pilot.model.catalogue import Kind
-from pilot.model.kind import GroupKind
 
 _log = scope("kube")
 

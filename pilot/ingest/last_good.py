@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.catalogue import Catalogue
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest.decode import Entry, Row
 from pilot.ingest.whole_file import write_whole
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
-from pilot.model.catalogue import Catalogue
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
 
 _log = scope("config")
 

@@ -11,12 +11,12 @@ import bisect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.object import Object
+from pilot.config.problem import Problem, Severity
 from pilot.ingest.decode import Decoded, Row
 from pilot.ingest.folder import shown
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.model.config.object import Object
-from pilot.model.problem import Problem, Severity
 
 
 class DocumentKey(NamedTuple):

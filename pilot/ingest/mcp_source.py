@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from pilot.config.catalogue import Kind
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef, Problem, Severity, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.kube_objects import AT_ONCE, EditSink
 from pilot.ingest.ledger import Ledger, SourceLedger
@@ -16,9 +19,6 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope
 from pilot.mcp import wire
 from pilot.mcp.object_types import ObjectType, is_istio
-from pilot.model.catalogue import Kind
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.problem import ObjectRef, Problem, Severity, error
 
 _log = scope("adsc")
 Resource = tuple[str, bytes]

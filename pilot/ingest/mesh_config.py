@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.mesh.mesh_config import DEFAULT_PROVIDERS, MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.config.validation.mesh import validate_mesh_config, validate_mesh_networks
 from pilot.ingest import shape
-from pilot.model.config.mesh_config import DEFAULT_PROVIDERS, MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.model.validate.mesh import validate_mesh_config, validate_mesh_networks
 
 T = TypeVar("T")
 MESH = ObjectRef(GroupKind("", "MeshConfig"), "", "mesh")

@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.problem import ObjectRef, Problem
 from pilot.ingest.batch import Batch
 from pilot.ingest.documents import Document, SyntaxFault, read_documents
 from pilot.ingest.folder import shown
@@ -18,9 +21,6 @@ from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.problem import ObjectRef, Problem
 
 _log = scope("config")
 RETRY = 2.0

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.config.selector import LabelSelector
-from pilot.model.inputs import Mesh
-from pilot.model.views.visibility import NAMESPACE_NAME_LABEL, selects
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.selector import LabelSelector
+from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
+from pilot.mesh.tables.database import Mesh
 
 Edit = tuple[str, Hashable, Any]
 """Attribute of `Mesh`, key, and the row, None to delete it."""

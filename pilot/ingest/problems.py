@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.lib.log import scope
 from pilot.lib.text import cut, one_line
-from pilot.model.problem import ObjectRef, Problem, Severity
 
 _log = scope("config")
 TOLD = 100

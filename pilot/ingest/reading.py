@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pilot.config.catalogue import Catalogue
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.documents import Document, new_reader, read_chunk, read_json
 from pilot.ingest.folder import shown
-from pilot.model.catalogue import Catalogue
-from pilot.model.problem import ObjectRef, Problem, Severity
 
 
 class Reading:

@@ -12,7 +12,7 @@ from pilot.kube.access import Credentials
 from pilot.kube.backoff import Attempts
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 

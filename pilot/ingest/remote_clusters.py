@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Problem
 from pilot.ingest.kubeconfig_folder import KubeconfigFolder
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
@@ -20,12 +22,10 @@ from pilot.ingest.remote_kubeconfig import read_kubeconfig
 from pilot.kube.access import Credentials
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError
-from pilot.kube.follow import FollowedCollection, Follower, Pace
+from pilot.kube.informer import FollowedCollection, Follower, Pace
 from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Problem
 
 LABEL = "istio/multiCluster=true"
 _log = scope("secretcontroller")

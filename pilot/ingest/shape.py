@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import inspect as mi
 
+from pilot.config.base import OneOf
+from pilot.config.problem import Problem, below, error
 from pilot.lib.duration import Duration, parse_duration
-from pilot.model.config.base import OneOf
-from pilot.model.problem import Problem, below, error
 
 _ONE_AT_A_TIME = threading.RLock()
 """Held while msgspec looks at types, which it does lazily: two threads that did so at once have crashed the process."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from pilot.install.diagnosis import POD
 from pilot.install.injectors import is_injector, revision_of, tag_of
 from pilot.install.labels import COMPONENT, REVISION, TAG, OperatorOwner
 from pilot.install.prune import DEFINITION, installed
-from pilot.install.trouble import POD
 from pilot.kube.objects import Key, Objects, key_of
 
 Plain = dict[str, Any]

@@ -1,155 +1,110 @@
-"""Signed tokens (JWT, RFC 7519, in the compact form of RFC 7515): their claims are returned only once a key of a given set has signed them.
+"""Verification of signed tokens (JWT, RFC 7519, compact form).
 
-The algorithms are those of public keys alone. A token is never verified with a key that its own header brings, and `kid`, where a token has one,
-must name a key of the set.
+A token is verified only with keys of a given set, never with a key in its own header. Only public-key algorithms are accepted, and a token's
+`kid`, if it has one, must name a key of the set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+import jwt
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
 
-from pilot.lib.jwks import Jwk, decode_base64url
+from pilot.lib.jwks import Jwk
 
 LONGEST_TOKEN = 16 * 1024
 """Characters."""
+MOST_CANDIDATES = 8
+"""Keys that a token is verified with. A set with more has key IDs, and its tokens name one."""
 NOT_BEFORE_SKEW = 60.0
-"""Seconds that the clock of who issued a token may be ahead."""
+"""Seconds that the issuer's clock may be ahead."""
+_JWS = jwt.PyJWS()
 
 
 class TokenError(ValueError):
-    """A token is not accepted; the text says why and holds nothing of its signature."""
-
-
-class _Algorithm(NamedTuple):
-    kind: type
-    curve: str
-    verify: Callable[[Any, bytes, bytes], None]
+    """A token is rejected. The text says why and contains nothing of the signature."""
 
 
 def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, Any]:
-    """Returns the claims of a token that one of the keys has signed and that is valid at `now`, in seconds since 1970. TokenError otherwise."""
+    """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise TokenError otherwise."""
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters, more than {LONGEST_TOKEN}")
-    parts = token.split(".")
-    if len(parts) != 3 or not token.isascii():
-        raise TokenError("the token does not have three parts")
-    header = _object(parts[0], "header")
-    algorithm = _find_algorithm(header)
-    candidates = [key for key in keys if _may_verify(key, header, algorithm)]
-    if not candidates:
-        raise TokenError("no known key is the token's")
-    signed = f"{parts[0]}.{parts[1]}".encode()
     try:
-        signature = decode_base64url(parts[2])
-    except ValueError as error:
-        raise TokenError(f"the signature of the token is {error}") from None
-    if not any(_is_signed(algorithm, key, signature, signed) for key in candidates):
-        raise TokenError("the signature of the token is wrong")
-    claims = _object(parts[1], "payload")
+        header = _JWS.get_unverified_header(token)
+        candidates = _find_candidates(header, keys)
+        claims = _decode_claims(_verify_signature(token, candidates))
+    except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
+        raise TokenError(f"invalid token: {error}") from None
     _check_times(claims, now)
     return claims
 
 
-def own_claims(token: str) -> Mapping[str, Any]:
-    """Returns what a token of this process itself says, whose signature proves nothing to it. TokenError where it cannot be read."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        raise TokenError("the token does not have three parts")
-    return _object(parts[1], "payload")
+def read_claims(token: str) -> Mapping[str, Any]:
+    """Return the claims of this process's own token, without verification. Raise TokenError if it is malformed."""
+    try:
+        return jwt.decode(token, options={"verify_signature": False})
+    except jwt.InvalidTokenError as error:
+        raise TokenError(f"invalid token: {error}") from None
 
 
 def audiences_of(claims: Mapping[str, Any]) -> Sequence[str]:
-    """Returns whom the claim `aud` names. TokenError where it is neither a text nor a list of texts."""
-    found = claims.get("aud", ())
-    named = (found,) if isinstance(found, str) else found
-    if not isinstance(named, list | tuple) or not all(isinstance(one, str) for one in named):
-        raise TokenError("the claim aud is neither a text nor a list of texts")
-    return tuple(named)
+    """Return the audiences of a token. Raise TokenError if the claim `aud` is neither a string nor a list of strings."""
+    claim = claims.get("aud", ())
+    audiences = (claim,) if isinstance(claim, str) else claim
+    if not isinstance(audiences, list | tuple) or not all(isinstance(audience, str) for audience in audiences):
+        raise TokenError("the claim aud is neither a string nor a list of strings")
+    return tuple(audiences)
 
 
-def _object(part: str, what: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(decode_base64url(part))
-    except (ValueError, RecursionError) as error:
-        raise TokenError(f"the {what} of the token cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise TokenError(f"the {what} of the token is no object")
-    return found
+def check_recipient(claims: Mapping[str, Any], issuer: str, audiences: Collection[str]) -> None:
+    """Raise TokenError unless the token is from an issuer, "" for any, and for one of some audiences."""
+    if issuer and claims.get("iss") != issuer:
+        raise TokenError(f"the issuer of the token is not {issuer}")
+    intended = audiences_of(claims)
+    if not set(intended) & set(audiences):
+        raise TokenError(f"the token is for {', '.join(intended) or 'nobody'}, not for {', '.join(audiences)}")
 
 
-def _find_algorithm(header: Mapping[str, Any]) -> _Algorithm:
-    name = header.get("alg")
-    algorithm = _ALGORITHMS.get(name) if isinstance(name, str) else None
-    if algorithm is None:
-        raise TokenError("the algorithm of the token is none that is accepted")
+def _find_candidates(header: Mapping[str, Any], keys: Sequence[Jwk]) -> Sequence[Jwk]:
     if "crit" in header:
-        raise TokenError("the token has critical extensions, of which none is known")
-    return algorithm
+        raise TokenError("the token has critical extensions, and none is supported")
+    candidates = [key for key in keys if header.get("alg") in key.algorithms and header.get("kid", key.id) == key.id]
+    if not candidates:
+        raise TokenError("no key of the set has the token's key ID and algorithm")
+    if len(candidates) > MOST_CANDIDATES:
+        raise TokenError(f"{len(candidates)} keys may have signed the token, more than {MOST_CANDIDATES}")
+    return candidates
 
 
-def _may_verify(key: Jwk, header: Mapping[str, Any], algorithm: _Algorithm) -> bool:
-    if "kid" in header and header["kid"] != key.id:
-        return False
-    if key.algorithm and key.algorithm != header["alg"]:
-        return False
-    return isinstance(key.public, algorithm.kind) and (not algorithm.curve or algorithm.curve == key.public.curve.name)
+def _verify_signature(token: str, candidates: Sequence[Jwk]) -> bytes:
+    """Return the payload."""
+    for key in candidates:
+        try:
+            payload: bytes = _JWS.decode(token, key.public, algorithms=key.algorithms)
+        except jwt.InvalidSignatureError:
+            continue
+        return payload
+    raise TokenError("the signature of the token is wrong")
 
 
-def _is_signed(algorithm: _Algorithm, key: Jwk, signature: bytes, signed: bytes) -> bool:
-    try:
-        algorithm.verify(key.public, signature, signed)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+def _decode_claims(payload: bytes) -> Mapping[str, Any]:
+    try:  # msgspec rejects NaN, which Python's own decoder accepts: a token with such an `exp` would never expire
+        claims = msgspec.json.decode(payload)
+    except (ValueError, RecursionError) as error:
+        raise TokenError(f"the payload of the token is invalid: {error}") from None
+    if not isinstance(claims, dict):
+        raise TokenError("the payload of the token is not an object")
+    return claims
 
 
 def _check_times(claims: Mapping[str, Any], now: float) -> None:
-    expires, begins = claims.get("exp"), claims.get("nbf", 0)
-    for name, value in (("exp", expires), ("nbf", begins)):
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TokenError(f"the claim {name} is no number")
-    assert expires is not None
-    if now >= expires:
+    for name in ("exp", "nbf"):
+        claim = claims.get(name, 0 if name == "nbf" else None)
+        if isinstance(claim, bool) or not isinstance(claim, int | float):
+            raise TokenError(f"the claim {name} is not a number")
+    if now >= claims["exp"]:
         raise TokenError("the token has expired")
-    if now < begins - NOT_BEFORE_SKEW:
+    if now < claims.get("nbf", 0) - NOT_BEFORE_SKEW:
         raise TokenError("the token is not valid yet")
-
-
-def _pkcs1(digest: hashes.HashAlgorithm) -> Callable[[rsa.RSAPublicKey, bytes, bytes], None]:
-    return lambda key, signature, signed: key.verify(signature, signed, padding.PKCS1v15(), digest)
-
-
-def _pss(digest: hashes.HashAlgorithm) -> Callable[[rsa.RSAPublicKey, bytes, bytes], None]:
-    scheme = padding.PSS(padding.MGF1(digest), digest.digest_size)
-    return lambda key, signature, signed: key.verify(signature, signed, scheme, digest)
-
-
-def _ecdsa(digest: hashes.HashAlgorithm, half: int) -> Callable[[ec.EllipticCurvePublicKey, bytes, bytes], None]:
-    def verify(key: ec.EllipticCurvePublicKey, signature: bytes, signed: bytes) -> None:
-        if len(signature) != 2 * half:
-            raise InvalidSignature
-        r, s = (int.from_bytes(part, "big") for part in (signature[:half], signature[half:]))
-        key.verify(utils.encode_dss_signature(r, s), signed, ec.ECDSA(digest))
-
-    return verify
-
-
-def _eddsa(key: ed25519.Ed25519PublicKey, signature: bytes, signed: bytes) -> None:
-    key.verify(signature, signed)
-
-
-_DIGESTS = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-_ALGORITHMS: Mapping[str, _Algorithm] = {
-    **{f"RS{size}": _Algorithm(rsa.RSAPublicKey, "", _pkcs1(digest)) for size, digest in _DIGESTS.items()},
-    **{f"PS{size}": _Algorithm(rsa.RSAPublicKey, "", _pss(digest)) for size, digest in _DIGESTS.items()},
-    "ES256": _Algorithm(ec.EllipticCurvePublicKey, "secp256r1", _ecdsa(hashes.SHA256(), 32)),
-    "ES384": _Algorithm(ec.EllipticCurvePublicKey, "secp384r1", _ecdsa(hashes.SHA384(), 48)),
-    "ES512": _Algorithm(ec.EllipticCurvePublicKey, "secp521r1", _ecdsa(hashes.SHA512(), 66)),
-    "EdDSA": _Algorithm(ed25519.Ed25519PublicKey, "", _eddsa),
-}

@@ -11,13 +11,13 @@ from pilot.install.labels import OWNER, OWNER_NAMESPACE
 from pilot.install.ready import WORKLOADS, missing_of
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.follow import FollowedCollection, Follower, Pace
+from pilot.kube.informer import FollowedCollection, Follower, Pace
 from pilot.kube.objects import Key, Plain, Retry
 from pilot.kube.tasks import end_tasks
 from pilot.kube.wire import Name, ObjectChange
 from pilot.lib.log import scope
-from pilot.operator.custom import KIND, Custom, read_custom
 from pilot.operator.drift import followers
+from pilot.operator.istio_operator_resource import KIND, Custom, read_custom
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.noted_objects import NotedObjects
 from pilot.operator.parts import OperatorParts

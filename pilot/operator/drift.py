@@ -11,7 +11,7 @@ from pilot.install.labels import MANAGED
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
 from pilot.install.ready import WORKLOADS
 from pilot.kube.client import ApiClient
-from pilot.kube.follow import FollowedCollection, Follower, Pace, Receive
+from pilot.kube.informer import FollowedCollection, Follower, Pace, Receive
 from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind
 from pilot.kube.wire import ObjectChange
 from pilot.operator.noted_objects import Changed

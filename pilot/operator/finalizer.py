@@ -9,7 +9,7 @@ from typing import Any
 from pilot.install.tags import NAMESPACE
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.objects import Key, Objects, VersionedKind
-from pilot.operator.custom import FINALIZER, KIND, Custom, custom_of
+from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of
 
 _DEPLOYMENT = VersionedKind("apps/v1", "Deployment")
 _TRIES = 10

@@ -15,7 +15,7 @@ from pilot.install.installer import Waits
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.errors import KubeError
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.kube.lease import Election, LeaseTerms
 from pilot.kube.locks import LEASE, Lock
 from pilot.kube.tasks import end_tasks

@@ -18,9 +18,9 @@ from pilot.kube.backoff import Attempts
 from pilot.kube.errors import KubeError, NotFound
 from pilot.kube.objects import Key, key_of
 from pilot.lib.log import scope
-from pilot.operator.custom import FINALIZER, Custom
+from pilot.operator.deletion import leave
 from pilot.operator.finalizer import hold, release
-from pilot.operator.leaving import leave
+from pilot.operator.istio_operator_resource import FINALIZER, Custom
 from pilot.operator.parts import OperatorParts
 from pilot.operator.status import (
     ACTION_REQUIRED,

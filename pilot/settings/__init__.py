@@ -1,7 +1,7 @@
-"""Every setting of the process, declared once: flag, environment variable, default and one sentence.
+"""The settings of the control plane. Each is declared once, with its flag, environment variable, default and description.
 
-`Settings` holds a section for each part of the process, and each part is given its section, never the whole. `parse` reads flags and
-environment, `document` writes docs/settings.md.
+`Settings` has a section for each part of the process; a part receives only its own section. `parse` reads flags and the environment, and
+`document` generates docs/settings.md.
 """
 
 # ruff: noqa: RUF009 (the values of section() are immutable)
@@ -27,15 +27,15 @@ from pilot.settings.webhook import WebhookSettings
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Holds what flags and environment say. Durations are nanoseconds, as everywhere."""
+    """The values of all flags and environment variables. Durations are in nanoseconds."""
 
     process: ProcessSettings = section(ProcessSettings(), "Process")
     ingest: IngestSettings = section(IngestSettings(), "Configuration sources")
-    jwks: JwksSettings = section(JwksSettings(), "Key sets of issuers")
+    jwks: JwksSettings = section(JwksSettings(), "JSON Web Key Sets")
     kubernetes: KubernetesSettings = section(KubernetesSettings(), "Kubernetes")
-    serve: ServeSettings = section(ServeSettings(), "Serving xDS")
-    secure_port: SecurePortSettings = section(SecurePortSettings(), "The port with TLS")
-    authentication: AuthenticationSettings = section(AuthenticationSettings(), "Who callers are")
+    serve: ServeSettings = section(ServeSettings(), "xDS server")
+    secure_port: SecurePortSettings = section(SecurePortSettings(), "Secure port")
+    authentication: AuthenticationSettings = section(AuthenticationSettings(), "Authentication")
     authority: AuthoritySettings = section(AuthoritySettings(), "Certificate authority")
     webhook: WebhookSettings = section(WebhookSettings(), "Webhooks")
     debug: DebugSettings = section(DebugSettings(), "Debug pages and metrics")

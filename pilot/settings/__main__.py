@@ -1,7 +1,7 @@
-"""The document of all settings.
+"""Generate the reference of all settings.
 
 python -m pilot.settings                            prints docs/settings.md
-python -m pilot.settings --check docs/settings.md   exit 1 where that file is not what would be printed
+python -m pilot.settings --check docs/settings.md   exits with status 1 if the file is stale
 """
 
 import sys

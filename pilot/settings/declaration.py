@@ -1,4 +1,4 @@
-"""How a setting is declared, and how all declared settings are found."""
+"""Declaration and enumeration of settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def setting(
     repeated: bool = False,
     may_be_empty: bool = False,
 ) -> Any:
-    """Returns a field of a section: its default, one sentence, the flag (and its letter) and the environment variable that set it.
+    """Return a dataclass field that declares a setting.
 
-    `repeated`: every use of the flag gives one value of a tuple, in which a comma is nothing special. `may_be_empty`: a variable that is set to
-    an empty text says that, and not the default.
+    `about` is its description; `flag`, `short` and `env` are the flag, its one-letter form and the environment variable that set it.
+    With `repeated`, each use of the flag adds one value to a tuple, and commas are literal. With `may_be_empty`, an empty variable is a
+    value rather than a request for the default.
     """
-    said = {
+    metadata = {
         "about": about,
         "flag": flag,
         "short": short,
@@ -34,16 +35,19 @@ def setting(
         "repeated": repeated,
         "may_be_empty": may_be_empty,
     }
-    return dataclasses.field(default=default, metadata=said)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def section(default: Any, title: str = "") -> Any:
-    """Returns a field that holds a section: a frozen dataclass of settings, or of further sections. `title` is its heading for users."""
+    """Return a dataclass field for a section: a frozen dataclass of settings or of further sections.
+
+    `title` is the heading of the section in help and documentation.
+    """
     return dataclasses.field(default=default, metadata={"title": title})
 
 
 class DeclaredSetting(NamedTuple):
-    """One setting: the names of the fields that lead to it, the title of its section, and what `setting` was told."""
+    """A setting: its path of field names, the title of its section, and the arguments of `setting`."""
 
     path: tuple[str, ...]
     title: str
@@ -57,7 +61,7 @@ class DeclaredSetting(NamedTuple):
 
 
 def declared(sections: Any, path: tuple[str, ...] = (), title: str = "") -> Iterator[DeclaredSetting]:
-    """Yields every setting of a section and of the sections in it, in the order of their declarations."""
+    """Yield every setting of a section and of its subsections, in declaration order."""
     for f in dataclasses.fields(sections):
         if dataclasses.is_dataclass(f.default):
             yield from declared(f.default, (*path, f.name), f.metadata["title"] or title)

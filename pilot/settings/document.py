@@ -1,4 +1,4 @@
-"""docs/settings.md: every setting, by section."""
+"""Generator of docs/settings.md, the reference of all settings by section."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from pilot.settings.parse import show
 HEAD = """\
 # Settings
 
-Generated from `pilot/settings` by `python -m pilot.settings`; do not edit.
-A flag wins over its variable, a variable over the default. Flags that are not listed are accepted and have no effect.
+Flags and environment variables of `pilot-discovery discovery`. A flag takes precedence over its variable, and a variable
+over the default. Unknown flags are accepted, logged with a warning, and otherwise ignored.
+
+This page is generated from `pilot/settings` by `python -m pilot.settings`. Do not edit it.
 """
 
 
 def document() -> str:
-    """Returns the whole document."""
+    """Return the whole document."""
     return HEAD + without_effect.paragraph() + sections(Settings())
 
 
 def sections(defaults: Any) -> str:
-    """Returns what a dataclass of settings declares: a heading and a table for each section."""
-    return "".join(_section(title, found) for title, found in groupby(declared(defaults), key=lambda d: d.title))
+    """Return a heading and a table for each section of a dataclass of settings."""
+    return "".join(_section(title, rows) for title, rows in groupby(declared(defaults), key=lambda d: d.title))
 
 
 def _section(title: str, settings: Iterable[DeclaredSetting]) -> str:
-    """Returns the settings of one section as a table."""
+    """Return the settings of one section as a table."""
     return f"\n## {title}\n\n| flag | variable | default | meaning |\n|---|---|---|---|\n" + "".join(
         _row(s) for s in settings
     )
@@ -43,7 +45,7 @@ def _row(s: DeclaredSetting) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the document, or compares a file with it; returns the exit status."""
+    """Print the document, or compare a file with it. Return the exit status."""
     if not argv:
         print(document(), end="")
         return 0

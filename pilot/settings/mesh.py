@@ -1,4 +1,4 @@
-"""Settings of what proxies get: the services that there are, and the Envoy resources that are made of them."""
+"""Settings of the service registry and of the Envoy resources that are built from it."""
 
 # ruff: noqa: RUF009 (the values of setting() are immutable)
 from __future__ import annotations
@@ -12,22 +12,24 @@ from pilot.settings.declaration import section, setting
 
 @dataclasses.dataclass(frozen=True)
 class RegistrySettings:
-    """Which services, workloads and endpoints there are, and who they are."""
+    """Discovery of services, workloads and endpoints."""
 
     namespace: str = setting(
         "istio-system", "Namespace of the control plane.", flag="namespace", short="n", env="POD_NAMESPACE"
     )
-    cluster_id: str = setting("Kubernetes", "Name of the local cluster.", flag="clusterID", env="CLUSTER_ID")
-    domain: str = setting("cluster.local", "DNS suffix of the services of the cluster.", flag="domain")
-    dual_stack: bool = setting(False, "Use both IP families of a proxy that has both.", env="ISTIO_DUAL_STACK")
+    cluster_id: str = setting("Kubernetes", "ID of the local cluster.", flag="clusterID", env="CLUSTER_ID")
+    domain: str = setting("cluster.local", "DNS suffix of the cluster's services.", flag="domain")
+    dual_stack: bool = setting(
+        False, "Use both IP families for proxies that have addresses of both.", env="ISTIO_DUAL_STACK"
+    )
     multicluster_headless: bool = setting(
         True,
-        "Names of headless services are answered with the pods of every cluster in the network.",
+        "Resolve the names of headless services to the pods of all clusters in the same network.",
         env="ENABLE_MULTICLUSTER_HEADLESS",
     )
     ip_autoallocate: bool = setting(
         True,
-        "Proxies that capture DNS use the addresses that are allocated to services without one.",
+        "Allocate addresses to ServiceEntries that have none, for proxies that capture DNS.",
         env="PILOT_ENABLE_IP_AUTOALLOCATE",
     )
     ip_autoallocate_ipv4: str = setting(
@@ -38,122 +40,133 @@ class RegistrySettings:
     )
     persistent_session_label: str = setting(
         "istio.io/persistent-session",
-        "Label of services with sessions by cookie.",
+        "Label of services with cookie-based persistent sessions.",
         env="PILOT_PERSISTENT_SESSION_LABEL",
     )
     persistent_session_header_label: str = setting(
         "istio.io/persistent-session-header",
-        "Label of services with sessions by header.",
+        "Label of services with header-based persistent sessions.",
         env="PILOT_PERSISTENT_SESSION_HEADER_LABEL",
     )
     draining_label: str = setting(
-        "istio.io/draining", "Label of workloads that take no new sessions.", env="PILOT_DRAINING_LABEL"
+        "istio.io/draining", "Label of workloads that accept no new sessions.", env="PILOT_DRAINING_LABEL"
     )
     services_select_entries: bool = setting(
-        True, "Kubernetes Services select WorkloadEntries too.", env="PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES"
+        True, "Let Kubernetes Services select WorkloadEntries.", env="PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES"
     )
     entries_select_pods: bool = setting(
-        True, "ServiceEntries select Pods too.", env="PILOT_ENABLE_SERVICEENTRY_SELECT_PODS"
+        True, "Let ServiceEntries select Pods.", env="PILOT_ENABLE_SERVICEENTRY_SELECT_PODS"
     )
     best_namespace: bool = setting(
         True,
-        "Of the services of a host that a route names one of Kubernetes comes first, then the oldest; otherwise the first by namespace.",
+        "If several namespaces declare the host of a route, prefer a Kubernetes Service, then the oldest "
+        "service. If false, the first namespace in alphabetical order wins.",
         env="PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE",
     )
     entry_health_checks: bool = setting(
         True,
-        "Leave out WorkloadEntries whose health checks have not passed.",
+        "Exclude WorkloadEntries whose health checks have not passed.",
         env="PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS",
     )
     mcs_discovery: bool = setting(
         False,
-        "Endpoints are seen in other clusters only where a ServiceExport has them be.",
+        "Share endpoints with other clusters only if a ServiceExport exports their Service.",
         env="ENABLE_MCS_SERVICE_DISCOVERY",
     )
     mcs_hosts: bool = setting(
         False,
-        "With that, services that are imported have the host NAME.NAMESPACE.svc.clusterset.local too.",
+        "Also give imported services the host NAME.NAMESPACE.svc.clusterset.local. Requires "
+        "ENABLE_MCS_SERVICE_DISCOVERY.",
         env="ENABLE_MCS_HOST",
     )
     mcs_cluster_local: bool = setting(
         False,
-        "With both, by their other host services are reached in the own cluster alone.",
+        "Keep requests to the regular host of a service within the client's cluster. Requires "
+        "ENABLE_MCS_SERVICE_DISCOVERY and ENABLE_MCS_HOST.",
         env="ENABLE_MCS_CLUSTER_LOCAL",
     )
     find_pod_by_ip: bool = setting(
-        False, "Find the pod of a proxy by its address where its id names none.", env="ENABLE_PROXY_FIND_POD_BY_IP"
+        False,
+        "Look up a proxy's Pod by IP address if its node ID does not name one.",
+        env="ENABLE_PROXY_FIND_POD_BY_IP",
     )
     label_external_services: bool = setting(
         False,
-        "Name the canonical service of endpoints outside of the mesh.",
+        "Report the canonical service of endpoints outside the mesh.",
         env="LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES",
     )
     merge_rules_by_export: bool = setting(
         True,
-        "Merge the DestinationRules of a host only where their exportTo are equal.",
+        "Merge the DestinationRules of a host only if their exportTo is equal.",
         env="ENABLE_ENHANCED_DESTINATIONRULE_MERGE",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class TlsSettings:
-    """TLS between proxies, and to the outside."""
+    """TLS between proxies and to services outside the mesh."""
 
     compliance_policy: str = setting(
-        "", "Restricts TLS everywhere: fips-140-2, fips-140-3 or pqc.", env="COMPLIANCE_POLICY"
+        "", "Compliance policy that restricts TLS everywhere: fips-140-2, fips-140-3 or pqc.", env="COMPLIANCE_POLICY"
     )
     skip_validate_trust_domain: bool = setting(
-        False, "Let clients of any trust domain in.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN"
+        False, "Accept clients of any trust domain.", env="PILOT_SKIP_VALIDATE_TRUST_DOMAIN"
     )
     external_tls_by_rule: bool = setting(
         True,
-        "For services outside of the mesh, TLS of a DestinationRule comes before the proxy's own certificate files.",
+        "For services outside the mesh, prefer the TLS settings of a DestinationRule to the proxy's own "
+        "certificate files.",
         env="PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicySettings:
-    """Policies of workloads."""
+    """Authentication and authorization policies."""
 
     several_authorizers: bool = setting(
         False,
-        "A workload may ask several external authorizers; without it, policies that name several deny.",
+        "Allow more than one external authorizer per workload. If false, CUSTOM policies that name several "
+        "deny what they match.",
         env="PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS",
     )
     selected_gateways: bool = setting(
         True,
-        "Policies that select workloads are for routers of the Gateway API too, not only those that name a Gateway.",
+        "Apply policies with a workload selector to Gateway API proxies, not only policies that target a Gateway.",
         env="ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY",
     )
     remote_jwks: str = setting(
         "false",
-        "Who fetches the key sets of issuers: the control plane (false, istiod), the proxies (envoy), or the proxies where a service of the "
-        "mesh has them (true, hybrid).",
+        "Component that fetches the issuers' key sets: the control plane (false, istiod), the proxies "
+        "(envoy), or the proxies if a service of the mesh serves the key set (true, hybrid).",
         env="PILOT_JWT_ENABLE_REMOTE_JWKS",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class TelemetrySettings:
-    """What proxies tell about themselves and of requests."""
+    """Metadata that proxies exchange and report, and tracing."""
 
-    metadata_exchange: bool = setting(True, "Peers exchange their metadata.", env="PILOT_ENABLE_METADATA_EXCHANGE")
+    metadata_exchange: bool = setting(
+        True, "Exchange workload metadata between peers.", env="PILOT_ENABLE_METADATA_EXCHANGE"
+    )
     metadata_exchange_labels: tuple[str, ...] = setting(
-        (), "Labels that peers exchange beyond the usual ones.", env="PILOT_MX_ADDITIONAL_LABELS"
+        (), "Additional labels to exchange between peers.", env="PILOT_MX_ADDITIONAL_LABELS"
     )
     disable_metadata_exchange_alpn: bool = setting(
-        False, "Leave the metadata exchange out of TLS's ALPN.", env="PILOT_DISABLE_MX_ALPN"
+        False, "Do not announce metadata exchange in the ALPN of TLS connections.", env="PILOT_DISABLE_MX_ALPN"
     )
     cluster_label: bool = setting(
-        True, "Name the services of a cluster in its metadata, for telemetry.", env="PILOT_ENABLE_TELEMETRY_LABEL"
+        True,
+        "Add the names of its services to a cluster's metadata, for telemetry.",
+        env="PILOT_ENABLE_TELEMETRY_LABEL",
     )
     endpoint_label: bool = setting(
-        True, "Name the workload of each endpoint in its metadata.", env="PILOT_ENDPOINT_TELEMETRY_LABEL"
+        True,
+        "Add the name of its workload to an endpoint's metadata. Requires PILOT_ENABLE_TELEMETRY_LABEL.",
+        env="PILOT_ENDPOINT_TELEMETRY_LABEL",
     )
-    trace_sampling: float = setting(
-        1.0, "Percent of requests traced where the mesh does not say.", env="PILOT_TRACE_SAMPLING"
-    )
+    trace_sampling: float = setting(1.0, "Default percentage of requests to trace.", env="PILOT_TRACE_SAMPLING")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,33 +175,35 @@ class ClusterSettings:
 
     dns_udp_max_queries: int = setting(
         100,
-        "Queries that one UDP socket of Envoy's DNS client serves; 0: no limit.",
+        "Maximum number of queries per UDP socket of Envoy's DNS resolver. 0 means no limit.",
         env="PILOT_DNS_CARES_UDP_MAX_QUERIES",
     )
     dns_jitter: Duration = setting(
         Duration.of(0.1), "Jitter of periodic DNS resolution.", env="PILOT_DNS_JITTER_DURATION"
     )
     dynamic_dns_max_hosts: int = setting(
-        1024, "Hosts that the DNS cache of ALLOW_ANY_DYNAMIC_DNS holds.", env="PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS"
+        1024,
+        "Maximum number of hosts in the DNS cache for ALLOW_ANY_DYNAMIC_DNS.",
+        env="PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS",
     )
     locality_weighted_lb: bool = setting(
-        False, "Weigh localities in every cluster.", env="ENABLE_LOCALITY_WEIGHTED_LB_CONFIG"
+        False, "Enable locality-weighted load balancing in every cluster.", env="ENABLE_LOCALITY_WEIGHTED_LB_CONFIG"
     )
     send_unhealthy_endpoints: bool = setting(
         True,
-        "Send endpoints that are not ready too, except where minHealthPercent of outlier detection is over 0.",
+        "Send endpoints that are not ready, unless outlier detection sets a minHealthPercent above 0.",
         env="PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS",
     )
     always_send_unhealthy_endpoints: bool = setting(
-        False, "Send endpoints that are not ready too, whatever rules say.", env="PILOT_SEND_UNHEALTHY_ENDPOINTS"
+        False, "Always send endpoints that are not ready.", env="PILOT_SEND_UNHEALTHY_ENDPOINTS"
     )
     headless_eds: bool = setting(
         False,
-        "Balance headless services over EDS instead of passing them through.",
+        "Load-balance headless services over EDS instead of passing connections through to their original destination.",
         env="PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES",
     )
     disable_remaining_metrics: bool = setting(
-        True, "Do not have circuit breakers publish what remains.", env="DISABLE_TRACK_REMAINING_CB_METRICS"
+        True, "Do not report the remaining capacity of circuit breakers.", env="DISABLE_TRACK_REMAINING_CB_METRICS"
     )
 
 
@@ -196,50 +211,51 @@ class ClusterSettings:
 class ListenerSettings:
     """Listeners and their filters."""
 
-    http10: bool = setting(False, "Accept HTTP/1.0 everywhere.", env="PILOT_HTTP10")
+    http10: bool = setting(False, "Accept HTTP/1.0 on all listeners.", env="PILOT_HTTP10")
     ipv6_only_has_ipv4: bool = setting(
         False,
-        "IPv6-only proxies may still reach IPv4 destinations.",
+        "Let IPv6-only proxies reach IPv4 destinations.",
         env="ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS",
     )
-    mongo_filter: bool = setting(True, "Look into the traffic of Mongo ports.", env="PILOT_ENABLE_MONGO_FILTER")
-    redis_filter: bool = setting(
-        False, "Route the traffic of Redis ports by Redis commands.", env="PILOT_ENABLE_REDIS_FILTER"
-    )
-    mysql_filter: bool = setting(False, "Look into the traffic of MySQL ports.", env="PILOT_ENABLE_MYSQL_FILTER")
+    mongo_filter: bool = setting(True, "Add the Mongo filter to Mongo ports.", env="PILOT_ENABLE_MONGO_FILTER")
+    redis_filter: bool = setting(False, "Add the Redis filter to Redis ports.", env="PILOT_ENABLE_REDIS_FILTER")
+    mysql_filter: bool = setting(False, "Add the MySQL filter to MySQL ports.", env="PILOT_ENABLE_MYSQL_FILTER")
     headless_filter_chains: bool = setting(
         False,
-        "One listener with a chain a pod for TCP ports of headless services, not a listener a pod.",
+        "For TCP ports of headless services, build one listener with a filter chain per pod instead of one "
+        "listener per pod.",
         env="PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER",
     )
     connections_per_event: int = setting(
-        1, "Connections that a proxy accepts at once. 0: no limit.", env="MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP"
+        1,
+        "Maximum number of connections that a proxy accepts per socket event. 0 means no limit.",
+        env="MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP",
     )
     persistent_sessions: bool = setting(
         False,
-        "Sticky sessions for services labelled istio.io/persistent-session.",
+        "Enable persistent sessions for services with one of the persistent session labels.",
         env="PILOT_ENABLE_PERSISTENT_SESSION_FILTER",
     )
-    continue_100: bool = setting(True, "Pass 100 Continue through.", env="ENABLE_100_CONTINUE_HEADERS")
+    continue_100: bool = setting(True, "Forward 100 Continue responses.", env="ENABLE_100_CONTINUE_HEADERS")
     use_remote_address: bool = setting(
         False,
-        "Outbound requests of sidecars keep trusted headers, for their sender is taken for internal.",
+        "Treat the clients of a sidecar's outbound listeners as internal, so that their requests keep trusted headers.",
         env="PILOT_SIDECAR_USE_REMOTE_ADDRESS",
     )
     alpn_filter: bool = setting(
-        True, "Tell the peer by ALPN which protocol was detected.", env="PILOT_ENABLE_ALPN_FILTER"
+        True, "Announce the detected protocol to the peer through ALPN.", env="PILOT_ENABLE_ALPN_FILTER"
     )
     ingress_tls: bool = setting(
-        False, "TLS settings of a Sidecar's ingress listeners take effect.", env="ENABLE_TLS_ON_SIDECAR_INGRESS"
+        False, "Apply the TLS settings of a Sidecar's ingress listeners.", env="ENABLE_TLS_ON_SIDECAR_INGRESS"
     )
     merge_ingress_with_services: bool = setting(
         False,
-        "Accept traffic on the ports of services too where a Sidecar has ingress listeners.",
+        "If a Sidecar has ingress listeners, accept traffic on the ports of services too.",
         env="PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE",
     )
     hcm_internal_networks: bool = setting(
         False,
-        "Addresses of the mesh networks count as internal to HTTP connection managers.",
+        "Treat the addresses of the mesh networks as internal in HTTP connection managers.",
         env="ENABLE_HCM_INTERNAL_NETWORKS",
     )
 
@@ -249,32 +265,36 @@ class RouteSettings:
     """Virtual hosts and routes."""
 
     absolute_domains: bool = setting(
-        True, "Virtual hosts answer to names with the final dot too.", env="PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN"
+        True, "Match host names with a trailing dot too.", env="PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN"
     )
     no_shadow_suffix: bool = setting(
-        True, "Mirrored requests keep their host, without -shadow.", env="DISABLE_SHADOW_HOST_SUFFIX"
+        True, "Keep the host of mirrored requests instead of appending -shadow to it.", env="DISABLE_SHADOW_HOST_SUFFIX"
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class GatewaySettings:
-    """What routers listen to and get."""
+    """Gateway proxies: the Gateways that apply to them, and their listeners and clusters."""
 
     scope_to_namespace: bool = setting(
-        False, "A router takes only Gateways of its own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
+        False, "Apply Gateways only to gateway proxies in their own namespace.", env="PILOT_SCOPE_GATEWAY_TO_NAMESPACE"
     )
     filter_clusters: bool = setting(
-        False, "Send a router only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG"
+        False, "Send a gateway proxy only the clusters that its routes name.", env="PILOT_FILTER_GATEWAY_CLUSTER_CONFIG"
     )
     quic_listeners: bool = setting(
-        False, "Answer HTTP/3 where a Gateway ends TLS on a port that is UDP too.", env="PILOT_ENABLE_QUIC_LISTENERS"
+        False,
+        "Serve HTTP/3 where a Gateway terminates TLS on a port that its Service exposes over UDP too.",
+        env="PILOT_ENABLE_QUIC_LISTENERS",
     )
     collapse_routes: bool = setting(
-        True, "One virtual host for all hosts of the same routes.", env="PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION"
+        True,
+        "Build one virtual host for all hosts with the same routes.",
+        env="PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION",
     )
     handshake_timeout: Duration = setting(
         parse_duration("15s"),
-        "Time that a router gives TLS handshakes. 0s: no limit.",
+        "Timeout of TLS handshakes at a gateway. 0s means no limit.",
         env="PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT",
     )
 
@@ -283,40 +303,41 @@ class GatewaySettings:
 class GatewayApiSettings:
     """The Gateway API and Ingress."""
 
-    enabled: bool = setting(True, "Obey objects of the Gateway API.", env="PILOT_ENABLE_GATEWAY_API")
-    alpha: bool = setting(False, "Obey its alpha kinds too.", env="PILOT_ENABLE_ALPHA_GATEWAY_API")
-    inference: bool = setting(False, "Obey InferencePools.", env="ENABLE_GATEWAY_API_INFERENCE_EXTENSION")
+    enabled: bool = setting(True, "Process Gateway API objects.", env="PILOT_ENABLE_GATEWAY_API")
+    alpha: bool = setting(False, "Process the alpha kinds of the Gateway API.", env="PILOT_ENABLE_ALPHA_GATEWAY_API")
+    inference: bool = setting(False, "Process InferencePools.", env="ENABLE_GATEWAY_API_INFERENCE_EXTENSION")
     default_class: str = setting(
-        "istio", "The GatewayClass that exists without any object.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME"
+        "istio", "Name of the GatewayClass that is always available.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME"
     )
     controller: str = setting(
         "istio.io/gateway-controller",
-        "The controller that GatewayClasses name.",
+        "Controller name of the GatewayClasses that this control plane implements.",
         env="PILOT_GATEWAY_API_CONTROLLER_NAME",
     )
     manual_deployment: bool = setting(
         True,
-        "The Services that a Gateway names as its addresses are its routers.",
+        "Use the Services that a Gateway names as its addresses in place of a deployment.",
         env="ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT",
     )
     strict_merging: bool = setting(
         True,
-        "Routers that are deployed for a Gateway take no Gateways of Istio's own kind from other namespaces.",
+        "Do not apply Istio Gateways of other namespaces to proxies that are deployed for a Gateway of the "
+        "Gateway API.",
         env="PILOT_ENABLE_STRICT_GATEWAY_MERGING",
     )
     remote_gateways: bool = setting(
         True,
-        "Gateways of class istio-remote are those of other networks.",
+        "Treat Gateways of class istio-remote as gateways of other networks.",
         env="PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API",
     )
     ingress_namespace: str = setting(
-        "istio-system", "Namespace of the routers that Ingresses are for.", env="K8S_INGRESS_NS"
+        "istio-system", "Namespace of the gateway proxies that implement Ingresses.", env="K8S_INGRESS_NS"
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class MeshSettings:
-    """What the model and the translation read."""
+    """The settings that derived resources depend on."""
 
     registry: RegistrySettings = section(RegistrySettings(), "Services and workloads")
     tls: TlsSettings = section(TlsSettings(), "TLS")

@@ -1,7 +1,7 @@
-"""Flags and environment → settings.
+"""Parse flags and environment variables into settings.
 
-A flag wins over its variable, a variable over the default. The type of the default says how the text is read: Go's syntax for
-booleans, integers and durations; tuples are the parts between commas, or the uses of a flag that is repeated.
+A flag takes precedence over its variable, and a variable over the default. The type of the default decides how a text is parsed:
+booleans, integers and durations have Go's syntax; a tuple has the comma-separated parts, or one value per use of a repeated flag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = dict[tuple[str, ...], Any]
 
 
 class Loaded(NamedTuple, Generic[Section]):
-    """Settings as read, the value of every flag by name for the log, and what was not used: sentences for the log."""
+    """Parsed settings, the value of every flag by name, and warnings for the log."""
 
     settings: Section
     flags: dict[str, str]
@@ -31,7 +31,7 @@ class Loaded(NamedTuple, Generic[Section]):
 
 
 def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
-    """Returns the control plane's settings, as `load_sections` does."""
+    """Return the settings of the control plane. Raises FlagError as `load_sections` does."""
     loaded = load_sections(Settings(), argv, environ)
     loaded.warnings.extend(ignored(loaded.settings.mesh.ambient, environ))
     loaded.warnings.extend(without_effect(environ))
@@ -39,44 +39,47 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Settings]:
 
 
 def load_sections(defaults: Section, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[Section]:
-    """Returns the settings that `defaults` declares. A bad flag raises `FlagError`; a bad variable is left at its default with a warning,
-    as in Istio."""
-    known = list(declared(defaults))
-    given, warnings = _scan(argv, known)
-    values: Values = {d.path: d.default for d in known}
-    for d in known:
+    """Return the settings that `defaults` declares.
+
+    Raises FlagError if a flag is invalid. An invalid variable causes a warning and leaves the default in place, as in Istio.
+    """
+    settings = list(declared(defaults))
+    flag_texts, warnings = _scan(argv, settings)
+    values: Values = {d.path: d.default for d in settings}
+    for d in settings:
         if d.env and (environ.get(d.env) or (d.may_be_empty and d.env in environ)):
             try:
                 values[d.path] = read(environ[d.env], d.default)
             except ValueError as error:
                 warnings.append(f"environment variable {d.env} is ignored: {error}")
-        if texts := given.get(d.flag):
+        if texts := flag_texts.get(d.flag):
             try:
                 values[d.path] = _read_all(texts, d)
             except ValueError as error:
                 raise flags.FlagError(f"invalid argument for --{d.flag}: {error}") from None
-    shown = {d.flag: show(values[d.path]) for d in known if d.flag}
-    return Loaded(_fill(defaults, values), dict(sorted(shown.items())), warnings)
+    flag_values = {d.flag: show(values[d.path]) for d in settings if d.flag}
+    return Loaded(_fill(defaults, values), dict(sorted(flag_values.items())), warnings)
 
 
-def _scan(argv: Sequence[str], known: Sequence[DeclaredSetting]) -> tuple[dict[str, list[str]], list[str]]:
-    """Returns the texts of each given flag, and a warning for each flag that is not known."""
-    names = {d.flag for d in known if d.flag}
-    switches = {d.flag for d in known if isinstance(d.default, bool)}
-    given, unknown, positional = flags.scan(argv, names, switches, {d.short: d.flag for d in known if d.short})
+def _scan(argv: Sequence[str], settings: Sequence[DeclaredSetting]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values of each flag on the command line, and a warning for each unknown flag."""
+    names = {d.flag for d in settings if d.flag}
+    switches = {d.flag for d in settings if isinstance(d.default, bool)}
+    short_names = {d.short: d.flag for d in settings if d.short}
+    flag_texts, unknown, positional = flags.scan(argv, names, switches, short_names)
     if positional:
         raise flags.FlagError(f"unexpected argument {positional[0]!r}")
-    return given, [f"flag --{name} is not known and has no effect{_suggest(name, names)}" for name in unknown]
+    return flag_texts, [f"flag --{name} is not known and has no effect{_suggest(name, names)}" for name in unknown]
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
-    """Returns a question that names the known flag that is spelt most like an unknown one; "" where none is."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+def _suggest(name: str, flag_names: Iterable[str]) -> str:
+    """Return a question that suggests the most similar flag, or "" if none is similar."""
+    close = difflib.get_close_matches(name, flag_names, n=1, cutoff=0.8)
     return f"; did you mean --{close[0]}?" if close else ""
 
 
 def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section:
-    """Returns a copy of a section with the values at their paths, in the sections in it too."""
+    """Return a copy of a section, and of its subsections, with the values at their paths."""
     changes = {
         f.name: _fill(f.default, values, (*path, f.name))
         if dataclasses.is_dataclass(f.default)
@@ -87,14 +90,14 @@ def _fill(empty: Section, values: Values, path: tuple[str, ...] = ()) -> Section
 
 
 def _read_all(texts: Sequence[str], d: DeclaredSetting) -> Any:
-    """Returns the value of a flag that was given once or more. The last use counts, but tuples gather all of them."""
+    """Return the value of a flag. If it is used more than once, the last use wins, but tuples collect the values of all uses."""
     if d.repeated:
         return tuple(filter(None, texts))
     return read(",".join(texts) if isinstance(d.default, tuple) else texts[-1], d.default)
 
 
 def read(text: str, default: Any) -> Any:
-    """Returns the value that a text says, of the type of `default`. ValueError where the text is no such value."""
+    """Parse a text as a value of the type of `default`. Raises ValueError if it is invalid."""
     if isinstance(default, bool):
         return flags.parse_bool(text)
     if isinstance(default, Duration):
@@ -109,7 +112,7 @@ def read(text: str, default: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """Returns the text that `read` would take for a value."""
+    """Format a value as a text that `read` accepts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Duration):

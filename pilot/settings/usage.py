@@ -1,4 +1,4 @@
-"""What `pilot-discovery discovery --help` prints: the flags, by section."""
+"""Help text of `pilot-discovery discovery`: its flags, by section."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from pilot.settings.declaration import DeclaredSetting, declared
 from pilot.settings.parse import show
 
 HEAD = """\
-pilot-discovery discovery: serve configuration to proxies until SIGTERM
+Serve configuration to proxies until SIGTERM.
 
-  pilot-discovery discovery --configDir=FOLDER [FLAGS]
+Usage:
+  pilot-discovery discovery [--configDir=DIR] [FLAGS]
 """
 TAIL = """
-A flag wins over its environment variable. Further settings have a variable alone: pilot-discovery collateral lists all of them.
+A flag takes precedence over its environment variable. Some settings have only a variable; to list all settings, run
+pilot-discovery collateral.
 """
 
 
 def usage() -> str:
-    """Returns the whole help."""
+    """Return the whole help text."""
     return HEAD + flag_sections(Settings()) + TAIL
 
 
 def flag_sections(defaults: Any) -> str:
-    """Returns what --help says of the flags that a dataclass of settings declares, by section."""
+    """Return the help on the flags of a dataclass of settings, by section."""
     with_flags = (s for s in declared(defaults) if s.flag)
     return "".join(
-        f"\n{title}\n" + "".join(map(_describe, found)) for title, found in groupby(with_flags, key=lambda s: s.title)
+        f"\n{title}\n" + "".join(map(_describe, rows)) for title, rows in groupby(with_flags, key=lambda s: s.title)
     )
 
 
@@ -49,7 +51,7 @@ def _describe(s: DeclaredSetting) -> str:
 
 
 def _placeholder(default: Any) -> str:
-    """Returns what stands for the value of a flag; "" for switches."""
+    """Return the placeholder for a flag's value, or "" for a switch."""
     if isinstance(default, bool):
         return ""
     if isinstance(default, Duration):

@@ -1,4 +1,4 @@
-"""Settings of the webhooks: injection and validation."""
+"""Settings of the injection and validation webhooks."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from pilot.settings.declaration import setting
 
 @dataclasses.dataclass(frozen=True)
 class WebhookSettings:
-    """The port that the API server asks, and what is answered there."""
+    """The webhook port, and the injector's configuration."""
 
     address: str = setting(
-        ":15017", "Address of /inject and /validate, with TLS; empty to have them at --httpAddr.", flag="httpsAddr"
+        ":15017",
+        "Address for /inject and /validate over TLS. If empty, they are served without TLS at --httpAddr.",
+        flag="httpsAddr",
     )
-    inject: bool = setting(True, "Answer /inject.", env="INJECT_ENABLED")
+    inject: bool = setting(True, "Serve /inject.", env="INJECT_ENABLED")
     folder: str = setting(
         "./var/lib/istio/inject",
-        "Folder with the injector's configuration: the files config and values. Without it the ConfigMap "
-        "istio-sidecar-injector, with the revision, counts.",
+        "Directory with the injector's configuration, in the files config and values. If there is none, the "
+        "ConfigMap istio-sidecar-injector (with the revision as a suffix) is used.",
         flag="injectionDir",
         env="PILOT_INJECTION_DIR",
     )
     native_sidecars: str = setting(
         "auto",
-        "Proxies run as init containers that go on: true, false, or auto, where every node's kubelet is of 1.33 or later.",
+        "Run proxies as native sidecars: true, false, or auto, which enables them if every node's kubelet is "
+        "version 1.33 or later.",
         env="ENABLE_NATIVE_SIDECARS",
     )
     platform: str = setting(
-        "", "Platform of the cluster; on openshift proxies run as the users that a namespace is given.", env="PLATFORM"
+        "",
+        "Platform of the cluster. On openshift, proxies run with the user IDs that are assigned to their namespace.",
+        env="PLATFORM",
     )

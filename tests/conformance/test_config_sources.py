@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded
-from pilot.model.catalogue import CATALOGUE, Kind
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Severity
 from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
 from tests.support.kube_config import KubeConfig
 from tests.support.mcp_config import McpConfig

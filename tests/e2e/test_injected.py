@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_config import MeshConfig
 from tests.support import certificates
 from tests.support.backends import Answer, Backend, ask
 from tests.support.books import books

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from google.protobuf import json_format
 
-from pilot.model.key_material import KeyPair, Roots, Value
-from pilot.model.validate.key_material import find_flaw, find_staple_flaw
-from pilot.translate.secret import build_secret
+from pilot.config.key_material import KeyPair, Roots, Value
+from pilot.config.validation.key_material import find_flaw, find_staple_flaw
+from pilot.envoy.secret import build_secret
 from tests.support.credentials import Authority, rsa_key
 from tests.support.processes import envoy_binary
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.security.jwks import JwksKey
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
-from pilot.model.jwks import JwksKey
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.objects import Plain, make, pod, world
 from tests.support.world import World, proxy, rows_of
 

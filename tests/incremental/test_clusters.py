@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Node
-from pilot.model.facets import Labels, OutboundFacet, ScopeFacet
-from pilot.model.proxy import NodeType
-from pilot.translate.cluster.outbound import outbound_clusters, placeless_cluster
-from pilot.translate.endpoint.assignment import endpoints_of, sni_endpoints_of
-from pilot.translate.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
-from pilot.translate.resource import Resource
+from pilot.envoy.cluster.outbound import outbound_clusters, placeless_cluster
+from pilot.envoy.endpoint.assignment import endpoints_of, sni_endpoints_of
+from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
+from pilot.envoy.resource import Resource
+from pilot.mesh.model.facets import Labels, OutboundFacet, ScopeFacet
+from pilot.mesh.model.proxy import NodeType
 from tests.support.world import Rows, World, parse_objects, rows_of
 
 NAMESPACES = ("a", "b", "istio-system")

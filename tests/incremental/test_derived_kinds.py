@@ -10,7 +10,7 @@ import pytest
 
 from pilot.debug.explain import explain_page
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
-from pilot.model.views.kinds.virtual_services import virtual_services
+from pilot.mesh.kinds.virtual_services import virtual_services
 from tests.support.checks import problems_of
 from tests.support.debug import FakeConnection, sources
 from tests.support.derived_kind import config_map, virtual_services_of_config_maps

@@ -10,7 +10,7 @@ import pytest
 
 from pilot.derive import Node
 from pilot.lib.xds_types import LISTENER, ROUTE
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.mesh_edits import difference, snapshot
 from tests.support.world import Rows, World, parse_objects, proxy, rows_of
 

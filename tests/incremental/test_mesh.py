@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from pilot.model.catalogue import CATALOGUE
+from pilot.config.catalogue import CATALOGUE
 from tests.support.mesh_edits import (
     FLAGS,
     course,

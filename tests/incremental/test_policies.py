@@ -10,7 +10,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import CLUSTER, LISTENER
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.objects import Plain, make, pod, world
 from tests.support.world import World, proxy, rows_of
 

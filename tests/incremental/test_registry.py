@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pilot.model.inputs import Mesh
-from pilot.model.views.classify import outbound_facet
-from pilot.model.views.endpoints import service_accounts
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.services import service, service_refs, visible_refs
-from pilot.model.views.workloads import proxy_labels
-from pilot.translate.endpoint.assignment import endpoints_of
+from pilot.envoy.endpoint.assignment import endpoints_of
+from pilot.mesh.proxies.classify import outbound_facet
+from pilot.mesh.registry.endpoints import service_accounts
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.services import service, service_refs, visible_refs
+from pilot.mesh.registry.workloads import proxy_labels
+from pilot.mesh.tables.database import Mesh
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import Rows, World, proxy, rows_of
 

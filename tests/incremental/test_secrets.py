@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.derive import Node
+from pilot.envoy.plans import plan
 from pilot.lib.xds_types import SECRET
-from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
-from pilot.translate.profile import plan
+from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.objects import make
 from tests.support.world import World, proxy, rows_of

@@ -11,9 +11,9 @@ from envoy.config.route.v3 import route_pb2
 from google.protobuf import any_pb2
 
 from pilot.derive import Node
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import LISTENER, ROUTE
-from pilot.model.proxy import Proxy
-from pilot.translate.resource import Resource
+from pilot.mesh.model.proxy import Proxy
 from tests.support.mesh_edits import difference, snapshot
 from tests.support.world import Rows, World, parse_objects, proxy, rows_of
 

@@ -8,8 +8,8 @@ import warnings
 
 import pytest
 
-from pilot.model.key_material import Flaw, KeyPair, find_key_pair, find_roots
-from pilot.model.validate.key_material import find_authority_flaw, find_flaw, find_staple_flaw
+from pilot.config.key_material import Flaw, KeyPair, find_key_pair, find_roots
+from pilot.config.validation.key_material import find_authority_flaw, find_flaw, find_staple_flaw
 from tests.support.credentials import Authority, rsa_key
 
 CA = Authority()

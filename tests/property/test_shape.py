@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as mi
 
+from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest import shape
 from pilot.ingest.decode import decode_document
-from pilot.model.catalogue import CATALOGUE, Kind
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
 
 SPECS = [*(pytest.param(kind.spec, id=str(kind.id)) for kind in CATALOGUE), MeshConfig, MeshNetworks]
 ANYTHING: list[Any] = [

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from pilot.model.views.ambient.addresses import asked
-from pilot.serve.connection import Connection
-from pilot.serve.delta import DeltaSession
-from pilot.serve.discovery import Discovery
-from pilot.translate.profile import plan
+from pilot.mesh.ambient.addresses import asked
+from pilot.xds.connection import Connection
+from pilot.xds.delta import DeltaSession
+from pilot.xds.discovery import Discovery
 from tests.support.world import World, proxy
 from tests.support.ztunnel import AMBIENT, ZtunnelClient
 from tests.support.ztunnel_edits import NAMES, SLOTS, rows_at

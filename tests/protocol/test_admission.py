@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.serve.admission import Admission
+from pilot.xds.admission import Admission
 
 
 @pytest.mark.parametrize(

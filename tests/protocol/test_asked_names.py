@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pilot.derive import Lookup, derived
+from pilot.envoy.plans.plan import NamedGroup, Plan
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.translate.profile.plan import NamedGroup, Plan
-from pilot.translate.resource import Resource
+from pilot.mesh.tables.database import Mesh
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import resource
 

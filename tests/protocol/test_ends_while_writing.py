@@ -12,11 +12,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from grpc import aio
 
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.serve import ads
-from pilot.serve.ads import EOF, SERVICE
-from pilot.serve.flight import FlightLimits
-from pilot.serve.sockets import Sockets
-from pilot.serve.stream_limits import StreamLimits
+from pilot.xds import ads
+from pilot.xds.ads import EOF, SERVICE
+from pilot.xds.sockets import Sockets
+from pilot.xds.subscription_limits import StreamLimits
+from pilot.xds.write_limiter import FlightLimits
 from tests.support.ads import NODE, Server
 
 

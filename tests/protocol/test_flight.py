@@ -9,9 +9,9 @@ import itertools
 import pytest
 
 from pilot.lib.duration import parse_duration
-from pilot.serve.flight import Flight, FlightLimits, Write, limits_of
-from pilot.serve.line import Line
 from pilot.settings.process import ServeSettings
+from pilot.xds.fair_queue import Line
+from pilot.xds.write_limiter import Flight, FlightLimits, Write, limits_of
 
 LIMITS = FlightLimits(moving=100, stalled=200, small=5, patience=1.0, grace=4.0, timeout=60.0)
 
@@ -325,7 +325,7 @@ async def test_newcomers_of_both_kinds_alternate() -> None:
 
 
 async def test_few_takers_are_remembered_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.serve.flight._TAKERS", 2)
+    monkeypatch.setattr("pilot.xds.write_limiter._TAKERS", 2)
     proxies = Proxies()
     for peer in ("one", "two", "one", "three"):
         await proxies.begin("a", peer=peer)

@@ -6,13 +6,13 @@ import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from envoy_data_plane.envoy.service.discovery import v3 as second
 
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.serve.frames import Payload
-from pilot.serve.messages import EncodedMessage, Messages, random_uuid
-from pilot.serve.session import Response, Session
-from pilot.serve.snapshot import TypeState
-from pilot.serve.subscription import Subscription
-from pilot.translate.resource import Resource
+from pilot.xds.frames import Payload
+from pilot.xds.messages import EncodedMessage, Messages, random_uuid
+from pilot.xds.session import Response, Session
+from pilot.xds.snapshot import TypeState
+from pilot.xds.subscription import Subscription
 from tests.support.streams import delta, resource, sotw
 
 VIEW = TypeState("plan", ())

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from pilot.serve import http
-from pilot.serve.address import Address
-from pilot.serve.http import listen
-from pilot.serve.http_connections import ConnectionPatience, Connections, Handler, _Seen
+from pilot.xds import http
+from pilot.xds.address import Address
+from pilot.xds.http import listen
+from pilot.xds.http_connections import ConnectionPatience, Connections, Handler, _Seen
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"

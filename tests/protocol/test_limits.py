@@ -18,11 +18,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.duration import parse_duration
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.serve import server as server_module
-from pilot.serve.ads import STATUS_LENGTH
-from pilot.serve.session import ERROR_LENGTH, Session
-from pilot.serve.stream_limits import StreamLimits
 from pilot.settings.process import ServeSettings
+from pilot.xds import server as server_module
+from pilot.xds.ads import STATUS_LENGTH
+from pilot.xds.session import ERROR_LENGTH, Session
+from pilot.xds.subscription_limits import StreamLimits
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, sotw
 

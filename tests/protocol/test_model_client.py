@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pilot.lib.xds_types import short_name
-from pilot.serve.session import Session, StateOf
-from pilot.serve.snapshot import Snapshot, TypeState
+from pilot.xds.session import Session, StateOf
+from pilot.xds.snapshot import Snapshot, TypeState
 from tests.support.model_client import TYPES, ModelClient
 from tests.support.streams import World, delta, sotw
 

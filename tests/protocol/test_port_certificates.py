@@ -13,7 +13,7 @@ from cryptography import x509
 
 from ca.pem import key_pem
 from ca.signer import Signer
-from pilot.app import StartError
+from pilot.bootstrap import StartError
 from tests.support.certificates import DAY, intermediate, rsa_key, write_plugged_in
 from tests.support.certificates import root as other_root
 from tests.support.secure import SecureClient, create_certificate, enroll, secure_channel, uris

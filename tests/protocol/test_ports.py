@@ -10,17 +10,17 @@ import grpc
 import pytest
 
 from pilot.derive import derived
+from pilot.envoy.plans.plan import Group, Plan
 from pilot.lib.spiffe import Identity, parse_identity
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.admission import Admission
-from pilot.serve.ads import Ads
-from pilot.serve.drain import drain
-from pilot.serve.identity import Caller, IdentityError, nobody, verified_identity
-from pilot.serve.server import make_server
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
-from pilot.translate.profile.plan import Group, Plan
+from pilot.xds.admission import Admission
+from pilot.xds.ads import Ads
+from pilot.xds.drain import drain
+from pilot.xds.identity import Caller, IdentityError, nobody, verified_identity
+from pilot.xds.server import make_server
 from tests.support.ads import Client, Server, resources, serving, shown
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])

@@ -13,11 +13,11 @@ from grpc import aio
 
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.serve.ads import SERVICE
-from pilot.serve.discovery import Discovery, log_outcome
-from pilot.serve.progress import EventOutcome
-from pilot.serve.pusher import Pushed
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.ads import SERVICE
+from pilot.xds.discovery import Discovery, log_outcome
+from pilot.xds.progress import EventOutcome
+from pilot.xds.pusher import Pushed
 from tests.support.ads import NODE, Client, Server, plan, serving
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.connection import Connection
-from pilot.serve.session import Acknowledgement
-from pilot.serve.snapshot import Snapshot, TypeState
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.xds.connection import Connection
+from pilot.xds.session import Acknowledgement
+from pilot.xds.snapshot import Snapshot, TypeState
 from tests.support.streams import delta, resource
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.envoy.plans import plan
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import SECRET
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
-from pilot.serve.secret_access import ALLOWED_SECONDS, DENIED_SECONDS, SecretAccess
-from pilot.serve.secret_report import SecretReport
-from pilot.translate.profile import plan
+from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
+from pilot.xds.secret_access import ALLOWED_SECONDS, DENIED_SECONDS, SecretAccess
+from pilot.xds.secret_report import SecretReport
 from tests.support.ads import Client, Server, serving, shown
 from tests.support.credentials import Authority, data_secret, tls_secret
 from tests.support.world import rows_of

@@ -12,27 +12,27 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.envoy.plans import plan
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.log import fields
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import AccountKey, Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve import pusher as pusher_module
-from pilot.serve import server as server_module
-from pilot.serve import turns as turns_module
-from pilot.serve.ads import Ads, _Ending, _Refused
-from pilot.serve.connection import Connection, of_events
-from pilot.serve.discovery import Discovery
-from pilot.serve.flight import DEFAULT_LIMITS, Write, limits_of
-from pilot.serve.lifecycle import RegistrationError
-from pilot.serve.messages import Messages
-from pilot.serve.pusher import HOLD, LOOK, Pusher
-from pilot.serve.questions import QuestionError
-from pilot.serve.secret_access import SecretAccess
-from pilot.serve.server import make_server
-from pilot.serve.turns import Turns
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import AccountKey, Mesh
 from pilot.settings.process import ServeSettings
-from pilot.translate.profile import plan
+from pilot.xds import pusher as pusher_module
+from pilot.xds import server as server_module
+from pilot.xds import time_slicer as turns_module
+from pilot.xds.ads import Ads, _Ending, _Refused
+from pilot.xds.connection import Connection, of_events
+from pilot.xds.discovery import Discovery
+from pilot.xds.lifecycle import RegistrationError
+from pilot.xds.messages import Messages
+from pilot.xds.pusher import HOLD, LOOK, Pusher
+from pilot.xds.questions import QuestionError
+from pilot.xds.secret_access import SecretAccess
+from pilot.xds.server import make_server
+from pilot.xds.time_slicer import Turns
+from pilot.xds.write_limiter import DEFAULT_LIMITS, Write, limits_of
 from tests.support.streams import delta
 
 PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain="", namespace="a", metadata={})

@@ -13,13 +13,13 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH, short_name
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.connection import Connection
-from pilot.serve.delta import DeltaSession
-from pilot.serve.discovery import Discovery
-from pilot.serve.drain import drain
-from pilot.serve.flight import FlightLimits
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.connection import Connection
+from pilot.xds.delta import DeltaSession
+from pilot.xds.discovery import Discovery
+from pilot.xds.drain import drain
+from pilot.xds.write_limiter import FlightLimits
 from tests.support.ads import NODE, Client, Server, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])

@@ -8,12 +8,12 @@ import pytest
 
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.delta import DeltaSession
-from pilot.serve.discovery import Discovery
-from pilot.serve.session import Session
-from pilot.serve.snapshot import Snapshot, TypeState
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.delta import DeltaSession
+from pilot.xds.discovery import Discovery
+from pilot.xds.session import Session
+from pilot.xds.snapshot import Snapshot, TypeState
 from tests.support.ads import NODE, plan
 from tests.support.streams import Stream, World, delta, resource, sotw
 

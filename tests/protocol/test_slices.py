@@ -10,12 +10,12 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.serve.delta import DeltaSession
-from pilot.serve.frames import Payload
-from pilot.serve.pusher import joined
-from pilot.serve.session import Response, Session
-from pilot.serve.snapshot import TypeState
-from pilot.serve.stand_ins import StandIns
+from pilot.xds.delta import DeltaSession
+from pilot.xds.fallback_extensions import StandIns
+from pilot.xds.frames import Payload
+from pilot.xds.pusher import joined
+from pilot.xds.session import Response, Session
+from pilot.xds.snapshot import TypeState
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, resource, sotw
 

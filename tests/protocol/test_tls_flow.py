@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pilot.serve.tls import front as front_module
-from pilot.serve.tls.flow import Flow
-from pilot.serve.tls.front import AT_ONCE, CROWDED_SECONDS, HANDSHAKE_SECONDS, TlsFront
+from pilot.xds.tls import front as front_module
+from pilot.xds.tls.flow import Flow
+from pilot.xds.tls.front import AT_ONCE, CROWDED_SECONDS, HANDSHAKE_SECONDS, TlsFront
 
 
 class Loop:

@@ -23,14 +23,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from ca.pem import key_pem, load_key
 from ca.self_signed import sign_root
 from ca.server_certificate import issue_server_certificates
-from pilot.serve.address import Address
-from pilot.serve.identity import Caller, IdentityError
-from pilot.serve.server import make_server
-from pilot.serve.sockets import Sockets
-from pilot.serve.tls import front as front_module
-from pilot.serve.tls.context import CertificatePair, TlsRules, make_context, parse_rules
-from pilot.serve.tls.front import TlsFront
 from pilot.settings.process import ServeSettings
+from pilot.xds.address import Address
+from pilot.xds.identity import Caller, IdentityError
+from pilot.xds.server import make_server
+from pilot.xds.sockets import Sockets
+from pilot.xds.tls import front as front_module
+from pilot.xds.tls.context import CertificatePair, TlsRules, make_context, parse_rules
+from pilot.xds.tls.front import TlsFront
 from tests.support.certificates import DAY, ec_key, name, root, rsa_key
 from tests.support.secure import NAME, Shown, secure_channel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from pilot.serve.turns import Turns
+from pilot.xds.time_slicer import Turns
 
 
 async def test_turns_end_with_the_slice_and_go_on_in_later_rounds() -> None:

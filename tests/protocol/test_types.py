@@ -10,11 +10,11 @@ import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
-from pilot.serve.session import Session
-from pilot.serve.snapshot import Snapshot, TypeState
-from pilot.serve.stand_ins import stand_in
-from pilot.translate.resource import Resource
+from pilot.xds.fallback_extensions import stand_in
+from pilot.xds.session import Session
+from pilot.xds.snapshot import Snapshot, TypeState
 from tests.support.ads import Client, serving
 from tests.support.streams import delta, sotw
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.envoy.plans import plan
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, CLUSTER, LISTENER, WORKLOAD
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.translate.profile import plan
 from protos.istio import workload_pb2
 from tests.support.ads import SECONDS, Client, Server, serving
 from tests.support.objects import Plain, make, pod

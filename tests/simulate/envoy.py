@@ -16,8 +16,8 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from google.protobuf import any_pb2
 
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import LISTENER, ROUTE
-from pilot.translate.resource import Resource
 
 HTTP = "envoy.filters.network.http_connection_manager"
 TCP = "envoy.filters.network.tcp_proxy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pilot.envoy.plans.gateway_problems import router_problems
 from pilot.lib.xds_types import CLUSTER
-from pilot.translate.profile.gateway_problems import router_problems
 from tests.simulate.envoy import Answer, Envoy, Request
 from tests.support.world import World, proxy
 

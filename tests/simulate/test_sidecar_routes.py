@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.simulate.envoy import Envoy, Request
 from tests.support.world import World, proxy
 

@@ -12,20 +12,20 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.derive import Derived, derived
+from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.resource import Resource
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
-from pilot.model.inputs import Mesh
-from pilot.serve.admission import Admission
-from pilot.serve.ads import SERVICE, Ads
-from pilot.serve.discovery import Discovery
-from pilot.serve.flight import DEFAULT_LIMITS, FlightLimits
-from pilot.serve.identity import Authenticate, Caller, IdentityError, nobody
-from pilot.serve.pusher import Pusher
-from pilot.serve.server import make_server
-from pilot.serve.stream_limits import DEFAULT_STREAM_LIMITS, StreamLimits
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
-from pilot.translate.profile.plan import Group, Plan
-from pilot.translate.resource import Resource
+from pilot.xds.admission import Admission
+from pilot.xds.ads import SERVICE, Ads
+from pilot.xds.discovery import Discovery
+from pilot.xds.identity import Authenticate, Caller, IdentityError, nobody
+from pilot.xds.pusher import Pusher
+from pilot.xds.server import make_server
+from pilot.xds.subscription_limits import DEFAULT_STREAM_LIMITS, StreamLimits
+from pilot.xds.write_limiter import DEFAULT_LIMITS, FlightLimits
 from tests.support.streams import resource
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pilot.model.checks.listed import CHECKS
-from pilot.model.problem import Problem
-from pilot.translate.profile.gateway_problems import ROUTERS
+from pilot.config.problem import Problem
+from pilot.envoy.plans.gateway_problems import ROUTERS
+from pilot.mesh.analysis.listed import CHECKS
 from tests.support.world import World
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import any_pb2, json_format
 
 from pilot.lib.xds_types import CLUSTER
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.world import World, proxy
 
 HOST = "api.shop.svc.cluster.local"

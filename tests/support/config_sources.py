@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from pilot.config.object import Object
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import Decoded, Row, decode_document
 from pilot.ingest.documents import read_documents
@@ -13,8 +14,7 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.config.object import Object
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.files import Files
 from tests.support.kube_config import KubeConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilot.model.inputs import EVERY_ACCOUNT, AccountKey
+from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from tests.support.cluster_slots import WEST
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.slot import Slot, one_of

@@ -14,7 +14,7 @@ from cryptography.x509 import ocsp
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from msgspec.structs import replace
 
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.world import World, proxy
 
 DAY = datetime.timedelta(days=1)

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pilot.config.problem import Problem
 from pilot.debug.health import HealthFindings
 from pilot.debug.sources import Sources
+from pilot.envoy.resource import Resource
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.model.problem import Problem
-from pilot.model.proxy import Proxy
-from pilot.translate.resource import Resource
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.tables.database import Mesh
 
 ALL = frozenset({"*"})
 

@@ -12,20 +12,20 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.debug import config_dump, explain
 from pilot.debug.application import application
 from pilot.debug.sources import Sources
 from pilot.derive import Gather, derived, hub
+from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.resource import Resource
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.model.proxy import NodeType, Proxy
-from pilot.translate.profile.plan import Group, Plan
-from pilot.translate.resource import Resource
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
 from tests.support.debug import FakeConnection, sources
 from tests.support.world import parse_objects
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilot.config.networking.virtual_service import VirtualService
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, derived
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.config.virtual_service import VirtualService
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.objects import Plain, make
 from tests.support.world import rows_of
 

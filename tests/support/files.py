@@ -5,13 +5,13 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from pilot.config.object import Object, RegistryKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.config.object import Object, RegistryKey
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 
 

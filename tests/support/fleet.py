@@ -17,8 +17,8 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.proxy import Proxy
-from pilot.serve.ads import SERVICE
+from pilot.mesh.model.proxy import Proxy
+from pilot.xds.ads import SERVICE
 from tests.support.ads import OPTIONS
 
 CDS, EDS, LDS, RDS = (BY_SHORT_NAME[name] for name in ("cds", "eds", "lds", "rds"))

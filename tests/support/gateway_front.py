@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pilot.derive import Node
+from pilot.envoy.plans import plan
 from pilot.lib.xds_types import ROUTE
-from pilot.model.checks.listed import CHECKS
-from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
-from pilot.translate.profile import plan
+from pilot.mesh.analysis.listed import CHECKS
+from pilot.mesh.status.objects import objects_with_status, status_of
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import make
 from tests.support.world import Rows, World, proxy, rows_of

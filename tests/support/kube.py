@@ -14,7 +14,7 @@ import yaml
 from pilot.kube.access import Access
 from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient, RequestPatience
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from pilot.config.catalogue import Kind
+from pilot.config.group_kind import GroupKind
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
@@ -27,9 +29,7 @@ from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.wire import Name
 from pilot.lib.duration import parse_duration
-from pilot.model.catalogue import Kind
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.clock import VirtualClock

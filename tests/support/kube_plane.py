@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from pilot.app import ControlPlane
+from pilot.bootstrap import ControlPlane
 from pilot.settings.parse import load
 from tests.support.ads import Client
 

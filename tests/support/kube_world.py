@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pilot.config.catalogue import Kind
+from pilot.config.group_kind import plural_of
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
@@ -15,8 +17,6 @@ from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.client import ApiClient, RequestPatience
 from pilot.kube.wire import Name
-from pilot.model.catalogue import Kind
-from pilot.model.kind import plural_of
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.selectors import selector
 from tests.support.apiserver.server import ApiServer

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import any_pb2, json_format
 
 from pilot.lib.xds_types import LISTENER
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.objects import make, pod, world
 from tests.support.world import proxy
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from pilot.config.group_kind import GroupKind
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
@@ -17,8 +18,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.kube import until
 from tests.support.mcp_server import McpServer, name_of, type_of

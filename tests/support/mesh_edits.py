@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
-from pilot.model.inputs import EVERY_ACCOUNT
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.tables.database import EVERY_ACCOUNT
 from tests.support.mesh_slots import ASKED, SLOTS
 from tests.support.world import World, rows_of
 

@@ -16,9 +16,9 @@ from pilot.install.labels import MANAGED
 from pilot.kube.backoff import Backoff
 from pilot.kube.client import RequestPatience
 from pilot.kube.errors import KubeError
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.lib.duration import parse_duration
-from pilot.operator.custom import KIND
+from pilot.operator.istio_operator_resource import KIND
 from pilot.operator.run import Operator
 from pilot.operator.settings import OperatorSettings
 from tests.support.apiserver.rbac import by_roles

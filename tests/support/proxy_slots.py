@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from pilot.model.endpoint import Locality
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import Proxy
 from tests.support.cluster_slots import WEST
 from tests.support.slot import Slot
 from tests.support.world import proxy

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
+from pilot.config.object import ObjectKey
+from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.lib.xds_types import EXTENSION
-from pilot.model.config.object import ObjectKey
-from pilot.translate.profile.patch_problems import envoy_filter_problems
 from tests.support.mesh_edits import Snapshot, snapshot
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, proxy, rows_of

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.decode import OWN
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_networks import MeshNetworks
 from tests.support.mesh_edits import FLAGS, Rows, rows_at
 from tests.support.mesh_slots import SLOTS
 from tests.support.objects import Plain
 from tests.support.reads import Site, Survey
 from tests.support.world import rows_of
 
-VIEWS = "pilot/model/views"
+VIEWS = "pilot/mesh"
 NUMBERS = {slot.name: number for number, slot in enumerate(SLOTS)}
 
 

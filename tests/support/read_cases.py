@@ -152,17 +152,17 @@ CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
 CASES = (
     ReadCase(
-        f"{VIEWS}/gateway_api/backend_tls.py _older BackendTLSPolicy.keys",
+        f"{VIEWS}/lowering/gateway_api/backend_tls.py _older BackendTLSPolicy.keys",
         mesh(SERVED, tls_policy("younger", 2)),
         [tls_policy("older", 1)],
     ),
     ReadCase(
-        f"{VIEWS}/destination_rules.py _rules_of_clients DestinationRule.keys",
+        f"{VIEWS}/traffic/destination_rules.py _rules_of_clients DestinationRule.keys",
         mesh(WEB, held("Proxy api-0.b Kubernetes")),
         [destination_rule("b"), dict.fromkeys(destination_rule("b")), destination_rule("a", ", exportTo: [b]")],
     ),
     ReadCase(
-        f"{VIEWS}/credential_access.py _referred Gateway.get",
+        f"{VIEWS}/security/credential_access.py _referred Gateway.get",
         mesh(
             ROUTERS,
             held("Secret edge/c", "SecretAccess Kubernetes/edge/default"),
@@ -176,7 +176,7 @@ CASES = (
         [waypoint_class(traffic) for traffic in ("none", "all")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/pool_gateways.py pool_keys InferencePool.all_keys",
+        f"{VIEWS}/lowering/gateway_api/pool_gateways.py pool_keys InferencePool.all_keys",
         mesh(PICKING, front(), SERVED, held("HTTPRoute b/chat", "Service b/llm-ip-487b9104")),
         [held("InferencePool b/llm")],
     ),
@@ -211,17 +211,17 @@ CASES = (
         [web(WEST, "{scope: global}")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/addresses.py _awaits Service.get",
+        f"{VIEWS}/registry/gateway_addresses.py _awaits Service.get",
         mesh(ROUTERS, front(), FRONT_AT, service("front", "edge", kind="LoadBalancer", selector="{istio: ingress}")),
         [service("front", "edge", selector="{istio: ingress}")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/backends.py _service Service.get",
+        f"{VIEWS}/lowering/gateway_api/backends.py _service Service.get",
         mesh(ROUTERS, front(), route("name: front, namespace: edge", "{name: api, port: 80}")),
         [held("Service b/api")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/hosts.py mesh_hosts ServiceEntry.get",
+        f"{VIEWS}/lowering/gateway_api/hosts.py mesh_hosts ServiceEntry.get",
         mesh(
             held(SIDECAR),
             entry("out.example.com"),
@@ -230,18 +230,18 @@ CASES = (
         [entry("other.example.com")],
     ),
     ReadCase(
-        f"{VIEWS}/services.py refs_in_namespace ServiceImport.keys",
+        f"{VIEWS}/registry/services.py refs_in_namespace ServiceImport.keys",
         mesh(WEB, of(make("Sidecar", "default", "{egress: [{hosts: [a/*.clusterset.local]}]}", "b"))),
         [held("ServiceImport a/web")],
     ),
     ReadCase(
-        f"{VIEWS}/ambient/behind.py _of_entry WorkloadEntry.get",
+        f"{VIEWS}/ambient/waypoint_addresses.py _of_entry WorkloadEntry.get",
         {**WAYPOINT_FOR_ALL, **behind("10.1.0.61")},
         [behind("10.1.0.62")],
     ),
     *(
         ReadCase(
-            f"{VIEWS}/gateway_api/attachments.py _absent {read}",
+            f"{VIEWS}/lowering/gateway_api/attachments.py _absent {read}",
             mesh(held("Proxy api-0.b Kubernetes"), route(f"name: out, namespace: a, {target}")),
             [parent],
         )
@@ -252,7 +252,7 @@ CASES = (
     ),
     *(
         ReadCase(
-            f"{VIEWS}/services.py refs_in_namespace {read}",
+            f"{VIEWS}/registry/services.py refs_in_namespace {read}",
             mesh(
                 of(
                     make(
@@ -277,14 +277,14 @@ CASES = (
         {**WAYPOINT_FOR_ALL, **user()},
         [user(f"{{{WAYPOINT_USER}}}")],
     ),
-    ReadCase(f"{VIEWS}/ambient/behind.py _own_entries WorkloadEntry.all_keys", WAYPOINT_FOR_ALL, [behind("10.1.0.61")]),
+    ReadCase(f"{VIEWS}/ambient/waypoint_addresses.py _own_entries WorkloadEntry.all_keys", WAYPOINT_FOR_ALL, [behind("10.1.0.61")]),
     ReadCase(
-        f"{VIEWS}/ambient/behind.py _service_entries ServiceEntry.all_keys",
+        f"{VIEWS}/ambient/waypoint_addresses.py _service_entries ServiceEntry.all_keys",
         WAYPOINT_FOR_ALL,
         [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")],
     ),
     ReadCase(
-        f"{VIEWS}/ambient/behind.py _of_service_entry ServiceEntry.get",
+        f"{VIEWS}/ambient/waypoint_addresses.py _of_service_entry ServiceEntry.get",
         {**WAYPOINT_FOR_ALL, **entry_endpoint("out", "{}")},
         [entry_endpoint("out", f"{{{WAYPOINT_USER}}}")],
     ),
@@ -299,19 +299,19 @@ CASES = (
         [selecting("named")],
     ),
     ReadCase(
-        f"{VIEWS}/asked_labels.py _destination_rule_keys DestinationRule.keys",
+        f"{VIEWS}/proxies/selected_labels.py _destination_rule_keys DestinationRule.keys",
         mesh(WEB, held(SIDECAR)),
         [destination_rule("a", ", workloadSelector: {matchLabels: {app: web}}")],
     ),
     *(
         ReadCase(
-            f"{VIEWS}/endpoint_slices.py unmatched_accounts EndpointSlice.{read}",
+            f"{VIEWS}/registry/endpoint_slices.py unmatched_accounts EndpointSlice.{read}",
             mesh(WEB, user(), held(SIDECAR), before),
             [unmatched(at("10.1.0.60", "user"))],
         )
         for read, before in (("keys", {}), ("get", unmatched()))
     ),
     ReadCase(
-        f"{VIEWS}/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]
+        f"{VIEWS}/registry/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]
     ),
 )

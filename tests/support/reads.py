@@ -16,19 +16,19 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from pilot.derive import Collection, Database, Node, Table
-from pilot.model.checks.listed import CHECKS
-from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
+from pilot.mesh.analysis.listed import CHECKS
+from pilot.mesh.status.objects import objects_with_status, status_of
 from tests.support.mesh_edits import Rows, Snapshot, Step, bare, snapshot, start
 from tests.support.world import World
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLACES = (str(ROOT / "pilot" / "model"), str(ROOT / "pilot" / "translate"))
+PLACES = (str(ROOT / "pilot" / "mesh"), str(ROOT / "pilot" / "envoy"))
 READERS: tuple[tuple[type[Any], str], ...] = tuple(
     (kind, name) for kind in (Table, Collection) for name in ("get", "keys", "buckets", "all_keys")
 )
 EXPLAINED = {
-    "pilot/model/views/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod are its workload's, which is read too",
-    "pilot/model/views/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
+    "pilot/mesh/registry/service_targets.py _kubernetes_targets Pod.get": "labels and ports of a Pod are its workload's, which is read too",
+    "pilot/mesh/registry/workloads.py _registry_labels Pod.get": "labels and address of a Pod are its workload's, which is read too",
 }
 """Sites of which no edit is missed without a trace, by name, and why."""
 TRIES = 40  # edits by which a site is tried, before it counts as unnoticed

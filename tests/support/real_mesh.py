@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pilot.model.proxy import NodeType, Proxy
+from pilot.mesh.model.proxy import NodeType, Proxy
 from tests.support.cluster_slots import WEST
 from tests.support.fleet import Content, Fleet, difference
 from tests.support.mesh_edits import EMPTY

@@ -7,8 +7,8 @@ import json
 import random
 from typing import Any
 
+from pilot.config.catalogue import CATALOGUE
 from pilot.lib.metrics import Metrics
-from pilot.model.catalogue import CATALOGUE
 from tests.support.webhooks import make_injector, pod, review
 from webhook.server.application import Webhooks
 

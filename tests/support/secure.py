@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 
 from ca.pem import key_pem
 from ca.service import SERVICE as CA_SERVICE
-from pilot.serve.ads import SERVICE as ADS_SERVICE
+from pilot.xds.ads import SERVICE as ADS_SERVICE
 from protos import ca_pb2
 from tests.support.ads import OPTIONS, Client
 from tests.support.certificates import csr, ec_key

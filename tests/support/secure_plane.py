@@ -17,7 +17,7 @@ from cryptography import x509
 from ca.csr import decode_csr
 from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
-from pilot.app import ControlPlane
+from pilot.bootstrap import ControlPlane
 from pilot.settings.parse import load
 from tests.support.certificates import DAY, csr, ec_key
 from tests.support.clock import VirtualClock

@@ -17,13 +17,13 @@ from typing import Any
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, CLUSTER, short_name
-from pilot.serve.delta import DeltaSession
-from pilot.serve.names import NameSets
-from pilot.serve.session import Acknowledgement, Session
-from pilot.serve.snapshot import Snapshot, TypeState
-from pilot.serve.sotw import SotwSession
-from pilot.translate.resource import Resource
+from pilot.xds.delta import DeltaSession
+from pilot.xds.resource_names import NameSets
+from pilot.xds.session import Acknowledgement, Session
+from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.sotw import SotwSession
 
 WARMS = "~"
 

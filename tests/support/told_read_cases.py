@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.refusal import Refusal, RefusalKey
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef
+from pilot.mesh.model.nack import Refusal, RefusalKey
 from tests.support.gateway_slots import API, cluster_wide, gateway_object
 from tests.support.mesh_edits import Rows
 from tests.support.objects import make, pod
@@ -22,8 +22,8 @@ from tests.support.read_cases import (
     mutual_tls,
 )
 
-CHECKS = "pilot/model/checks"
-STATUS = f"{VIEWS}/gateway_api/status"
+CHECKS = "pilot/mesh/analysis"
+STATUS = f"{VIEWS}/status"
 SERVERS = (
     "{selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [x.example.com]}]}"
 )
@@ -118,22 +118,22 @@ LATE: dict[str, Rows] = {
 TOLD_CASES = (
     *(
         ReadCase(
-            f"{VIEWS}/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
+            f"{VIEWS}/scope/namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
         )
         for read, first in LATE.items()
     ),
     ReadCase(
-        f"{VIEWS}/known_namespaces.py known_namespaces Namespace.all_keys",
+        f"{VIEWS}/scope/namespaces.py known_namespaces Namespace.all_keys",
         mesh(exported("late")),
         [of(make("Namespace", "late"))],
     ),
-    ReadCase(f"{VIEWS}/proxies.py proxy_namespaces Proxy.buckets", mesh(exported("edge")), [held(ROUTER)]),
+    ReadCase(f"{VIEWS}/tables/proxies.py proxy_namespaces Proxy.buckets", mesh(exported("edge")), [held(ROUTER)]),
     ReadCase(
-        f"{VIEWS}/refusals.py refused_objects Refusal.buckets",
+        f"{VIEWS}/tables/nacks.py refused_objects Refusal.buckets",
         mesh(refused("one", "first")),
         [refused("two", "second")],
     ),
-    ReadCase(f"{VIEWS}/refusals.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]),
+    ReadCase(f"{VIEWS}/tables/nacks.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]),
     *(
         ReadCase(
             f"{VIEWS}/{read}",
@@ -141,9 +141,9 @@ TOLD_CASES = (
             [first],
         )
         for read, first in (
-            ("pods.py pod_namespaces Pod.all_keys", of(pod("p", "10.1.0.80", "late", labels="{app: named}"))),
+            ("registry/pods.py pod_namespaces Pod.all_keys", of(pod("p", "10.1.0.80", "late", labels="{app: named}"))),
             (
-                "workload_entries.py entry_namespaces WorkloadEntry.all_keys",
+                "registry/workload_entries.py entry_namespaces WorkloadEntry.all_keys",
                 of(make("WorkloadEntry", "w", "{address: 10.1.0.81, labels: {app: named}}", "late")),
             ),
         )
@@ -194,7 +194,7 @@ TOLD_CASES = (
         [pool("")],
     ),
     ReadCase(
-        f"{VIEWS}/ingress/status.py _addresses Service.get",
+        f"{VIEWS}/status/ingresses.py _addresses Service.get",
         mesh(
             held("Ingress a/in", "IngressClass /ours"),
             entrance("198.51.100.1"),

@@ -12,9 +12,9 @@ import msgspec
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.metrics import Metrics
-from pilot.model.catalogue import CATALOGUE
-from pilot.model.config.mesh_config import MeshConfig
 from webhook.pod.json_patch import apply
 from webhook.profile.default import default_values, written_of
 from webhook.server.application import Webhooks

@@ -10,18 +10,18 @@ import yaml
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import any_pb2
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import UNSET, Derived, Node
+from pilot.envoy.plans import plan
+from pilot.envoy.resource import Resource
 from pilot.ingest.decode import OWN, DocumentOrigin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.xds_types import SECRET
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.inputs import EVERY_ACCOUNT, Mesh
-from pilot.model.proxy import NodeType, Proxy
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import EVERY_ACCOUNT, Mesh
 from pilot.settings.parse import load
-from pilot.translate.profile import plan
-from pilot.translate.resource import Resource
 
 T = TypeVar("T")
 Rows = dict[tuple[str, ObjectKey | RegistryKey], Object[Any]]

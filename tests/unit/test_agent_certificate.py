@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from ca.csr import decode_csr
 from pilot.agent.authority import NotIssued, fetch_certificate
 from pilot.agent.certificate import WorkloadCertificate, assemble, check_key_settings, key_pem, make_key, make_request
-from pilot.agent.keeper import LONGEST_SLEEP, Keeper, write_certificate
+from pilot.agent.certificate_renewer import LONGEST_SLEEP, Keeper, write_certificate
 from pilot.agent.renewal import LONGEST, SHORTEST, seconds_until_renewal, seconds_until_retry
 from pilot.agent.settings import AgentSettings, CertificateSettings
 from pilot.agent.upstream import ClientCertificate, Upstream, UpstreamUnreachable, authority_upstream, xds_upstream

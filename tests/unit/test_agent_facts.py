@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.downward import parse_downward
+from pilot.agent.downstream_writer import parse_downward
 from pilot.agent.facts import Facts, build_metadata, gather_facts, workers
 from pilot.agent.proxy_config import build_proxy_config, parse_object, read_sources
 from pilot.agent.settings import AgentSettings

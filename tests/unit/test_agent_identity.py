@@ -18,7 +18,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.agent import identity
 from pilot.agent.authority import NotIssued
 from pilot.agent.certificate import WorkloadCertificate
-from pilot.agent.keeper import Keeper, write_certificate
+from pilot.agent.certificate_renewer import Keeper, write_certificate
 from pilot.agent.metrics import AgentMetrics
 from pilot.agent.secrets import HeldSecret, Secrets, build_pair, build_roots
 from pilot.agent.settings import AgentSettings, CertificateSettings

@@ -23,10 +23,10 @@ from pilot.agent.modules.fetch import FetchError, HttpFetcher
 from pilot.agent.modules.reference import ImageReference, parse_image
 from pilot.agent.modules.rewrite import ModuleRewriter
 from pilot.agent.modules.stream import ExtensionStream
+from pilot.config.extensions.traffic_extension import EnvVar, VmConfig, WasmConfig
+from pilot.envoy.extension_config import build_extension_config
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.xds_types import EXTENSION
-from pilot.model.config.traffic_extension import EnvVar, VmConfig, WasmConfig
-from pilot.translate.extension_config import build_extension_config
 from tests.support.registry import MODULE, Registry, Reply, archive, digest
 from tests.support.wasm_module import module
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pilot.model.condition import StatusCondition
-from pilot.model.kind import NETWORKING, SECURITY, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.status.objects import ObjectConditions, objects_with_status, status_of
+from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
+from pilot.config.problem import ObjectRef
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.status.objects import ObjectConditions, objects_with_status, status_of
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import until, write_kubeconfig

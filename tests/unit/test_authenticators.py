@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.app.authentication import also_by_provider, find_provider, find_reviewers, make_authenticate
+from pilot.bootstrap.authentication import also_by_provider, find_provider, find_reviewers, make_authenticate
 from pilot.lib.flags import FlagError
-from pilot.serve.authn.key_file import KeyFile
-from pilot.serve.authn.oidc import JwtRule
-from pilot.serve.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
-from pilot.serve.identity import Caller, IdentityError, nobody
 from pilot.settings.security import AuthenticationSettings
+from pilot.xds.authn.key_file import KeyFile
+from pilot.xds.authn.oidc import JwtRule
+from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
+from pilot.xds.identity import Caller, IdentityError, nobody
 from tests.support.tokens import claims, jwk, other_key, sign, token, write_keys
 
 WEB = "spiffe://cluster.local/ns/shop/sa/web"

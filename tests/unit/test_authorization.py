@@ -9,11 +9,11 @@ import pytest
 import yaml
 from google.protobuf import json_format
 
+from pilot.config.security.authorization_policy import Rule
+from pilot.envoy.rbac.principal import RuleContext, claim_path
+from pilot.envoy.rbac.rule import build_rule
+from pilot.envoy.rbac.trust_domains import in_all_domains, with_aliases
 from pilot.lib.regex import MAX_LENGTH
-from pilot.model.config.authorization_policy import Rule
-from pilot.translate.rbac.principal import RuleContext, claim_path
-from pilot.translate.rbac.rule import build_rule
-from pilot.translate.rbac.trust_domains import in_all_domains, with_aliases
 
 DOMAINS = ("td", "old")
 ANY = {"any": True}

@@ -7,7 +7,7 @@ from envoy.config.listener.v3 import listener_pb2
 from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import LISTENER
-from pilot.model.views.authorizers import Authorizer, authorizer
+from pilot.mesh.security.authorizers import Authorizer, authorizer
 from tests.support.listeners import WEB_POD, service
 from tests.support.objects import make, world
 from tests.support.world import World, proxy

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.pilotctl import pilotctl
+from pilot.config.object import ObjectKey
 from pilot.debug.authz import authz
 from pilot.debug.page import Later, Refused
 from pilot.debug.pages import sections
-from pilot.model.config.object import ObjectKey
 from pilot.settings.process import DebugSettings
 from tests.support.debug import FakeConnection, sources
 from tests.support.listeners import WEB_POD, service

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilot.model.service import ServiceRef
-from pilot.model.views.services import service
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.services import service
 from tests.support.objects import Plain, make, world
 from tests.support.world import World, rows_of
 

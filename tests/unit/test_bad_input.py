@@ -7,15 +7,15 @@ import re
 
 import pytest
 
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.object import ObjectKey
+from pilot.config.problem import Severity
 from pilot.ingest.batch import Batch
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.catalogue import CATALOGUE
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.problem import Severity
+from pilot.mesh.tables.database import Mesh
 from tests.support.bad_objects import Bad, bad_objects
 from tests.support.clock import VirtualClock
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.kubernetes.service import Service
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Node, derived
 from pilot.ingest.batch import LONG, SLICES, Batch, Commit
 from pilot.lib.duration import parse_duration
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.config.service import Service
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 
 KEY = RegistryKey("Kubernetes", "shop", "a")

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from ca.csr import decode_csr
 from ca.errors import SigningError
+from ca.external_signer import RegistrationAuthority
 from ca.pem import bundle_pem, certificate_pem
-from ca.registration import RegistrationAuthority
 from ca.signer import Signer
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, request_pem, root
 

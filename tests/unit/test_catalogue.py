@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from pilot.config.base import Lenient
+from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.config.group_kind import GATEWAY_API, NETWORKING, GroupKind, parse_kind
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, error
 from pilot.debug.configuration import problemz, resourcesz
 from pilot.debug.explain import show
 from pilot.derive import Table, derived
@@ -20,12 +25,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
-from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
-from pilot.model.config.base import Lenient
-from pilot.model.config.object import Object, ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GATEWAY_API, NETWORKING, GroupKind, parse_kind
-from pilot.model.problem import Problem, error
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.debug import sources
 

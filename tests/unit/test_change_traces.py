@@ -18,13 +18,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, Status, StatusCode
 
-from pilot.app import traces
-from pilot.app.otlp import OtlpExporter, encode_spans, parse_headers
-from pilot.app.traces import SCOPE, Traces, start_export
+from pilot.bootstrap import traces
+from pilot.bootstrap.otlp import OtlpExporter, encode_spans, parse_headers
+from pilot.bootstrap.traces import SCOPE, Traces, start_export
 from pilot.ingest.batch import Commit
-from pilot.serve.progress import KEPT, EventOutcome
-from pilot.serve.pusher import Pushed
 from pilot.settings.process import TraceSettings
+from pilot.xds.progress import KEPT, EventOutcome
+from pilot.xds.pusher import Pushed
 from tests.support.collectors import JsonCollector
 
 CDS, EDS = (

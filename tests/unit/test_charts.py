@@ -13,8 +13,8 @@ from deploy.chart.render import render
 from deploy.folder import installation_folder
 from deploy.generated import CHARTS, stale
 from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
+from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.problem import Severity
 from webhook.inject.config import decode_config
 from webhook.profile.default import default_values
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from pilot.config.problem import Problem, Severity
 from pilot.derive import Node
+from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.ingest.checking import SLICE, Checking
 from pilot.ingest.problems import TOLD, ProblemStore
-from pilot.model.checks.listed import CHECKS
-from pilot.model.problem import Problem, Severity
-from pilot.translate.profile.gateway_problems import ROUTERS
+from pilot.mesh.analysis.listed import CHECKS
 from tests.support.checks import problems_of
 from tests.support.clock import VirtualClock
 from tests.support.world import Rows, World, proxy, rows_of

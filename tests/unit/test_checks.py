@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from pilot.config.problem import Problem
 from pilot.ingest.mesh_config import decode_mesh_networks
-from pilot.model.problem import Problem
 from tests.support.checks import problems_of
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.mesh_edits import rows_at

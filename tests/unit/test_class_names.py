@@ -8,7 +8,7 @@ from collections import defaultdict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRODUCT = ("pilot", "ca", "webhook", "deploy")
-API = "pilot/model/config/"
+API = "pilot/config/"
 SHARED = {
     "Metrics": "of a Telemetry, beside those of the process",
     "Node": "of Kubernetes, beside that of the derivation graph",

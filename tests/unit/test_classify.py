@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pilot.envoy.plans import plan
+from pilot.envoy.tracing.spans import Spans, build_spans
 from pilot.lib.duration import Duration
-from pilot.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet
-from pilot.model.views.classify import (
+from pilot.mesh.gateways.gateways import service_ports
+from pilot.mesh.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet
+from pilot.mesh.proxies.classify import (
     features_of,
     listening_facet,
     outbound_facet,
     outbound_listeners_facet,
     span_tags_facet,
 )
-from pilot.model.views.gateways import service_ports
-from pilot.model.views.policies import policy_label_keys
-from pilot.translate.profile import plan
-from pilot.translate.tracing.spans import Spans, build_spans
+from pilot.mesh.security.policies import policy_label_keys
 from tests.support.listeners import WEB_POD, service
 from tests.support.objects import make, world
 from tests.support.world import World, proxy

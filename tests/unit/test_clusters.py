@@ -11,21 +11,21 @@ import aiohttp
 import msgspec
 import pytest
 
-from pilot.app.control_plane import ControlPlane
+from pilot.bootstrap.control_plane import ControlPlane
+from pilot.config.mesh.mesh_networks import MeshNetworks
+from pilot.config.object import ObjectKey, RegistryKey
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
 from pilot.ingest.decode import DocumentOrigin, decode_document
 from pilot.lib.flags import FlagError
 from pilot.lib.labels import NETWORK
 from pilot.lib.xds_types import ENDPOINT, LISTENER, ROUTE
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.service import ServiceRef
-from pilot.model.views.clusters import service_clusters
-from pilot.model.views.endpoints import endpoints, service_accounts
-from pilot.model.views.networks import NetworkGateway, find_network, network_gateways
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.services import refs_by_hostname, service, service_refs
-from pilot.model.views.workloads import pod_of, proxy_labels, proxy_locality
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.endpoints import endpoints, service_accounts
+from pilot.mesh.registry.networks import NetworkGateway, find_network, network_gateways
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.services import refs_by_hostname, service, service_refs
+from pilot.mesh.registry.workloads import pod_of, proxy_labels, proxy_locality
+from pilot.mesh.tables.clusters import service_clusters
 from pilot.settings.parse import load
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.processes import free_port

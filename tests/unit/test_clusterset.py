@@ -7,8 +7,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug.application import application
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
-from pilot.model.service import ServiceRef
-from pilot.model.views.services import refs_by_hostname, refs_in_namespace, service, service_refs
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.services import refs_by_hostname, refs_in_namespace, service, service_refs
 from tests.support.debug import sources
 from tests.support.objects import Plain, make
 from tests.support.world import World, proxy, rows_of

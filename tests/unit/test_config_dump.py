@@ -13,8 +13,8 @@ from pilot.debug import profiles
 from pilot.debug.config_dump import FEW, TYPES, _unwrapped, build_dump, plain, shown
 from pilot.debug.page import FileAnswer, Later, TextAnswer
 from pilot.debug.plain_json import LazyFields, parts
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.translate.resource import Resource
 
 
 def routes(count: int) -> Resource:

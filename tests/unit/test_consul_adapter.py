@@ -19,7 +19,7 @@ from pilot.kube.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.mcp.object_types import is_configuration
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from samples.consul import catalogue
 from samples.consul.adapter import Adapter
 from samples.consul.entries import build_entry

@@ -13,9 +13,9 @@ import aiohttp
 import grpc
 import pytest
 
-from pilot.app import ControlPlane, StartError, ports
-from pilot.app.control_plane import SWEEP_SECONDS
-from pilot.app.first_load import HeldClock
+from pilot.bootstrap import ControlPlane, StartError, ports
+from pilot.bootstrap.control_plane import SWEEP_SECONDS
+from pilot.bootstrap.first_load import HeldClock
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
 from tests.support.ads import Client

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pilot.app import ControlPlane, StartError, control_plane
-from pilot.app.control_plane import KUBERNETES_RANK, REGISTERED_RANK
-from pilot.app.part import Part
+from pilot.bootstrap import ControlPlane, StartError, control_plane
+from pilot.bootstrap.control_plane import KUBERNETES_RANK, REGISTERED_RANK
+from pilot.bootstrap.part import Part
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Commit
-from pilot.model.config.mesh_config import MeshConfig
 from pilot.settings.parse import load
 from tests.support.clock import VirtualClock
 from tests.support.stand_ins import Journal

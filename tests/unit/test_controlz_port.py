@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from pilot.app import ControlPlane
-from pilot.app.options import controlz_address
-from pilot.app.stacks import log_stacks
-from pilot.serve.address import Address
+from pilot.bootstrap import ControlPlane
+from pilot.bootstrap.options import controlz_address
+from pilot.bootstrap.stacks import log_stacks
 from pilot.settings.parse import load
 from pilot.settings.process import ProcessSettings
+from pilot.xds.address import Address
 from tests.support.processes import free_port
 
 PORTS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")

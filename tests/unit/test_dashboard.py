@@ -13,6 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from ca.csr import decode_csr
 from ca.pem import certificate_pem
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
 from pilot.debug import application as debug_application
 from pilot.debug.application import application
 from pilot.debug.dashboard import certificates, routes, stream
@@ -22,8 +24,6 @@ from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef, Problem
 from tests.support import certificates as issued
 from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
 from tests.support.listeners import service

@@ -11,19 +11,19 @@ import grpc
 import pytest
 
 from ca.pem import certificate_pem
-from pilot.app import debug_access
-from pilot.app.debug_access import HttpIdentities, over_xds
-from pilot.app.server_credentials import server_credentials, server_name
-from pilot.app.told_roots import OWN, ToldRoots
+from pilot.bootstrap import debug_access
+from pilot.bootstrap.debug_access import HttpIdentities, over_xds
+from pilot.bootstrap.server_credentials import server_credentials, server_name
+from pilot.bootstrap.trust_root_publisher import OWN, ToldRoots
+from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.debug.page import Refused
+from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.mcp.stream import CannotConnectError
-from pilot.model.config.destination_rule import ClientTLSSettings
-from pilot.model.inputs import Mesh
-from pilot.serve.discovery import Discovery
-from pilot.serve.identity import Caller, IdentityError
-from pilot.serve.questions import QuestionError
-from pilot.translate.profile import plan
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.discovery import Discovery
+from pilot.xds.identity import Caller, IdentityError
+from pilot.xds.questions import QuestionError
 from tests.support.certificates import root
 
 SOURCES: Any = object()

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol
 from pilot.debug import slices
 from pilot.debug.caches import _brief
 from pilot.debug.explain import _identity
@@ -16,12 +18,10 @@ from pilot.debug.index import _proxies
 from pilot.debug.over_xds import client_config
 from pilot.debug.registry import LookedUp, _endpoint, show_service
 from pilot.debug.slices import without_collections
-from pilot.model.config.object import ObjectKey
-from pilot.model.endpoint import Endpoint, EndpointHealth
-from pilot.model.inputs import Mesh
-from pilot.model.protocol import Protocol
-from pilot.model.proxy import NodeType, Proxy
-from pilot.model.service import Port, Registry, Resolution, Service, ServiceRef
+from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
+from pilot.mesh.tables.database import Mesh
 from tests.support.debug import FakeConnection, FakeFleet, FakeWatch
 from tests.unit.test_health import SERVICE, looked_at, of
 

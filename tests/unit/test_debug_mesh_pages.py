@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from pilot.config.group_kind import NETWORKING
 from pilot.debug import application as application_module
 from pilot.debug.application import application
 from pilot.debug.sources import Sources
-from pilot.model.kind import NETWORKING
-from pilot.translate.resource import Resource
+from pilot.envoy.resource import Resource
 from tests.support.debug import FakeFleet, with_health
 from tests.support.debug_pages import Ask, ask, client, pages
 

@@ -10,9 +10,9 @@ from aiohttp.test_utils import TestClient
 from envoy.admin.v3 import config_dump_pb2
 from google.protobuf import json_format
 
+from pilot.config.group_kind import NETWORKING
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.kind import NETWORKING
 from tests.support.debug import FakeFleet, FakeWatch
 from tests.support.debug_pages import Ask, ask, client, pages, refusal
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.group_kind import GroupKind
+from pilot.config.networking.virtual_service import HTTPRoute, StringMatch
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef
 from pilot.ingest.decode import OWN, DocumentOrigin, Entry, decode_document, decode_object
 from pilot.ingest.kube_kinds import read_kinds
-from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.config.virtual_service import HTTPRoute, StringMatch
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef
 
 
 def decode_one(text: str, **options: Any) -> Entry:

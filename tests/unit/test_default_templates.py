@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
 from webhook.inject.data import StructData
 from webhook.inject.functions import FUNCTIONS

@@ -13,9 +13,9 @@ import pytest
 from deploy.crd.definitions import definitions
 from deploy.crd.limits import LIMITS
 from deploy.crd.schema import ANY
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.group_kind import plural_of
 from pilot.ingest.documents import read_documents
-from pilot.model.catalogue import CATALOGUE
-from pilot.model.kind import plural_of
 from tests.support.apiserver.schemas import wrong_places
 
 ROOT = pathlib.Path(__file__).parents[2]

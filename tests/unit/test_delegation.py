@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.lib.duration import Duration
-from pilot.model.config.virtual_service import (
+from pilot.config.networking.virtual_service import (
     Delegate,
     Destination,
     HTTPMatchRequest,
@@ -14,7 +13,8 @@ from pilot.model.config.virtual_service import (
     HTTPRouteDestination,
     StringMatch,
 )
-from pilot.model.views.delegation import contradicts, merge_match, merge_matches, merge_route, merge_routes
+from pilot.lib.duration import Duration
+from pilot.mesh.traffic.delegation import contradicts, merge_match, merge_matches, merge_route, merge_routes
 
 TO = (HTTPRouteDestination(destination=Destination(host="reviews")),)
 

@@ -15,10 +15,10 @@ from deploy.generated import ROOT
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import installation_of
 from deploy.rbac import ANYWHERE, GATEWAYS, OWN_NAMESPACE, read
-from pilot.app import ControlPlane
+from pilot.bootstrap import ControlPlane
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.group_kind import GATEWAY_API
 from pilot.kube.client import ApiClient
-from pilot.model.catalogue import CATALOGUE, Catalogue
-from pilot.model.kind import GATEWAY_API
 from pilot.settings.parse import load
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.rbac import by_roles

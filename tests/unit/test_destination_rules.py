@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from pilot.model.facets import Labels
-from pilot.model.service import ServiceRef
-from pilot.model.views.destination_rules import (
+from pilot.mesh.model.facets import Labels
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.traffic.destination_rules import (
     EVERYBODY,
     inbound_merged_rule_key,
     merged_rule,

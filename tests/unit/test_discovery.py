@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.object import Object
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.object import Object
-from pilot.model.views.services import service_refs
+from pilot.mesh.registry.services import service_refs
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, rows_of
 

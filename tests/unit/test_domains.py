@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.model.config.object import ObjectKey
-from pilot.model.service import Port, Protocol, Registry, Resolution, Service
-from pilot.model.virtual_addresses import AddressFamiliesFacet, bound_addresses, virtual_addresses
-from pilot.translate.route.conflicts import NEAR, Contender, settle
-from pilot.translate.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol
+from pilot.envoy.route.conflicts import NEAR, Contender, settle
+from pilot.envoy.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
+from pilot.mesh.model.service import Port, Registry, Resolution, Service
+from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, bound_addresses, virtual_addresses
 
 LOCAL = "prod.svc.cluster.local"
 

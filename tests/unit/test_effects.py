@@ -11,20 +11,20 @@ import msgspec
 import pytest
 import yaml
 
+from pilot.config.indexes import SERVICE_NAME_LABEL
+from pilot.config.kubernetes.service import EXPORT_TO
+from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.lib import labels
 from pilot.lib.duration import Duration
-from pilot.model.config.service import EXPORT_TO
-from pilot.model.config.workload_entry import REGISTRATION_GROUP
-from pilot.model.indexes import SERVICE_NAME_LABEL
-from pilot.model.views.auto_addresses import OPT_OUT
-from pilot.model.views.endpoint_slices import MULTICLUSTER_LABEL
-from pilot.model.views.entry_services import CONNECT_STRATEGY
-from pilot.model.views.external_addresses import NODE_SELECTOR
-from pilot.model.views.gateways import KEEPS_PORTS
-from pilot.model.views.kubernetes_services import CANONICAL_ACCOUNTS, KUBERNETES_ACCOUNTS, TRAFFIC_DISTRIBUTION
-from pilot.model.views.networks import GATEWAY_PORT_LABEL
-from pilot.model.views.workload_entries import HEALTH_CHECKS
+from pilot.mesh.gateways.gateways import KEEPS_PORTS
+from pilot.mesh.registry.auto_addresses import OPT_OUT
+from pilot.mesh.registry.endpoint_slices import MULTICLUSTER_LABEL
+from pilot.mesh.registry.external_addresses import NODE_SELECTOR
+from pilot.mesh.registry.kubernetes_services import CANONICAL_ACCOUNTS, KUBERNETES_ACCOUNTS, TRAFFIC_DISTRIBUTION
+from pilot.mesh.registry.networks import GATEWAY_PORT_LABEL
+from pilot.mesh.registry.service_entries import CONNECT_STRATEGY
+from pilot.mesh.registry.workload_entries import HEALTH_CHECKS
 from pilot.settings.mesh import MeshSettings
 from tests.support.mesh_edits import Snapshot, snapshot
 from tests.support.objects import Plain, at, endpoint_slice, make, pod

@@ -8,8 +8,7 @@ import pytest
 from envoy.config.endpoint.v3 import endpoint_components_pb2
 from google.protobuf import json_format
 
-from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
-from pilot.model.config.destination_rule import (
+from pilot.config.networking.destination_rule import (
     ClientTLSSettings,
     DestinationRule,
     Distribute,
@@ -20,21 +19,22 @@ from pilot.model.config.destination_rule import (
     TrafficPolicy,
     ZoneAwareLoadBalancerSetting,
 )
-from pilot.model.config.virtual_service import PortSelector
-from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
-from pilot.model.facets import OutboundFacet, ReachFacet, ScopeFacet
-from pilot.model.proxy import NodeType
-from pilot.model.service import ServiceRef
-from pilot.model.views.clusterset import Bounds
-from pilot.model.views.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality, effective_locality
-from pilot.model.views.networks import NetworkGateway, NetworkGateways, build_network_gateways
-from pilot.model.views.services import service
-from pilot.translate.endpoint.balance import Balance, build_balance
-from pilot.translate.endpoint.build import Rules, build_cluster_load_assignment, build_groups
-from pilot.translate.endpoint.inputs import presentation
-from pilot.translate.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
-from pilot.translate.endpoint.policy import EndpointPolicy, _mtls
-from pilot.translate.endpoint.vantage import VantageKey, build_vantage, distance
+from pilot.config.networking.virtual_service import PortSelector
+from pilot.envoy.endpoint.balance import Balance, build_balance
+from pilot.envoy.endpoint.build import Rules, build_cluster_load_assignment, build_groups
+from pilot.envoy.endpoint.inputs import presentation
+from pilot.envoy.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
+from pilot.envoy.endpoint.policy import EndpointPolicy, _mtls
+from pilot.envoy.endpoint.vantage import VantageKey, build_vantage, distance
+from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
+from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
+from pilot.mesh.model.facets import OutboundFacet, ReachFacet, ScopeFacet
+from pilot.mesh.model.proxy import NodeType
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.clusterset import Bounds
+from pilot.mesh.registry.networks import NetworkGateway, NetworkGateways, build_network_gateways
+from pilot.mesh.registry.services import service
+from pilot.mesh.traffic.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality, effective_locality
 from tests.support.objects import make
 from tests.support.world import World
 

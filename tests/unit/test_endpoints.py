@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.endpoint_slice import EndpointConditions
-from pilot.model.config.object import Object, RegistryKey
-from pilot.model.config.pod import OwnerReference, Pod
-from pilot.model.endpoint import Endpoint, EndpointHealth, Locality
-from pilot.model.kind import GroupKind
-from pilot.model.service import ServiceRef
-from pilot.model.views.endpoint_slices import health_of
-from pilot.model.views.endpoints import endpoints, service_accounts
-from pilot.model.views.pods import pod_workload, workload_name
+from pilot.config.group_kind import GroupKind
+from pilot.config.kubernetes.endpoint_slice import EndpointConditions
+from pilot.config.kubernetes.pod import OwnerReference, Pod
+from pilot.config.object import Object, RegistryKey
+from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.endpoint_slices import health_of
+from pilot.mesh.registry.endpoints import endpoints, service_accounts
+from pilot.mesh.registry.pods import pod_workload, workload_name
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 
 ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from google.protobuf import any_pb2, json_format
 
-from pilot.app.patch_status import PatchStatus
+from pilot.bootstrap.patch_status import PatchStatus
+from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
+from pilot.config.object import ObjectKey
+from pilot.envoy.envoy_filter.match import can_touch
+from pilot.envoy.envoy_filter.origin import find_patches
+from pilot.envoy.envoy_filter.patch import ReadPatch
+from pilot.envoy.plans import plan
+from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
-from pilot.model.config.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
-from pilot.model.config.object import ObjectKey
-from pilot.model.facets import PatchFacet, PatchKey
-from pilot.model.views.patches import configured_patch
-from pilot.translate.envoy_filter.match import can_touch
-from pilot.translate.envoy_filter.origin import find_patches
-from pilot.translate.envoy_filter.patch import ReadPatch
-from pilot.translate.profile import plan
-from pilot.translate.profile.patch_problems import envoy_filter_problems
+from pilot.mesh.model.facets import PatchFacet, PatchKey
+from pilot.mesh.proxies.patches import configured_patch
 from tests.support.listeners import HCM
 from tests.support.objects import Plain, make, world
 from tests.support.random_filters import API, start

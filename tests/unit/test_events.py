@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pilot.config.catalogue import CATALOGUE
 from pilot.ingest.batch import Commit, Event
 from pilot.ingest.events import count_events, count_updates
 from pilot.lib.build_info import BuildInfo
 from pilot.lib.metrics import Metrics
-from pilot.model.catalogue import CATALOGUE
 
 
 def test_events_by_kind() -> None:

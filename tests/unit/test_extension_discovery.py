@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2, json_format
 
+from pilot.envoy.plans import plan
 from pilot.lib.xds_types import EXTENSION
-from pilot.model.proxy import Proxy
-from pilot.translate.profile import plan
+from pilot.mesh.model.proxy import Proxy
 from tests.support.credentials import data_secret
 from tests.support.listeners import WEB
 from tests.support.objects import make, world

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
+from pilot.config.group_kind import GATEWAY_API
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.lib.xds_types import CLUSTER
-from pilot.model.checks.status import status_problems
-from pilot.model.checks.without_effect import WITHOUT_EFFECT
-from pilot.model.condition import StatusCondition
-from pilot.model.config.object import ObjectKey
-from pilot.model.kind import GATEWAY_API
-from pilot.model.problem import ObjectRef
-from pilot.model.views.auto_addresses import allocated_addresses
-from pilot.model.views.gateway_api.external_backends import BACKEND
-from pilot.model.views.gateway_api.listeners import HTTP_ROUTE
-from pilot.model.views.gateway_api.policy_tls import NO_CREDENTIAL
-from pilot.model.views.gateway_api.route_objects import RouteKey
-from pilot.model.views.gateway_api.status.objects import status_of
-from pilot.model.views.gateway_api.status.policies import backend_status
-from pilot.model.views.gateway_api.status.routes import route_status
-from pilot.model.views.gateway_api.status.shown import show_status
-from pilot.model.views.kinds.destination_rules import destination_rules
-from pilot.model.views.kinds.service_entries import service_entries
+from pilot.mesh.analysis.status import status_problems
+from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
+from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
+from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.lowering.gateway_api.external_backends import BACKEND
+from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL
+from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.registry.auto_addresses import allocated_addresses
+from pilot.mesh.status.objects import status_of
+from pilot.mesh.status.policies import backend_status
+from pilot.mesh.status.routes import route_status
+from pilot.mesh.status.shown import show_status
 from tests.support.credentials import Authority, config_map
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain

@@ -1,4 +1,4 @@
-"""Cache keys and facets are called so, and are all found from `model/facets.py`."""
+"""Cache keys and facets are called so, and are all found from `mesh/model/facets.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pathlib
 import pkgutil
 from collections.abc import Iterator
 
-import pilot.model
-import pilot.translate
+import pilot.envoy
+import pilot.mesh
 from pilot.derive.derived import Derived
-from pilot.model import facets
+from pilot.mesh.model import facets
 
 # Names of objects and services, and values of the configuration or of views, which no proxy's facet is cut into.
 NO_FACETS = {
@@ -29,7 +29,7 @@ NO_FACETS = {
 
 
 def modules() -> Iterator[object]:
-    for package in (pilot.model, pilot.translate):
+    for package in (pilot.mesh, pilot.envoy):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             yield importlib.import_module(found.name)
 

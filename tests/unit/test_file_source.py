@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
 from pilot.ingest.reading import Reader
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Severity
 from tests.support.files import Files, service
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.problem import Problem
 from pilot.debug.configuration import problemz
 from pilot.ingest import file_source, reading
 from pilot.ingest.batch import Batch
@@ -27,8 +28,7 @@ from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.open_file import NoFile, TooLarge, read_file
 from pilot.ingest.problems import TOLD, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
-from pilot.model.inputs import Mesh
-from pilot.model.problem import Problem
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.debug import sources
 from tests.support.files import Files, service

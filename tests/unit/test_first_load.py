@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.app import config_sources, first_load
-from pilot.app.config_sources import STEP, ConfigSources
-from pilot.app.first_load import FirstLoad, HeldClock
-from pilot.app.kubernetes import IngestTarget
+from pilot.bootstrap import config_sources, first_load
+from pilot.bootstrap.config_sources import STEP, ConfigSources
+from pilot.bootstrap.first_load import FirstLoad, HeldClock
+from pilot.bootstrap.kubernetes import IngestTarget
+from pilot.config.group_kind import GroupKind
+from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
@@ -23,8 +25,6 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream
 from pilot.mcp.stream import CannotConnectError, McpClient
-from pilot.model.config.mesh_config import ConfigSource, MeshConfig
-from pilot.model.kind import GroupKind
 from pilot.settings.parse import load
 from tests.support.clock import VirtualClock
 from tests.support.stand_ins import Journal

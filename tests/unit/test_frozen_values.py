@@ -13,10 +13,10 @@ import msgspec
 import msgspec.inspect
 import pytest
 
-import pilot.model
-import pilot.model.config
+import pilot.config
+import pilot.mesh
 import pilot.settings
-from pilot.model.config.base import Int32, Int64, Strict, UInt32, UInt64
+from pilot.config.base import Int32, Int64, Strict, UInt32, UInt64
 
 OWN_DEFAULTS = ("MeshConfig", "ProxyConfig")
 
@@ -33,7 +33,7 @@ def classes(package: str, path: list[str]) -> Iterator[type]:
 
 
 def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
-    structs = [kind for kind in classes("pilot.model", pilot.model.__path__) if issubclass(kind, msgspec.Struct)]
+    structs = [kind for kind in classes("pilot.mesh", pilot.mesh.__path__) if issubclass(kind, msgspec.Struct)]
     assert len(structs) >= 350
     assert [f"{kind.__module__}.{kind.__name__}" for kind in structs if not kind.__struct_config__.frozen] == []
 
@@ -45,7 +45,7 @@ def test_settings_are_frozen() -> None:
 
 
 def test_what_a_message_of_istio_does_not_say_is_what_protobuf_takes_it_for() -> None:
-    found = classes("pilot.model.config", pilot.model.config.__path__)
+    found = classes("pilot.config", pilot.config.__path__)
     messages = [kind for kind in found if issubclass(kind, Strict) and kind.__name__ not in OWN_DEFAULTS]
     others = []
     for kind in messages:
@@ -93,7 +93,7 @@ WorkloadMtls.mode=PERMISSIVE XBackend.protocol=HTTP
 def test_what_is_taken_for_said_where_nobody_says_it() -> None:
     """Fields that have a default other than protobuf's: of Kubernetes, of the Gateway API, of the mesh config, and of what proxies are."""
     found: list[str] = []
-    for kind in sorted(classes("pilot.model", pilot.model.__path__), key=lambda kind: kind.__name__):
+    for kind in sorted(classes("pilot.mesh", pilot.mesh.__path__), key=lambda kind: kind.__name__):
         if issubclass(kind, msgspec.Struct) and (not issubclass(kind, Strict) or kind.__name__ in OWN_DEFAULTS):
             said = ((field.name, field.default) for field in msgspec.structs.fields(kind))
             found += [

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.debug.statuses import statusz
-from pilot.model.checks.status import status_problems
-from pilot.model.condition import StatusCondition
-from pilot.model.config.object import ObjectKey
-from pilot.model.kind import GATEWAY_API, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.classes import gateway_class
-from pilot.model.views.gateway_api.listeners import HTTP_ROUTE
-from pilot.model.views.gateway_api.route_objects import RouteKey
-from pilot.model.views.gateway_api.status.gateways import class_status, gateway_status, listener_set_status
-from pilot.model.views.gateway_api.status.objects import objects_with_status, status_of
-from pilot.model.views.gateway_api.status.policies import backend_tls_status, traffic_policy_status
-from pilot.model.views.gateway_api.status.routes import route_status
-from pilot.model.views.gateway_api.status.shown import show_status
+from pilot.mesh.analysis.status import status_problems
+from pilot.mesh.gateway_api.classes import gateway_class
+from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
+from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.status.gateways import class_status, gateway_status, listener_set_status
+from pilot.mesh.status.objects import objects_with_status, status_of
+from pilot.mesh.status.policies import backend_tls_status, traffic_policy_status
+from pilot.mesh.status.routes import route_status
+from pilot.mesh.status.shown import show_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.debug import sources
 from tests.support.gateway_slots import gateway_object

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.gateway import Port, Server, ServerTLSSettings
-from pilot.model.config.object import ObjectKey
-from pilot.model.config.virtual_service import (
+from pilot.config.networking.gateway import Port, Server, ServerTLSSettings
+from pilot.config.networking.virtual_service import (
     L4MatchAttributes,
     RouteDestination,
     TCPRoute,
@@ -14,9 +13,8 @@ from pilot.model.config.virtual_service import (
     TLSRoute,
     VirtualService,
 )
-from pilot.model.views.gateway_merge import merge
-from pilot.model.views.gateway_servers import GatewayRouteKey, ServerKey, TargetPort
-from pilot.translate.listener.gateway_chains import (
+from pilot.config.object import ObjectKey
+from pilot.envoy.listener.gateway_chains import (
     GatewayListenerKey,
     HttpsChain,
     Layer4,
@@ -29,6 +27,8 @@ from pilot.translate.listener.gateway_chains import (
     plan_listeners,
     shares_host,
 )
+from pilot.mesh.gateways.merge import merge
+from pilot.mesh.gateways.servers import GatewayRouteKey, ServerKey, TargetPort
 
 GATEWAY = ObjectKey("infra", "edge")
 ONE, TWO = ObjectKey("shop", "one"), ObjectKey("shop", "two")

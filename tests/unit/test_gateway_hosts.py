@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.object import ObjectKey
-from pilot.translate.route.gateway_hosts import (
+from pilot.config.object import ObjectKey
+from pilot.envoy.route.gateway_hosts import (
     Bound,
     GatewayHostKey,
     RouteSourceKey,

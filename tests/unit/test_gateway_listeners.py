@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pilot.config.gateway_api.gateway import Listener, ListenerTLSConfig
+from pilot.config.object import ObjectKey
 from pilot.lib.labels import NETWORK
-from pilot.model.config.gateway_api.gateway import Listener, ListenerTLSConfig
-from pilot.model.config.object import ObjectKey
-from pilot.model.views.gateway_api.gateways import GATEWAY, ListenerKey
-from pilot.model.views.gateway_api.listener_tls import passes_by_name
-from pilot.model.views.gateway_api.listeners import built_listener
-from pilot.model.views.gateway_api.status.gateways import gateway_status
-from pilot.model.views.kinds.virtual_services import virtual_services
+from pilot.mesh.gateway_api.gateways import GATEWAY, ListenerKey
+from pilot.mesh.gateway_api.listener_tls import passes_by_name
+from pilot.mesh.gateway_api.listeners import built_listener
+from pilot.mesh.kinds.virtual_services import virtual_services
+from pilot.mesh.status.gateways import gateway_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, world

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.gateway import Port, Server, ServerTLSSettings
-from pilot.model.config.object import ObjectKey
-from pilot.model.views.gateway_merge import merge, resolve_port
-from pilot.model.views.gateway_servers import GatewayRouteKey, MergedGateway, TargetPort, qualify_hosts, sni_hosts
+from pilot.config.networking.gateway import Port, Server, ServerTLSSettings
+from pilot.config.object import ObjectKey
+from pilot.mesh.gateways.merge import merge, resolve_port
+from pilot.mesh.gateways.servers import GatewayRouteKey, MergedGateway, TargetPort, qualify_hosts, sni_hosts
 
 OLD, NEW = ObjectKey("a", "old"), ObjectKey("b", "new")
 

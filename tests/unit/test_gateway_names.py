@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.host_names.follower import GatewayNames
 from pilot.ingest.host_names.lookup import LookupFailed, NameServers, ResolvedName, read_name_servers
 from pilot.ingest.host_names.message import AAAA, A, build_query, parse_reply
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import Mesh
-from pilot.model.views.networks import NetworkGateway, network_gateways, unresolved_gateways
+from pilot.mesh.registry.networks import NetworkGateway, network_gateways, unresolved_gateways
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 
 HOST, OTHER = "gw.example.com", "other.example.com"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.mesh_config import InboundTrafficPolicy, MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig, ProxyImage
+from pilot.config.mesh.mesh_config import InboundTrafficPolicy, MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
 from webhook.gateway.render import GatewayToRender, RenderError, render_gateway
 from webhook.inject.config import decode_config
 

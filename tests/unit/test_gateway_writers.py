@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from pilot.app import gateway_writers
-from pilot.app.gateway_writers import GatewayWriters
+from pilot.bootstrap import gateway_controllers as gateway_writers
+from pilot.bootstrap.gateway_controllers import GatewayWriters
+from pilot.config.group_kind import GroupKind
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.backoff import Backoff
-from pilot.kube.follow import Pace
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
+from pilot.kube.informer import Pace
+from pilot.mesh.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from tests.support.stand_ins import Journal, StandIn
 from tests.support.world import rows_of

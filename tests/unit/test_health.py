@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem
 from pilot.debug import health as health_module
 from pilot.debug.health import HealthFindings
 from pilot.debug.health_findings import METRICS, Finding
-from pilot.model.inputs import Mesh
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef, Problem
+from pilot.mesh.tables.database import Mesh
 from tests.support.debug import FakeConnection, FakeFleet
 from tests.support.world import World, proxy
 

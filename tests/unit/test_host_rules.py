@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.problem import error
-from pilot.model.validate.rules import check_host
+from pilot.config.problem import error
+from pilot.config.validation.rules import check_host
 
 LABEL, LONG = "a" * 63, "a" * 64
 LONGEST = ".".join((LABEL,) * 4)  # 255 characters

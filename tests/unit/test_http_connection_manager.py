@@ -9,13 +9,13 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
 
+from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
+from pilot.envoy.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
+from pilot.envoy.resource import Resource
+from pilot.envoy.tracing.spans import Spans, build_spans
+from pilot.envoy.typed import pack
 from pilot.lib.xds_types import LISTENER
-from pilot.model.facets import SpanTagsFacet
-from pilot.translate.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
-from pilot.translate.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
-from pilot.translate.resource import Resource
-from pilot.translate.tracing.spans import Spans, build_spans
-from pilot.translate.typed import pack
+from pilot.mesh.model.facets import SpanTagsFacet
 from tests.support.independent import check_same_content
 from tests.support.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
 from tests.support.world import proxy

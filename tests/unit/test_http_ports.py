@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from pilot.serve.address import Address
-from pilot.serve.http import listen
+from pilot.xds.address import Address
+from pilot.xds.http import listen
 from tests.support.processes import free_port
 
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from pilot.envoy.cluster.default_endpoint import DefaultEndpoint, parse_default_endpoint
+from pilot.envoy.cluster.defaults import ClusterTraitsKey
 from pilot.ingest.decode import decode_document
-from pilot.translate.cluster.default_endpoint import DefaultEndpoint, parse_default_endpoint
-from pilot.translate.cluster.defaults import ClusterTraitsKey
 from tests.support.clusters import HOST, clusters, http_options, rule
 from tests.support.world import proxy
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pilot.model.service import Protocol
-from pilot.translate.listener.inbound_chain import find_matches
-from pilot.translate.listener.listener_filter import Inspection, build_inspectors
+from pilot.config.protocol import Protocol
+from pilot.envoy.listener.inbound_chain import find_matches
+from pilot.envoy.listener.listener_filter import Inspection, build_inspectors
 from tests.support.listeners import (
     HCM,
     WEB,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.destination_rule import DestinationRule
-from pilot.model.config.object import Object, ObjectKey
-from pilot.model.config.virtual_service import Delegate, HTTPRoute, VirtualService
-from pilot.model.indexes import delegates, exported_by_name, has_wildcard, wildcard_rules
-from pilot.model.kind import GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.indexes import delegates, exported_by_name, has_wildcard, wildcard_rules
+from pilot.config.networking.destination_rule import DestinationRule
+from pilot.config.networking.virtual_service import Delegate, HTTPRoute, VirtualService
+from pilot.config.object import Object, ObjectKey
 
 KEY = ObjectKey("shop", "a")
 RULE, ROUTES = (GroupKind("networking.istio.io", kind) for kind in ("DestinationRule", "VirtualService"))

@@ -9,24 +9,24 @@ from collections.abc import AsyncIterator
 import pytest
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 
+from pilot.config.group_kind import INFERENCE
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
+from pilot.controllers.shadow_services import MANAGER, ShadowServices, build_service
 from pilot.derive import Node
 from pilot.kube.tasks import end_tasks
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from pilot.model.checks.status import status_problems
-from pilot.model.checks.without_effect import WITHOUT_EFFECT
-from pilot.model.condition import StatusCondition
-from pilot.model.config.object import ObjectKey
-from pilot.model.kind import INFERENCE
-from pilot.model.problem import ObjectRef
-from pilot.model.views.gateway_api.inference_pools import POOL, shadow_name
-from pilot.model.views.gateway_api.listeners import HTTP_ROUTE
-from pilot.model.views.gateway_api.pool_gateways import shadow_service
-from pilot.model.views.gateway_api.route_objects import RouteKey
-from pilot.model.views.gateway_api.status.objects import status_of
-from pilot.model.views.gateway_api.status.pools import pool_status
-from pilot.model.views.gateway_api.status.routes import route_status
-from pilot.model.views.gateway_api.status.shown import show_status
-from pilot.writers.shadow_services import MANAGER, ShadowServices, build_service
+from pilot.mesh.analysis.status import status_problems
+from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
+from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
+from pilot.mesh.lowering.gateway_api.inference_pools import POOL, shadow_name
+from pilot.mesh.lowering.gateway_api.pool_gateways import shadow_service
+from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.status.objects import status_of
+from pilot.mesh.status.pools import pool_status
+from pilot.mesh.status.routes import route_status
+from pilot.mesh.status.shown import show_status
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object
 from tests.support.kube import QUICK, client_of, defined_server, until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.selector import LabelSelector, LabelSelectorRequirement
+from pilot.config.selector import LabelSelector, LabelSelectorRequirement
 from webhook.inject.config import WrittenConfig
 from webhook.inject.containers import in_order
 from webhook.inject.decision import is_injected

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig, Tracing
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig, Tracing
 from webhook.inject.api_object import ApiObject
 from webhook.inject.functions import FUNCTIONS
 from webhook.inject.message import TemplateMessage

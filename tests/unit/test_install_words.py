@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from deploy.operator.errors import SettingsError
+from pilot.install.diagnosis import EVENT, POD, causes
 from pilot.install.injectors import MUTATING, NEVER, conflicts, disarmed, is_injector, revision_of, selects, tag_of
 from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG, OperatorOwner, labelled, owner_of
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS, prune
 from pilot.install.ready import missing_of
-from pilot.install.trouble import EVENT, POD, causes
 from pilot.install.uninstall import (
     delete,
     is_shared,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from pilot.envoy.http_filter.jwt_authn import NOBODYS_KEYS
 from pilot.lib.envoy_jwks import has_keys
-from pilot.translate.http_filter.jwt_authn import NOBODYS_KEYS
 
 RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from pilot.config.security.jwks import JwksKey
 from pilot.ingest.jwks.client import DISCOVERY, JwksClient, KeySetError, make_tls
 from pilot.lib.address_rules import AddressRules, BlockedAddress
-from pilot.model.jwks import JwksKey
 from tests.support.credentials import Authority
 from tests.support.key_servers import KeyServer, key_server
 

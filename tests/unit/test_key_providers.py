@@ -8,8 +8,8 @@ from google.protobuf import duration_pb2
 from msgspec.structs import replace
 
 from pilot.debug.config_dump import plain
+from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import SECRET
-from pilot.translate.resource import Resource, length_delimited
 from tests.support.credentials import Authority, edge, served, tls_secret
 from tests.support.objects import world
 from tests.support.world import World

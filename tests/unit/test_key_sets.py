@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pilot.config.problem import Problem
+from pilot.config.security.jwks import JwksKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.follower import KEPT_SECONDS, KeySets
@@ -16,9 +18,7 @@ from pilot.ingest.jwks.store import KeyStore
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
-from pilot.model.jwks import JwksKey
-from pilot.model.problem import Problem
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.objects import make
 from tests.support.world import rows_of

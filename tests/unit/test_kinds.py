@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import pilot
 from pilot.derive import Table
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 
 ROOT = pathlib.Path(pilot.__file__).parent
 KINDS = "model/views/kinds/"
 TABLES = frozenset(name for name, value in vars(Mesh()).items() if isinstance(value, Table))
 OTHERS = {  # of what is no kind of objects
-    "mesh": "model/views/mesh.py",
-    "proxies": "model/views/proxies.py",
-    "jwks": "model/views/jwt.py",
-    "secret_access": "model/views/secret_access.py",
-    "resolved_hosts": "model/views/networks.py",
-    "refusals": "model/views/refusals.py",
-    "authority_roots": "model/views/trust_bundle.py",
+    "mesh": "mesh/tables/mesh_config.py",
+    "proxies": "mesh/tables/proxies.py",
+    "jwks": "mesh/security/jwt.py",
+    "secret_access": "mesh/tables/secret_access.py",
+    "resolved_hosts": "mesh/registry/networks.py",
+    "refusals": "mesh/tables/nacks.py",
+    "authority_roots": "mesh/tables/trust_bundle.py",
 }
 READER = {name: f"{KINDS}{name}.py" for name in TABLES} | OTHERS
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.controllers.analysis import MOST, Analysis, messages_of
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
 from pilot.kube.tasks import end_tasks
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.writers.analysis import MOST, Analysis, messages_of
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until

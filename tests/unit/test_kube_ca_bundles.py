@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from pilot.kube.tasks import end_tasks
 from pilot.lib.metrics import Metrics
-from pilot.writers.ca_bundles import MUTATING, VALIDATING, CaBundles
 from tests.support.apiserver.definitions import definition
 from tests.support.apiserver.refusal import Refusal
 from tests.support.apiserver.resource import ADMISSION

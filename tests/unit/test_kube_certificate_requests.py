@@ -15,14 +15,14 @@ import pytest
 from cryptography import x509
 
 from ca.pem import bundle_pem, key_pem
-from pilot.app.registration import Registration
-from pilot.app.signed_certificate import SignedCertificate
+from pilot.bootstrap.external_signer import Registration
+from pilot.bootstrap.signed_certificate import SignedCertificate
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.kube import certificate_requests
 from pilot.kube.certificate_requests import OF_WORKLOADS, CertificateRefused, request_certificate
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
-from pilot.model.config.mesh_config import MeshConfig
 from pilot.settings.security import AuthoritySettings
 from tests.support.apiserver.asked import Asked
 from tests.support.apiserver.server import ApiServer

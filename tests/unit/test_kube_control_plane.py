@@ -13,9 +13,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from pilot.app import ControlPlane, StartError
+from pilot.bootstrap import ControlPlane, StartError
+from pilot.config.object import RegistryKey
 from pilot.kube.locks import ANNOTATION
-from pilot.model.config.object import RegistryKey
 from pilot.settings.parse import load
 from tests.support.apiserver.server import ApiServer
 from tests.support.certificates import root, write_plugged_in

@@ -12,7 +12,7 @@ import yaml
 from deploy.chart.chart import read_chart
 from deploy.chart.render import render
 from deploy.folder import installation_folder
-from pilot.model.kind import GATEWAY_API
+from pilot.config.group_kind import GATEWAY_API
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object

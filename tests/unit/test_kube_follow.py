@@ -13,7 +13,7 @@ import pytest
 
 from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
-from pilot.kube.follow import PAGE, FollowedCollection, Follower
+from pilot.kube.informer import PAGE, FollowedCollection, Follower
 from pilot.kube.wire import Name, ObjectChange
 from tests.support.apiserver.faults import End
 from tests.support.apiserver.server import ApiServer

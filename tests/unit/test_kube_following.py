@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import follow
+from pilot.kube import informer as follow
 from pilot.kube.backoff import Backoff
 from pilot.kube.errors import ApiError, Expired, Unreachable
-from pilot.kube.follow import FollowedCollection, Follower, Pace
+from pilot.kube.informer import FollowedCollection, Follower, Pace
 from pilot.kube.wire import ObjectChange
 
 PODS = FollowedCollection("/api/v1/pods")

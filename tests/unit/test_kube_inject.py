@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from pilot.cli.pilotctl import pilotctl
-from pilot.model.config.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_config import MeshConfig
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
 from webhook.profile.default import default_config

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.server import ApiServer
 from tests.support.clock import VirtualClock
 from tests.support.kube import client_of, pace, until

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.config.group_kind import GroupKind, plural_of
+from pilot.config.object import ObjectKey
+from pilot.controllers.workload_entries import EntryTerms, WorkloadEntries
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import HEALTH
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind, plural_of
-from pilot.model.proxy import NodeType, Proxy
-from pilot.serve.lifecycle import RegistrationError
-from pilot.writers.workload_entries import EntryTerms, WorkloadEntries
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.lifecycle import RegistrationError
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer

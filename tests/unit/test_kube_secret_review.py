@@ -13,11 +13,11 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from ca.self_signed import make_root
 from ca.store import FolderStore
-from pilot.app.secret_review import SecretReview
+from pilot.bootstrap.secret_review import SecretReview
 from pilot.kube.errors import KubeError
 from pilot.kube.secret_review import lists_secrets
 from pilot.lib.xds_types import SECRET
-from pilot.model.inputs import AccountKey
+from pilot.mesh.tables.database import AccountKey
 from tests.support.agent import Root
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer

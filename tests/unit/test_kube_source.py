@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.group_kind import NETWORKING, GroupKind, plural_of
+from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import read_kinds
@@ -16,10 +19,7 @@ from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
-from pilot.model.catalogue import CATALOGUE
-from pilot.model.config.object import RegistryKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import NETWORKING, GroupKind, plural_of
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.definitions import definition, definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.clock import VirtualClock

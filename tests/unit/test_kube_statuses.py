@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.problem import ObjectRef
+from pilot.controllers.statuses import TRIES, Statuses
 from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.errors import Conflict
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GATEWAY_API, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.writers.statuses import TRIES, Statuses
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pilot.app.reviewers import ClusterReviewers
+from pilot.bootstrap.reviewers import ClusterReviewers
 from pilot.kube.errors import Unreachable
 from pilot.kube.secret_review import lists_secrets
 from pilot.kube.token_review import TokenRefused, UserInfo, review_token
-from pilot.serve.authn.service_account import ServiceAccountTokens
-from pilot.serve.identity import Caller, IdentityError
+from pilot.xds.authn.service_account import ServiceAccountTokens
+from pilot.xds.identity import Caller, IdentityError
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of
 

@@ -16,15 +16,15 @@ from ca.authority import utc_now
 from ca.errors import KeyMaterialError
 from ca.self_signed import make_root
 from ca.signer import Signer
-from pilot.app.secret_store import CACERTS, GENERATED, NAME, SecretStore
+from pilot.bootstrap.secret_store import CACERTS, GENERATED, NAME, SecretStore
+from pilot.config.object import ObjectKey
+from pilot.controllers import trust_bundle
+from pilot.controllers.auto_addresses import AutoAddresses
+from pilot.controllers.root_certificates import RootCertificates
+from pilot.controllers.trust_bundle import TrustBundle
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.kube.tasks import end_tasks
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.writers import trust_bundle
-from pilot.writers.auto_addresses import AutoAddresses
-from pilot.writers.root_certificates import RootCertificates
-from pilot.writers.trust_bundle import TrustBundle
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import QUICK, client_of, defined_server, pace, until
 from tests.support.world import rows_of

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec import inspect as mi
 
+from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest import shape
 from pilot.ingest.last_good import LastGood
-from pilot.model.catalogue import CATALOGUE, Kind
-from pilot.model.config.object import Object, ObjectKey, RegistryKey
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.property.test_shape import fitting
 from tests.support.files import Files, service
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pilot.config.problem import Problem
 from pilot.ingest.decode import decode_document
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from pilot.model.problem import Problem
 from tests.support.objects import Plain, make
 
 

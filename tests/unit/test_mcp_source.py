@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.problem import Severity
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
-from pilot.model.catalogue import CATALOGUE
-from pilot.model.problem import Severity
 from tests.support.config_sources import MemoryConfig
 from tests.support.kube import until
 from tests.support.mcp_config import McpConfig

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2, struct_pb2
 
+from pilot.config.catalogue import CATALOGUE, Kind
 from pilot.mcp.messages import plain_message
 from pilot.mcp.object_types import ObjectType, is_configuration, parse_object_type, spec_message
 from pilot.mcp.wire import RESOURCE, WireFault, decode_object, encode_object
-from pilot.model.catalogue import CATALOGUE, Kind
 from protos.istio import destination_rule_pb2, resource_pb2, workload_entry_pb2
 
 ENTRY = ObjectType("networking.istio.io", "v1", "WorkloadEntry")

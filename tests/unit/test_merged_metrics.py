@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_config import MeshConfig
 from webhook.inject.config import InjectorConfig, WrittenConfig
 from webhook.inject.errors import InjectionError
 from webhook.inject.owner import WorkloadOwner

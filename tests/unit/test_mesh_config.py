@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.ingest.batch import Batch
 from pilot.ingest.mesh_config import decode_mesh_config, decode_mesh_networks
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
 from pilot.debug.dashboard.mesh import Around, Link, Picture, ServiceFacts, links_of_route, service_facts, show_picture
-from pilot.model.config.object import ObjectKey
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.service import ServiceRef
-from pilot.model.views.services import service_refs
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.services import service_refs
 from tests.support.listeners import service
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 

@@ -10,10 +10,10 @@ import grpc
 import pytest
 import yaml
 
-from pilot.app.server_credentials import server_credentials, server_name
+from pilot.bootstrap.server_credentials import server_credentials, server_name
+from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.kube.backoff import Backoff
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
-from pilot.model.config.destination_rule import ClientTLSSettings
 from tests.support.credentials import Authority
 from tests.support.kube import chance, until
 from tests.support.mcp_server import McpServer

@@ -80,7 +80,8 @@ def test_jobs_are_read_as_they_were_written(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "file"), [("webhook", "webhook/workloads.py"), ("model", "pilot/model/facets.py"), ("ca", "ca/signer.py")]
+    ("name", "file"),
+    [("webhook", "webhook/workloads.py"), ("model", "pilot/mesh/model/facets.py"), ("ca", "ca/signer.py")],
 )
 def test_a_package_is_below_pilot_or_beside_it(name: str, file: str) -> None:
     assert pathlib.Path(file) in mutants.files_of(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.translate import names
-from pilot.translate.names import ClusterName
+from pilot.envoy import names
+from pilot.envoy.names import ClusterName
 
 
 @pytest.mark.parametrize(

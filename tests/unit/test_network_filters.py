@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.proxy import Proxy
 from tests.support.listeners import WEB, WEB_POD, chains, last, listeners, network_filters, service
 from tests.support.objects import make
 from tests.support.world import proxy

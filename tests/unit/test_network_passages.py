@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pilot.envoy.names import BLACK_HOLE_CLUSTER, FORWARD_INNER_CONNECT, MAIN_INTERNAL
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
-from pilot.translate.names import BLACK_HOLE_CLUSTER, FORWARD_INNER_CONNECT, MAIN_INTERNAL
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, proxy, rows_of
 from tests.unit.test_waypoint_proxies import installed, of_world

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.lib.labels import NETWORK
-from pilot.model.config.mesh_networks import MeshNetworks
-from pilot.model.views.networks import (
+from pilot.mesh.registry.networks import (
     NetworkGateway,
     NetworkGateways,
     all_network_gateways,

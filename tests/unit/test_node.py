@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from envoy.config.core.v3 import base_pb2
 
-from pilot.model.endpoint import Locality
-from pilot.model.proxy import NodeError, NodeType
-from pilot.serve.node import parse_node
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import NodeError, NodeType
+from pilot.xds.node import parse_node
 
 ID = "sidecar~10.0.0.1~pod.ns~ns.svc.cluster.local"
 

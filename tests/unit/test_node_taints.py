@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pilot.controllers.node_taints import NodeTaints
 from pilot.kube.tasks import end_tasks
-from pilot.writers.node_taints import NodeTaints
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import chance, client_of, pace, until
 

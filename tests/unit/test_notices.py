@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.app.notices import Notices
+from pilot.bootstrap.notices import Notices
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import Database, derived
+from pilot.envoy.plans import plan
 from pilot.ingest.batch import Commit
 from pilot.lib.metrics import Metrics
-from pilot.model.checks.mesh import MESH, mesh_problems
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.serve.discovery import Discovery
-from pilot.translate.profile import plan
+from pilot.mesh.analysis.mesh import MESH, mesh_problems
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.discovery import Discovery
 from tests.support.clock import VirtualClock
 from tests.support.world import World
 

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from pilot.app.authentication import make_authenticate
+from pilot.bootstrap.authentication import make_authenticate
 from pilot.lib.flags import FlagError
-from pilot.serve.authn.oidc import AT_MOST_EVERY, REFRESH, JwtRule, OidcTokens, Provider, parse_jwt_rule
-from pilot.serve.identity import Caller, IdentityError
 from pilot.settings.security import AuthenticationSettings
+from pilot.xds.authn.oidc import AT_MOST_EVERY, REFRESH, JwtRule, OidcTokens, Provider, parse_jwt_rule
+from pilot.xds.identity import Caller, IdentityError
 from tests.support.certificates import rsa_key
 from tests.support.tokens import claims, jwk, other_key, sign, token
 

@@ -12,7 +12,7 @@ import pytest
 
 from pilot.lib.start_error import StartError
 from pilot.operator import worker
-from pilot.operator.custom import FINALIZER
+from pilot.operator.istio_operator_resource import FINALIZER
 from pilot.operator.run import run, watched_namespaces
 from pilot.operator.settings import OperatorSettings
 from tests.support.installations import SYSTEM, state_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.install.installer import Waits
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.kube.objects import Key, VersionedKind
 from pilot.kube.wire import Name
 from pilot.operator.controller import Controller

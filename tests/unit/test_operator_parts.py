@@ -16,8 +16,8 @@ from pilot.kube.errors import Conflict
 from pilot.kube.objects import Key, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
-from pilot.operator.custom import FINALIZER, KIND, Custom, custom_of, read_custom
 from pilot.operator.finalizer import hold, release
+from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of, read_custom
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.noted_objects import fingerprint
 from pilot.operator.settings import OperatorSettings

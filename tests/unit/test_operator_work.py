@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pilot.operator.custom import FINALIZER, custom_of
 from pilot.operator.finalizer import hold, is_ending, release, release_all
+from pilot.operator.istio_operator_resource import FINALIZER, custom_of
 from tests.support.apiserver.asked import Asked
 from tests.support.installations import SYSTEM
 from tests.support.kube import until

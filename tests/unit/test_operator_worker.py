@@ -16,7 +16,7 @@ from pilot.kube.errors import KubeError
 from pilot.kube.objects import Key, key_of
 from pilot.lib.build_info import build_info
 from pilot.operator import worker as module
-from pilot.operator.custom import FINALIZER, Custom, custom_of
+from pilot.operator.istio_operator_resource import FINALIZER, Custom, custom_of
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.parts import OperatorParts
 from pilot.operator.worker import Worker, _read

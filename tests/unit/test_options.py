@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from pilot.app.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
-from pilot.app.stacks import log_stacks
+from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
+from pilot.bootstrap.stacks import log_stacks
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
-from pilot.serve.address import Address
 from pilot.settings.parse import load
 from pilot.settings.process import IngestSettings
+from pilot.xds.address import Address
 
 FLAGS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 

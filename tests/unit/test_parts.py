@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from pilot.app.memory import GiveBack, find_trim
-from pilot.app.part import Part, Parts
-from pilot.app.sweeper import Sweeper
+from pilot.bootstrap.malloc_trimmer import GiveBack, find_trim
+from pilot.bootstrap.part import Part, Parts
+from pilot.bootstrap.sweeper import Sweeper
 from pilot.lib.start_error import StartError
 from tests.support.clock import VirtualClock
 

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from envoy.config.route.v3 import route_pb2
 
+from pilot.envoy.envoy_filter.effects import Effects
+from pilot.envoy.envoy_filter.patch import patches
+from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched, patched_resources
+from pilot.envoy.envoy_filter.routes import patch_routes
+from pilot.envoy.plans import plan
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
-from pilot.translate.envoy_filter.effects import Effects
-from pilot.translate.envoy_filter.patch import patches
-from pilot.translate.envoy_filter.patched import PatchSourceKey, patched, patched_resources
-from pilot.translate.envoy_filter.routes import patch_routes
-from pilot.translate.profile import plan
-from pilot.translate.resource import Resource
 from tests.support.objects import Plain, make
 from tests.support.random_filters import API, MESH, TO_API
 from tests.support.world import World, proxy

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from pilot import app
-from pilot.app import ControlPlane
+from pilot import bootstrap as app
+from pilot.bootstrap import ControlPlane
 from pilot.cli.pilot_discovery import main
 from pilot.cli.resources import claim_resources
 from pilot.ingest.file_source import FileSource

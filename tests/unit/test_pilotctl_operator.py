@@ -17,7 +17,7 @@ from pilot.cli.pilot_operator import main
 from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import Waits
 from pilot.kube.objects import Key, Objects
-from pilot.operator.custom import FINALIZER
+from pilot.operator.istio_operator_resource import FINALIZER
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers
 from tests.support.installations import SYSTEM, state_of

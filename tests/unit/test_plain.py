@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pilot.config.mesh.mesh_config import InboundTrafficPolicy, MeshConfig, OutboundTrafficPolicy
+from pilot.config.plain import plain
 from pilot.lib.duration import Duration
-from pilot.model.config.mesh_config import InboundTrafficPolicy, MeshConfig, OutboundTrafficPolicy
-from pilot.model.plain import plain
 
 
 def test_defaults_are_left_out() -> None:

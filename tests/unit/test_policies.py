@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from pilot.envoy.filter_phase import Phase, in_order
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
-from pilot.model.facets import PolicySubjectKey
-from pilot.model.views.classify import inbound_facet, outbound_listeners_facet
-from pilot.model.views.policies import (
+from pilot.mesh.model.facets import PolicySubjectKey
+from pilot.mesh.proxies.classify import inbound_facet, outbound_listeners_facet
+from pilot.mesh.proxies.router import gateway_listeners_facet
+from pilot.mesh.security.policies import (
     AUTHORIZATION_POLICY,
     ENVOY_FILTER,
     PEER_AUTHENTICATION,
@@ -21,8 +23,6 @@ from pilot.model.views.policies import (
     policies_of,
     proxy_policies,
 )
-from pilot.model.views.router import gateway_listeners_facet
-from pilot.translate.filter_phase import Phase, in_order
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
 from tests.support.objects import make, pod, world
 from tests.support.world import World, proxy

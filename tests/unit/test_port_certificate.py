@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from ca.errors import SigningError
-from pilot.app import server_certificate
-from pilot.app.server_certificate import CertificateFiles, PortCertificate, dns_names, find_files
+from pilot.bootstrap import server_certificate
+from pilot.bootstrap.server_certificate import CertificateFiles, PortCertificate, dns_names, find_files
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.start_error import StartError
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.serve.tls.context import CertificatePair, TlsRules, make_context
 from pilot.settings.security import SecurePortSettings
+from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from tests.support.certificates import root
 from tests.support.kube import until
 from tests.support.secure_plane import issue

@@ -17,22 +17,23 @@ import pytest
 from aiohttp import web
 
 from ca.errors import SigningError
-from pilot.app import gateway_names, key_sets, ports, registration
-from pilot.app.controlz import ControlzPort
-from pilot.app.key_sets import make_key_sets
-from pilot.app.ports import GrpcPort, HttpPort, SecurePort
-from pilot.app.registration import Registration
-from pilot.app.remote_writers import RemoteWriters, WrittenCluster
+from pilot.bootstrap import external_signer as registration
+from pilot.bootstrap import gateway_names, key_sets, ports
+from pilot.bootstrap.controlz import ControlzPort
+from pilot.bootstrap.external_signer import Registration
+from pilot.bootstrap.key_sets import make_key_sets
+from pilot.bootstrap.ports import GrpcPort, HttpPort, SecurePort
+from pilot.bootstrap.remote_controllers import RemoteWriters, WrittenCluster
+from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.certificate_requests import OF_SERVERS, OF_WORKLOADS
 from pilot.kube.errors import KubeError, NotFound
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
-from pilot.model.config.mesh_config import CertificateData, MeshConfig
-from pilot.serve.address import Address
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
+from pilot.xds.address import Address
 from tests.support.certificates import IDENTITY, csr, root
 from tests.support.kube import until
 

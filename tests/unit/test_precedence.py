@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.writers.precedence import DEFAULT_TAG, Precedence, has_precedence
+from pilot.controllers.precedence import DEFAULT_TAG, Precedence, has_precedence
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import chance, client_of, pace, until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity, below, each, error, plain_problem, warning
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.problem import ObjectRef, Problem, Severity, below, each, error, plain_problem, warning
 
 RULE = ObjectRef(GroupKind(NETWORKING, "DestinationRule"), "shop", "web")
 CLASS = ObjectRef(GroupKind("gateway.networking.k8s.io", "GatewayClass"), "", "istio")

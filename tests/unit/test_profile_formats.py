@@ -106,7 +106,7 @@ def test_a_record_that_says_no_line_is_at_its_first() -> None:
 @pytest.mark.parametrize(
     ("file", "module"),
     [
-        ("pilot/serve/ads.py", "pilot.serve.ads"),
+        ("pilot/xds/ads.py", "pilot.xds.ads"),
         ("/x/ca/store.py", "ca.store"),
         ("/lib/python3.12/json/__init__.py", "json"),
         ("site-packages/x.py", "x"),

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.debug.application import application
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from pilot.pprof import memory
 from pilot.pprof.busy import BusyError, alone
 from pilot.pprof.calls import module_of
@@ -97,19 +97,19 @@ def test_time_that_the_loop_waits_is_not_in_the_profile() -> None:
 def test_a_record_becomes_a_stack_with_the_leaf_first() -> None:
     frames = [
         "MainThread\x00<thread>\x001",
-        "outer\x00/x/pilot/serve/a.py\x001\x01l3",
-        "inner\x00/x/pilot/serve/a.py\x007\x01cThing\x01l9",
+        "outer\x00/x/pilot/xds/a.py\x001\x01l3",
+        "inner\x00/x/pilot/xds/a.py\x007\x01cThing\x01l9",
     ]
     inner, outer = stack_of(frames)
-    assert (inner.function, inner.line, inner.begins) == ("pilot.serve.a.Thing.inner", 9, 7)
-    assert outer.function == "pilot.serve.a.outer"
+    assert (inner.function, inner.line, inner.begins) == ("pilot.xds.a.Thing.inner", 9, 7)
+    assert outer.function == "pilot.xds.a.outer"
     assert stack_of([*frames[:1], "run\x00/usr/lib/python3.11/asyncio/runners.py\x001\x01l190"]) == ()
 
 
 @pytest.mark.parametrize(
     ("file", "module"),
     [
-        ("/x/site-packages/pilot/serve/ads.py", "pilot.serve.ads"),
+        ("/x/site-packages/pilot/xds/ads.py", "pilot.xds.ads"),
         ("/srv/app/pilot/derive/__init__.py", "pilot.derive"),
         ("/usr/lib/python3.11/asyncio/events.py", "asyncio.events"),
         ("/srv/tool.py", "tool"),

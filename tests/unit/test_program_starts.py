@@ -24,7 +24,7 @@ Main = Callable[[list[str]], int]
 PROGRAMS: dict[str, tuple[Main, str, str]] = {
     "istio-iptables": (pilot_agent, "pilot.agent.capture.run", "ENVOY_PORT"),
     "istio-clean-iptables": (pilot_agent, "pilot.agent.capture.run", "ENVOY_PORT"),
-    "discovery": (pilot_discovery, "pilot.app", "PILOT_DEBOUNCE_MAX"),
+    "discovery": (pilot_discovery, "pilot.bootstrap", "PILOT_DEBOUNCE_MAX"),
     "server": (pilot_operator, "pilot.operator.run", "RENEW_DEADLINE"),
 }
 

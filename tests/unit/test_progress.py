@@ -6,7 +6,7 @@ import logging
 
 from pilot.lib import log_repeats
 from pilot.lib.log_repeats import OFTEN, SECONDS, Repeats
-from pilot.serve.progress import KEPT, EventOutcome, EventProgress
+from pilot.xds.progress import KEPT, EventOutcome, EventProgress
 
 
 def test_an_event_is_told_when_every_proxy_has_answered_or_gone() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.model.config.proxy_config import ProxyConfig, ProxyImage
+from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
 from tests.support.objects import make
 from tests.support.webhooks import config_texts
 from tests.unit.test_control_plane import running

@@ -14,9 +14,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from google.protobuf import any_pb2
 
+from pilot.envoy.plans import plan
+from pilot.envoy.proxyless.names import SERVER, HostPort, parse_host_port, parse_server
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from pilot.translate.profile import plan
-from pilot.translate.proxyless.names import SERVER, HostPort, parse_host_port, parse_server
 from tests.support.objects import at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 

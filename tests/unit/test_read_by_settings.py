@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pilot.app import kubernetes
-from pilot.app.kubernetes import IngestTarget, Kubernetes, find_credentials, mesh_file_paths
+from pilot.bootstrap import kubernetes
+from pilot.bootstrap.kubernetes import IngestTarget, Kubernetes, find_credentials, mesh_file_paths
+from pilot.config.group_kind import GroupKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
 from pilot.ingest.problems import ProblemStore
@@ -18,11 +19,10 @@ from pilot.ingest.remote_clusters import Options
 from pilot.kube.access import InCluster, KubeconfigFile
 from pilot.kube.backoff import Backoff
 from pilot.kube.errors import ConfigurationError, KubeError, NotFound
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
-from pilot.model.kind import GroupKind
 from pilot.settings.parse import load
 from tests.support.stand_ins import Journal, StandIn
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from pilot.model.config.virtual_service import HTTPRoute
-from pilot.model.kind import GATEWAY_API
-from pilot.model.views.kinds.gateways import gateways
-from pilot.model.views.kinds.virtual_services import virtual_services
+from pilot.config.group_kind import GATEWAY_API
+from pilot.config.networking.virtual_service import HTTPRoute
+from pilot.mesh.kinds.gateways import gateways
+from pilot.mesh.kinds.virtual_services import virtual_services
 from tests.support.credentials import Authority, config_map, tls_secret
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, make

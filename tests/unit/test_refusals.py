@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.problem import ObjectRef
+from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GATEWAY_API, GroupKind
-from pilot.model.problem import ObjectRef
-from pilot.model.proxy import NodeType, Proxy
-from pilot.model.refusal import Refusal, RefusalKey
-from pilot.model.views.refusals import tell
-from pilot.serve.discovery import Discovery
-from pilot.serve.refusals import SOON, Refusals
-from pilot.serve.sotw import SotwSession
-from pilot.translate.profile import plan
+from pilot.mesh.model.nack import Refusal, RefusalKey
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.nacks import tell
+from pilot.xds.discovery import Discovery
+from pilot.xds.nacks import SOON, Refusals
+from pilot.xds.sotw import SotwSession
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer

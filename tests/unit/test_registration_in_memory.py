@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from pilot.config.object import Object, RegistryKey
+from pilot.controllers.entries_in_memory import EntriesInMemory, MemoryTerms
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
-from pilot.model.config.object import Object, RegistryKey
-from pilot.model.endpoint import Locality
-from pilot.model.inputs import Mesh
-from pilot.model.proxy import NodeType, Proxy
-from pilot.model.views.workload_entries import entry_workload
-from pilot.serve.lifecycle import RegistrationError
-from pilot.writers.entries_in_memory import EntriesInMemory, MemoryTerms
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.registry.workload_entries import entry_workload
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.lifecycle import RegistrationError
 from tests.support.clock import VirtualClock
 from tests.support.kube import until
 from tests.support.world import rows_of

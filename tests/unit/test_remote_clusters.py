@@ -25,7 +25,7 @@ from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
+from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN
 from tests.support.clock import VirtualClock

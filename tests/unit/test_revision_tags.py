@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.controllers.revision_tags import RevisionTags
 from pilot.kube.wire import Name, ObjectChange
-from pilot.writers.revision_tags import RevisionTags
 from tests.support.kube import chance, pace
 
 REV, TAG = "istio.io/rev", "istio.io/tag"

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from google.protobuf import json_format
 
-from pilot.model.config.virtual_service import HTTPMatchRequest
-from pilot.translate.route.match import applies, build_match, is_catch_all
+from pilot.config.networking.virtual_service import HTTPMatchRequest
+from pilot.envoy.route.match import applies, build_match, is_catch_all
 
 
 def match(**fields: Any) -> HTTPMatchRequest:

@@ -9,21 +9,21 @@ import pytest
 from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import json_format
 
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.networking.consistent_hash import hash_of_destination, hashes
+from pilot.config.networking.destination_rule import ConsistentHashLB, DestinationRule
+from pilot.config.networking.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
+from pilot.config.object import Object
+from pilot.config.protocol import Protocol
+from pilot.envoy.route.catch_all import build_catch_all
+from pilot.envoy.route.context import RouteContext
+from pilot.envoy.route.destination import DestinationKey, DestinationService
+from pilot.envoy.route.hash_policy import build_hash_policy
+from pilot.envoy.route.inbound import build_inbound_routes
+from pilot.envoy.route.route import build_routes, has_routes
+from pilot.envoy.route.session import StickySession
 from pilot.lib.duration import Duration, parse_duration
-from pilot.model.config.destination_rule import ConsistentHashLB, DestinationRule
-from pilot.model.config.object import Object
-from pilot.model.config.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
-from pilot.model.consistent_hash import hash_of_destination, hashes
-from pilot.model.kind import NETWORKING, GroupKind
-from pilot.model.service import Protocol
-from pilot.model.views.sidecar_scope import OutboundPolicy
-from pilot.translate.route.catch_all import build_catch_all
-from pilot.translate.route.context import RouteContext
-from pilot.translate.route.destination import DestinationKey, DestinationService
-from pilot.translate.route.hash_policy import build_hash_policy
-from pilot.translate.route.inbound import build_inbound_routes
-from pilot.translate.route.route import build_routes, has_routes
-from pilot.translate.route.session import StickySession
+from pilot.mesh.scope.sidecar_scope import OutboundPolicy
 
 TO = [{"destination": {"host": "a.com"}}]
 

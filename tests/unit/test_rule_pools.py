@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.object import ObjectKey
-from pilot.model.views.rule_pools import PooledRule, RuleDefaults, build_pools, merge_entries
+from pilot.config.object import ObjectKey
+from pilot.mesh.traffic.rule_pools import PooledRule, RuleDefaults, build_pools, merge_entries
 
 A, B = frozenset({("app", "a")}), frozenset({("app", "b")})
 

@@ -18,9 +18,9 @@ from google.protobuf import any_pb2
 from pilot.debug.application import application
 from pilot.debug.config_dump import plain
 from pilot.debug.pages import sections
+from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
 from pilot.settings.process import DebugSettings
-from pilot.translate.resource import Resource
 from tests.support.checks import problems_of
 from tests.support.credentials import Authority, edge, tls_secret
 from tests.support.debug import FakeConnection, FakeWatch, sources

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ca.service import CallerRefused
-from pilot.app import authentication, security
-from pilot.app.authentication import (
+from pilot.bootstrap import authentication, security
+from pilot.bootstrap.authentication import (
     Entrance,
     also_by_provider,
     find_provider,
@@ -20,17 +20,17 @@ from pilot.app.authentication import (
     make_authenticate,
     own_names,
 )
-from pilot.app.ports import GrpcServices
-from pilot.app.registration import Registration
-from pilot.app.security import Security
+from pilot.bootstrap.external_signer import Registration
+from pilot.bootstrap.ports import GrpcServices
+from pilot.bootstrap.security import Security
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.inputs import Mesh
-from pilot.serve.address import Address
-from pilot.serve.authn.oidc import JwtRule, Provider
-from pilot.serve.identity import Caller, IdentityError, nobody, plain_caller, unchecked, verified_identity
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
+from pilot.xds.address import Address
+from pilot.xds.authn.oidc import JwtRule, Provider
+from pilot.xds.identity import Caller, IdentityError, nobody, plain_caller, unchecked, verified_identity
 from tests.support.stand_ins import Journal
 from tests.support.tokens import token
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from pilot.controllers.service_exports import ServiceExports
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from pilot.kube.wire import Name, ObjectChange
-from pilot.writers.service_exports import ServiceExports
 from tests.support.kube import chance, pace
 
 TEA, CUPS = Name("shop", "tea"), Name("shop", "cups")

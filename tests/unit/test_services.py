@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.mesh_config import MatchRule, Policy, ServiceEntryVisibility
-from pilot.model.config.selector import LabelSelector, LabelSelectorRequirement
-from pilot.model.protocol import port_protocol
-from pilot.model.service import PUBLIC, Protocol, Registry, Resolution, Service, ServiceRef
-from pilot.model.views.endpoints import endpoints
-from pilot.model.views.services import (
+from pilot.config.mesh.mesh_config import MatchRule, Policy, ServiceEntryVisibility
+from pilot.config.protocol import Protocol, port_protocol
+from pilot.config.selector import LabelSelector, LabelSelectorRequirement
+from pilot.mesh.model.service import PUBLIC, Registry, Resolution, Service, ServiceRef
+from pilot.mesh.model.visibility import entry_visibility, limit_export, resolve_export_to, selects
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.services import (
     entry_services,
     is_visible,
     refs_by_hostname,
@@ -20,7 +21,6 @@ from pilot.model.views.services import (
     service_refs,
     visible_refs,
 )
-from pilot.model.views.visibility import entry_visibility, limit_export, resolve_export_to, selects
 from tests.support.objects import Plain, make, world
 from tests.support.world import rows_of
 

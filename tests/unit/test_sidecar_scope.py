@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pilot.model.facets import ScopeFacet
-from pilot.model.views.egress_hosts import HostSet, parse_hosts
-from pilot.model.views.imports import ImportKey, egress_services, scope_services
-from pilot.model.views.sidecar_scope import outbound_traffic_policy, sidecar_of
+from pilot.mesh.model.facets import ScopeFacet
+from pilot.mesh.scope.egress_hosts import HostSet, parse_hosts
+from pilot.mesh.scope.sidecar_scope import outbound_traffic_policy, sidecar_of
+from pilot.mesh.traffic.imports import ImportKey, egress_services, scope_services
 from tests.support.listeners import entry, service
 from tests.support.objects import make, world
 from tests.support.world import rows_of

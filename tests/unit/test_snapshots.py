@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Mapping
 
 from pilot.derive import derived
-from pilot.model.inputs import Mesh
-from pilot.serve.feed import Feeds
-from pilot.serve.names import NameSets
-from pilot.serve.snapshot import Snapshot, TypeState
-from pilot.translate.profile.plan import Group
-from pilot.translate.resource import Resource
+from pilot.envoy.plans.plan import Group
+from pilot.envoy.resource import Resource
+from pilot.mesh.tables.database import Mesh
+from pilot.xds.feed import Feeds
+from pilot.xds.resource_names import NameSets
+from pilot.xds.snapshot import Snapshot, TypeState
 from tests.support.streams import resource
 
 

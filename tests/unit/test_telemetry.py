@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pilot.debug.telemetry import LEVELS, of_proxy, telemetryz
-from pilot.model.views.policies import TELEMETRY, proxy_policies
-from pilot.model.views.telemetry import (
+from pilot.mesh.security.policies import TELEMETRY, proxy_policies
+from pilot.mesh.telemetry.telemetry import (
     LogRule,
     MetricOverride,
     MetricRules,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from pilot.model.problem import Severity
+from pilot.config.problem import Severity
 from tests.support.checks import problems_of
 from tests.support.objects import Plain, make, pod, world
 from tests.support.world import proxy, rows_of

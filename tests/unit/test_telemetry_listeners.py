@@ -8,12 +8,12 @@ import pytest
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from msgspec.structs import replace
 
+from pilot.envoy.tracing.endpoint import join_url
+from pilot.envoy.tracing.spans import Spans, build_spans
 from pilot.lib.xds_types import LISTENER
-from pilot.model.facets import SpanTagsFacet
-from pilot.model.proxy import Proxy
-from pilot.model.telemetry_features import NEEDS, lacking
-from pilot.translate.tracing.endpoint import join_url
-from pilot.translate.tracing.spans import Spans, build_spans
+from pilot.mesh.model.facets import SpanTagsFacet
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.model.telemetry_features import NEEDS, lacking
 from tests.support.listeners import WEB, WEB_POD, chains, http, http_filters, last, listeners, service
 from tests.support.objects import Plain, make
 from tests.support.world import World, proxy

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pilot.model.jwks import JwksKey
-from pilot.model.views.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets
-from pilot.translate.http_filter.jwt_authn import NOBODYS_KEYS
+from pilot.config.security.jwks import JwksKey
+from pilot.envoy.http_filter.jwt_authn import NOBODYS_KEYS
+from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets
 from tests.support.listeners import WEB_POD, http, listeners, service
 from tests.support.objects import make, world
 from tests.support.world import World

@@ -7,13 +7,13 @@ import datetime
 from ca.authority import utc_now
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
-from pilot.app.certificate_authority import CertificateAuthority
-from pilot.app.told_roots import OWN, ToldRoots
+from pilot.bootstrap.certificate_authority import CertificateAuthority
+from pilot.bootstrap.trust_root_publisher import OWN, ToldRoots
+from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
-from pilot.serve.discovery import Discovery
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.security import AuthoritySettings
-from pilot.translate.profile import plan
+from pilot.xds.discovery import Discovery
 
 
 def discovery() -> Discovery:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-import pilot.model
-import pilot.translate
+import pilot.envoy
+import pilot.mesh
 from tests.unit.test_frozen_values import classes
 
 ASSUMED = """
@@ -27,10 +27,10 @@ VantageKey.sidecar=True VantageKey.ways=sni VirtualHostKey.attempt_count=True Zi
 
 def test_what_is_taken_for_so_where_nobody_says_it() -> None:
     found: list[str] = []
-    for package in (pilot.model, pilot.translate):
+    for package in (pilot.mesh, pilot.envoy):
         for kind in sorted(classes(package.__name__, list(package.__path__)), key=lambda kind: kind.__name__):
             defaults = dict(getattr(kind, "_field_defaults", {}))
-            if package is pilot.translate and issubclass(kind, msgspec.Struct):
+            if package is pilot.envoy and issubclass(kind, msgspec.Struct):
                 defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
             found += [
                 f"{kind.__name__}.{name}={default}"
@@ -41,8 +41,6 @@ def test_what_is_taken_for_so_where_nobody_says_it() -> None:
 
 
 def test_what_is_translated_from_is_frozen_but_groups_that_are_being_gathered() -> None:
-    structs = [
-        kind for kind in classes("pilot.translate", list(pilot.translate.__path__)) if issubclass(kind, msgspec.Struct)
-    ]
+    structs = [kind for kind in classes("pilot.envoy", list(pilot.envoy.__path__)) if issubclass(kind, msgspec.Struct)]
     assert len(structs) > 50
     assert [kind.__name__ for kind in structs if not kind.__struct_config__.frozen] == ["LocalityGroup"]

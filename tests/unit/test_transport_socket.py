@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from pilot.model.config.gateway import ServerTLSSettings, TLSCertificate
-from pilot.model.config.mesh_config import TLSConfig
-from pilot.model.facets import SecretServersFacet, TlsFilesFacet
-from pilot.translate.transport_socket import ServerCertificates, build_inbound_context, build_quic, build_server_context
-from pilot.translate.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS, PEER_ALPN
-from pilot.translate.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
+from pilot.config.mesh.mesh_config import TLSConfig
+from pilot.config.networking.gateway import ServerTLSSettings, TLSCertificate
+from pilot.envoy.transport_socket import ServerCertificates, build_inbound_context, build_quic, build_server_context
+from pilot.envoy.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS, PEER_ALPN
+from pilot.envoy.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
+from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
 
 
 def server(

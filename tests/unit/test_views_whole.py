@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from pilot.config.gateway_api.gateway import AllowedRoutes, Listener, ListenerTLSConfig, RouteGroupKind
+from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
 from pilot.lib import labels as label
-from pilot.model.config.gateway_api.gateway import AllowedRoutes, Listener, ListenerTLSConfig, RouteGroupKind
-from pilot.model.config.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
-from pilot.model.endpoint import Locality
-from pilot.model.facets import ReachFacet
-from pilot.model.service import ServiceRef
-from pilot.model.views import classify
-from pilot.model.views.gateway_api.listeners import supported_kinds
-from pilot.model.views.gateway_api.rules import by_specificity
-from pilot.model.views.placement import Placement, placement
-from pilot.model.views.sight import destination_ref
+from pilot.mesh.gateway_api.listeners import supported_kinds
+from pilot.mesh.lowering.gateway_api.rules import by_specificity
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.facets import ReachFacet
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.proxies import classify
+from pilot.mesh.proxies.placement import Placement, placement
+from pilot.mesh.registry.service_lookup import destination_ref
 from tests.support.listeners import service
 from tests.support.objects import make, world
 from tests.support.world import proxy

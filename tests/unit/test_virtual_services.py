@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pilot.model.config.object import ObjectKey
-from pilot.model.facets import ScopeFacet
-from pilot.model.problem import Problem
-from pilot.model.views.egress_hosts import parse_hosts
-from pilot.model.views.virtual_service_names import qualify_gateway
-from pilot.model.views.virtual_services import (
+from pilot.config.object import ObjectKey
+from pilot.config.problem import Problem
+from pilot.mesh.model.facets import ScopeFacet
+from pilot.mesh.scope.egress_hosts import parse_hosts
+from pilot.mesh.traffic.virtual_service_names import qualify_gateway
+from pilot.mesh.traffic.virtual_services import (
     ViewerKey,
     check_delegates,
     egress_virtual_services,

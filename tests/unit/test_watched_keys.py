@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.writers.watched_keys import WatchedKeys
+from pilot.controllers.watched_keys import WatchedKeys
 from tests.support.numbers import World, keys, sign
 
 

@@ -11,8 +11,8 @@ from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from google.protobuf import any_pb2, json_format
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
-from pilot.model.endpoint import Locality
-from pilot.model.proxy import Proxy
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import Proxy
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.model.config.object import ObjectKey, RegistryKey
-from pilot.model.service import ServiceRef
-from pilot.model.views.ambient.attachments import (
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.mesh.ambient.attachments import (
     namespace_attachment,
     pods_of_waypoint,
     service_attachment,
@@ -14,9 +13,10 @@ from pilot.model.views.ambient.attachments import (
     subject_of,
     workload_attachment,
 )
-from pilot.model.views.ambient.waypoints import parse_binding, waypoint, waypoint_accounts
-from pilot.model.views.gateway_api.status.gateways import gateway_status
-from pilot.model.waypoint import ApplicationTunnel, Waypoint, WaypointAddress, WaypointAttachment
+from pilot.mesh.ambient.waypoints import parse_binding, waypoint, waypoint_accounts
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.model.waypoint import ApplicationTunnel, Waypoint, WaypointAddress, WaypointAttachment
+from pilot.mesh.status.gateways import gateway_status
 from tests.support.objects import Plain, at, endpoint_slice, make
 from tests.support.world import World, rows_of
 

@@ -15,16 +15,16 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from pilot.app.webhooks import WebhooksPart
+from pilot.bootstrap.webhooks import WebhooksPart
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Commit
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.object import RegistryKey
-from pilot.model.inputs import Mesh
-from pilot.serve.address import Address
-from pilot.serve.tls.context import CertificatePair, TlsRules, make_context
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
+from pilot.xds.address import Address
+from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from tests.support.certificates import root
 from tests.support.secure_plane import issue
 from tests.support.webhooks import pod, review

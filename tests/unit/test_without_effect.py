@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import pilot
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.validation.without_effect import WITHOUT_EFFECT
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.validate.without_effect import WITHOUT_EFFECT
 
 ROOT = pathlib.Path(pilot.__file__).parent
 # Fields of messages that DestinationRules have too, where the same rules hold; and what only tells another field's meaning.

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.model.endpoint import Locality
-from pilot.model.proxy import Proxy
-from pilot.model.views.service_targets import service_targets
-from pilot.model.views.workloads import proxy_labels, proxy_locality, proxy_network
+from pilot.mesh.model.endpoint import Locality
+from pilot.mesh.model.proxy import Proxy
+from pilot.mesh.registry.service_targets import service_targets
+from pilot.mesh.registry.workloads import proxy_labels, proxy_locality, proxy_network
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
 from tests.support.world import World, proxy
 

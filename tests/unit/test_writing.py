@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from pilot.config.networking.workload_group import WorkloadGroup
+from pilot.config.object import Object
+from pilot.controllers.claims import check_identity, claimed_entry
+from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.registered_entry import build_entry, entry_name
+from pilot.controllers.status_merge import Moment, merge_conditions, merge_status
 from pilot.kube.backoff import Backoff
 from pilot.kube.errors import Unreachable
-from pilot.model.config.object import Object
-from pilot.model.config.workload_group import WorkloadGroup
-from pilot.model.proxy import Locality, NodeType, Proxy
-from pilot.serve.lifecycle import RegistrationError
-from pilot.writers.claims import check_identity, claimed_entry
-from pilot.writers.registered_entry import build_entry, entry_name
-from pilot.writers.status_merge import Moment, merge_conditions, merge_status
-from pilot.writers.upkeep import Upkeep
+from pilot.mesh.model.proxy import Locality, NodeType, Proxy
+from pilot.xds.lifecycle import RegistrationError
 from tests.support.clock import run_virtual
 from tests.support.objects import make
 from tests.support.world import rows_of

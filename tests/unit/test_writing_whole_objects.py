@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from pilot.config.object import ObjectKey
+from pilot.controllers.default_classes import DefaultClasses
+from pilot.controllers.deployed_objects import MANAGED, DeployedObjects, DeployedPlace, fingerprint
+from pilot.controllers.trust_bundle import NAME, PATH, Together, TrustBundle
 from pilot.kube.backoff import Backoff
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.kube.wire import Name, ObjectChange
-from pilot.model.config.object import ObjectKey
-from pilot.writers.default_classes import DefaultClasses
-from pilot.writers.deployed_objects import MANAGED, DeployedObjects, DeployedPlace, fingerprint
-from pilot.writers.trust_bundle import NAME, PATH, Together, TrustBundle
 from tests.support.clock import run_virtual
 from tests.support.objects import make
 from tests.support.world import World, rows_of

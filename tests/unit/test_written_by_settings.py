@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.app import writers
-from pilot.app.writers import Writers
+from pilot.bootstrap import controllers as writers
+from pilot.bootstrap.controllers import Writers
+from pilot.config.group_kind import GroupKind
+from pilot.config.object import ObjectKey
+from pilot.config.problem import ObjectRef
+from pilot.controllers.ca_bundles import MUTATING, VALIDATING
+from pilot.controllers.precedence import OUTSIDE
+from pilot.controllers.workload_entries import EntryTerms
 from pilot.ingest.batch import Commit
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.backoff import Backoff
-from pilot.kube.follow import Pace
+from pilot.kube.informer import Pace
 from pilot.kube.lease import LeaseTerms
 from pilot.kube.locks import CONFIG_MAP, LEASE
 from pilot.kube.tasks import end_tasks
-from pilot.model.config.object import ObjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef
+from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.writers.ca_bundles import MUTATING, VALIDATING
-from pilot.writers.precedence import OUTSIDE
-from pilot.writers.workload_entries import EntryTerms
 from tests.support.objects import make
 from tests.support.stand_ins import Journal, StandIn
 from tests.support.world import rows_of

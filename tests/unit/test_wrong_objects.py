@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deploy.crd.definitions import definitions
-from pilot.model.catalogue import CATALOGUE
+from pilot.config.catalogue import CATALOGUE
 from tests.support.apiserver.schemas import wrong_places
 from tests.support.bad_objects import Bad, bad_objects
 from webhook.server.review import AdmissionRequest

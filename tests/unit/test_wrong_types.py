@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.decode import decode_document
 from pilot.ingest.shape import checked
-from pilot.model.config.mesh_config import MeshConfig
 
 
 def said(kind: str, spec: Any, version: str = "networking.istio.io/v1") -> list[tuple[str, str]]:

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilot.config.catalogue import CATALOGUE
 from pilot.ingest.chunks import Chunk
 from pilot.ingest.decode import OWN
 from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
 from pilot.ingest.reading import Reader
-from pilot.model.catalogue import CATALOGUE
 
 
 def plain(text: str) -> Any:

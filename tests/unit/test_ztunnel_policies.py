@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pilot.lib.xds_types import AUTHORIZATION
-from pilot.model.checks.listed import CHECKS
+from pilot.mesh.analysis.listed import CHECKS
 from protos.istio import authorization_pb2 as pb
 from tests.support.objects import Plain, make, pod
 from tests.support.world import World

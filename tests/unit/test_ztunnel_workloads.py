@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pilot.config.object import RegistryKey
 from pilot.lib.xds_types import ADDRESS
-from pilot.model.address import AddressKey, parse_uid
-from pilot.model.config.object import RegistryKey
-from pilot.model.views.ambient.served import listing_services
+from pilot.mesh.ambient.served import listing_services
+from pilot.mesh.model.address import AddressKey, parse_uid
 from protos.istio import workload_pb2
 from tests.support.objects import Plain, at, endpoint_slice, make, pod
 from tests.support.world import World, rows_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.ingest.documents import SyntaxFault, read_documents
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
 from webhook.gateway.overlay import OverlayError, lay_over
 from webhook.inject.annotations import IMAGE_TYPE
 from webhook.inject.api_object import ApiObject

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.base import Lenient
+from pilot.config.selector import LabelSelector
 from pilot.ingest import shape
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.lib.log import scope
-from pilot.model.config.base import Lenient
-from pilot.model.config.selector import LabelSelector
 from webhook.inject.functions import FUNCTIONS
 from webhook.template import Template, TemplateError, parse
 from webhook.template.go_json import floats

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.api_object import ApiObject
 from webhook.inject.message import TemplateMessage
 from webhook.inject.request import InjectionRequest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.selector import LabelSelector
+from pilot.config.validation.label_selector import validate_label_selector
 from pilot.lib.log import scope
-from pilot.model.config.selector import LabelSelector
-from pilot.model.validate.label_selector import validate_label_selector
-from pilot.model.views.visibility import selects
+from pilot.mesh.model.visibility import selects
 from webhook.inject.config import WrittenConfig
 
 INJECT = "sidecar.istio.io/inject"

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import format_duration
 from pilot.lib.log import scope
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
 from webhook.inject.message import Span, TemplateMessage
 from webhook.inject.otel import resource_attributes
 from webhook.inject.protobuf_json import message_json

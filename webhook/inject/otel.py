@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pilot.model.config.mesh_config import MeshConfig
+from pilot.config.mesh.mesh_config import MeshConfig
 
 _PREFIX = "resource.opentelemetry.io/"
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
+from pilot.config.problem import Severity
+from pilot.config.validation.mesh import validate_proxy_config
 from pilot.ingest import shape
 from pilot.ingest.documents import SyntaxFault, read_documents
-from pilot.model.config.proxy_config import ProxyConfig, ProxyImage
-from pilot.model.problem import Severity
-from pilot.model.validate.mesh import validate_proxy_config
 
 
 class ProxyConfigObject(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.config.proxy_config import ProxyConfig
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
 from webhook.inject.config import InjectorConfig
 from webhook.inject.owner import WorkloadOwner
 

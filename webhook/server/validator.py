@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from pilot.config.catalogue import Catalogue, Kind
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import Problem, Severity
 from pilot.ingest.decode import decode_document
-from pilot.model.catalogue import Catalogue, Kind
-from pilot.model.kind import GroupKind
-from pilot.model.problem import Problem, Severity
 from webhook.server.review import AdmissionRequest, AdmissionResponse, ReviewError, decode_object
 
 ALWAYS_REJECT = "internal.istio.io/webhook-always-reject"

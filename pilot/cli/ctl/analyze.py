@@ -13,11 +13,11 @@ from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.ctl.command import asks
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import FORMATS, CommandResult, kind_of, show
+from pilot.config.problem import plain_problem
 from pilot.ingest.analysis import analyze as find_problems
 from pilot.ingest.analysis import decode_mesh, read_objects
 from pilot.lib.text import one_line
-from pilot.model.checks.listed import CHECKS
-from pilot.model.problem import plain_problem
+from pilot.mesh.analysis.listed import CHECKS
 from pilot.settings.parse import load
 
 FOUND = 79

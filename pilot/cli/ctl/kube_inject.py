@@ -13,11 +13,11 @@ from deploy.operator.errors import SettingsError
 from deploy.operator.manifest import installation_of
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.output import write
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import Severity
 from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.flags import parse_bool
-from pilot.model.config.mesh_config import MeshConfig
-from pilot.model.problem import Severity
 from webhook.inject.config import ConfigError, InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_documents

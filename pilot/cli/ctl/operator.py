@@ -26,8 +26,8 @@ from pilot.install.plan import Step
 from pilot.install.tags import NAMESPACE
 from pilot.kube.errors import NotFound
 from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind, key_of
-from pilot.operator.custom import FINALIZER, KIND
 from pilot.operator.finalizer import release_all
+from pilot.operator.istio_operator_resource import FINALIZER, KIND
 from pilot.operator.run import watched_namespaces
 
 Plain = dict[str, Any]

@@ -13,11 +13,11 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.command import answers
 from pilot.cli.ctl.output import CommandResult, TextTable, write
+from pilot.config.validation.rules import is_dns_label
 from pilot.install.injectors import conflicts, revision_of, tag_of
 from pilot.install.labels import DEFAULT
 from pilot.install.tags import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
 from pilot.kube.objects import Objects
-from pilot.model.validate.rules import is_dns_label
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

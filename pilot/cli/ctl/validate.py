@@ -8,9 +8,9 @@ import click
 
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import write
+from pilot.config.problem import Problem, Severity
 from pilot.ingest.analysis import read_objects
 from pilot.lib.text import one_line
-from pilot.model.problem import Problem, Severity
 
 
 @click.command()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from cryptography import x509
 
+from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
-from pilot.model.key_material import KeyPair, Roots, find_key_pair, find_roots
+from pilot.mesh.tables.database import Mesh
 
 MOST = 500
 _OF_AUTHORITY = {

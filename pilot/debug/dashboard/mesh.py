@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import ObjectRef
+from pilot.config.security.authorization_policy import AuthorizationPolicy, Source
 from pilot.debug.sources import Sources
 from pilot.derive import derived
 from pilot.lib.labels import cut
 from pilot.lib.spiffe import parse_identity
-from pilot.model.config.authorization_policy import AuthorizationPolicy, Source
-from pilot.model.config.object import Object, ObjectKey
-from pilot.model.endpoint import EndpointHealth
-from pilot.model.facets import PolicySubjectKey
-from pilot.model.inputs import Mesh
-from pilot.model.problem import ObjectRef
-from pilot.model.service import ServiceRef
-from pilot.model.views.endpoints import endpoints
-from pilot.model.views.kinds.authorization_policies import authorization_policies
-from pilot.model.views.kinds.virtual_services import virtual_services
-from pilot.model.views.policies import AUTHORIZATION_POLICY, policy_keys, policy_label_keys
-from pilot.model.views.services import service
-from pilot.model.views.virtual_services import qualified
+from pilot.mesh.kinds.authorization_policies import authorization_policies
+from pilot.mesh.kinds.virtual_services import virtual_services
+from pilot.mesh.model.endpoint import EndpointHealth
+from pilot.mesh.model.facets import PolicySubjectKey
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.services import service
+from pilot.mesh.security.policies import AUTHORIZATION_POLICY, policy_keys, policy_label_keys
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.virtual_services import qualified
 
 WHOLE = 150
 """Services that are shown one by one; of more, those of the namespaces that are asked for."""

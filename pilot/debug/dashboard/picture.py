@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from pilot.debug.dashboard.mesh import Picture, links_of_route, route_keys, service_facts
 from pilot.debug.slices import for_each
 from pilot.derive import UNSET, Derived, Node
-from pilot.model.inputs import Mesh
-from pilot.model.views.kinds.gateways import gateways
-from pilot.model.views.services import service_refs
+from pilot.mesh.kinds.gateways import gateways
+from pilot.mesh.registry.services import service_refs
+from pilot.mesh.tables.database import Mesh
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

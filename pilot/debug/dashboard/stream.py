@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.problem import plain_problem
 from pilot.debug.dashboard import certificates
 from pilot.debug.dashboard.fleet import Difference, ProxyRows
 from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.sources import Sources
 from pilot.lib.log import scope
-from pilot.model.problem import plain_problem
 
 SECONDS = 1.0
 PROBLEMS = 1_000

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
 from pilot.ingest.host_names.lookup import LookupFailed, ResolvedName
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope
-from pilot.model.inputs import Mesh
-from pilot.model.kind import GroupKind
-from pilot.model.problem import ObjectRef, Problem, Severity
-from pilot.model.views.networks import gateway_hosts
+from pilot.mesh.registry.networks import gateway_hosts
+from pilot.mesh.tables.database import Mesh
 
 SHORTEST, LONGEST = 30.0, 3600.0
 """Seconds between two lookups of a name, whatever its records say: proxies are sent what changes."""

@@ -15,9 +15,9 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
+from pilot.config.security.jwks import JwksKey
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.envoy_jwks import has_keys
-from pilot.model.jwks import JwksKey
 
 DISCOVERY = "/.well-known/openid-configuration"
 _REDIRECTS = 5

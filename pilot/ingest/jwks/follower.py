@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+from pilot.config.problem import Problem, Severity
+from pilot.config.security.jwks import JwksKey, JwksSource
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
 from pilot.ingest.jwks.client import KeySetError
@@ -18,10 +20,8 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
-from pilot.model.inputs import Mesh
-from pilot.model.jwks import JwksKey, JwksSource
-from pilot.model.problem import Problem, Severity
-from pilot.model.views.jwt import wanted_key_sets
+from pilot.mesh.security.jwt import wanted_key_sets
+from pilot.mesh.tables.database import Mesh
 
 _log = scope("jwks")
 KEPT_SECONDS = 7 * 24 * 3600.0

@@ -8,10 +8,10 @@ import os
 
 import msgspec
 
+from pilot.config.security.jwks import JwksKey
 from pilot.ingest.whole_file import write_whole
 from pilot.lib.envoy_jwks import has_keys
 from pilot.lib.log import scope
-from pilot.model.jwks import JwksKey
 
 _log = scope("jwks")
 FOLDER = "jwks"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.config.group_kind import plural_of
 from pilot.ingest.kube_kinds import definition_of, is_built_in
-from pilot.model.catalogue import CATALOGUE, Catalogue, Kind
-from pilot.model.kind import plural_of
 
 _APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
 """What an API server wants to be told of who defines kinds of Kubernetes' own groups."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilot.cli.ctl.tables.source import config_object
-from pilot.translate.names import parse_cluster
+from pilot.envoy.names import parse_cluster
 
 HEAD = ("SERVICE", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE")
 

@@ -1,0 +1,62 @@
+"""Settings that say several things at once, taken apart before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.lib.flags import FlagError
+from pilot.lib.start_error import StartError
+from pilot.settings import Settings
+from pilot.settings.process import IngestSettings, ProcessSettings
+from pilot.xds.address import Address, parse_address
+
+
+class ListenAddresses(NamedTuple):
+    """Says where to listen; an address is None where nothing is to listen."""
+
+    http: Address | None
+    grpc: Address | None
+    monitoring: Address | None
+    secure: Address | None
+    webhooks: Address | None
+    controlz: Address | None
+
+
+def parse_addresses(settings: Settings) -> ListenAddresses:
+    """Returns the addresses of all ports. FlagError where one is no address."""
+    return ListenAddresses(
+        parse_address(settings.process.http_address, "httpAddr"),
+        parse_address(settings.serve.grpc_address, "grpcAddr"),
+        parse_address(settings.process.monitoring_address, "monitoringAddr"),
+        parse_address(settings.secure_port.address, "secureGRPCAddr"),
+        parse_address(settings.webhook.address, "httpsAddr"),
+        controlz_address(settings.process),
+    )
+
+
+def controlz_address(settings: ProcessSettings) -> Address | None:
+    """Returns where ControlZ listens, None where it does not. FlagError where the port is none."""
+    if not 0 <= settings.controlz_port <= 65535:
+        raise FlagError(f"invalid argument for --ctrlz_port: {settings.controlz_port} is not a port")
+    host = {"*": "", "localhost": "127.0.0.1"}.get(settings.controlz_address, settings.controlz_address)
+    return Address(host, settings.controlz_port) if settings.controlz_port else None
+
+
+def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
+    """Returns the cluster of each alias. FlagError where one is not alias=cluster, or a cluster has two."""
+    aliases: dict[str, str] = {}
+    for pair in pairs:
+        alias, equals, cluster = pair.partition("=")
+        if not (alias and equals and cluster):
+            raise FlagError(f"invalid argument for --clusterAliases: {pair!r} is not alias=cluster")
+        if cluster in aliases.values():
+            raise FlagError(f"invalid argument for --clusterAliases: cluster {cluster!r} has more than one alias")
+        aliases[alias] = cluster
+    return aliases
+
+
+def check_sources(settings: IngestSettings) -> None:
+    """Raises StartError where the settings name no source of configuration that there is."""
+    if settings.registries != ("Kubernetes",):
+        raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")

@@ -1,0 +1,56 @@
+"""Policies of backends: BackendTLSPolicy of gateway.networking.k8s.io, XBackendTrafficPolicy of gateway.networking.x-k8s.io.
+
+https://gateway-api.sigs.k8s.io/api-types/backendtlspolicy/ https://gateway-api.sigs.k8s.io/geps/gep-3388/
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pilot.config.base import Int32, Lenient
+from pilot.config.gateway_api.reference import LocalObjectReference, LocalPolicyTargetReference
+from pilot.lib.duration import Duration
+
+
+class SubjectAltName(Lenient, frozen=True):
+    type: str = ""
+    hostname: str = ""
+    uri: str = ""
+
+
+class BackendTLSPolicyValidation(Lenient, frozen=True):
+    ca_certificate_refs: tuple[LocalObjectReference, ...] = ()
+    well_known_ca_certificates: str | None = msgspec.field(default=None, name="wellKnownCACertificates")
+    hostname: str = ""
+    subject_alt_names: tuple[SubjectAltName, ...] = ()
+
+
+class BackendTLSPolicy(Lenient, frozen=True):
+    """Connections to its targets are TLS, and verified."""
+
+    target_refs: tuple[LocalPolicyTargetReference, ...] = ()
+    validation: BackendTLSPolicyValidation = BackendTLSPolicyValidation()
+
+
+class RetryBudget(Lenient, frozen=True):
+    percent: Int32 | None = None
+    interval: Duration | None = None
+
+
+class RequestRate(Lenient, frozen=True):
+    count: Int32 | None = None
+
+
+class RetryConstraint(Lenient, frozen=True):
+    budget: RetryBudget = RetryBudget()
+    min_retry_rate: RequestRate | None = None
+
+
+class XBackendTrafficPolicy(Lenient, frozen=True):
+    """How much of the traffic to its targets may be retries."""
+
+    target_refs: tuple[LocalPolicyTargetReference, ...] = ()
+    retry_constraint: RetryConstraint | None = None
+    session_persistence: dict[str, Any] | None = None

@@ -1,0 +1,117 @@
+"""gateway.networking.k8s.io Gateway. https://gateway-api.sigs.k8s.io/api-types/gateway/"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pilot.config.base import Int32, Lenient
+from pilot.config.gateway_api.reference import LocalObjectReference, ObjectReference, SecretObjectReference
+from pilot.config.selector import LabelSelector
+
+From = Literal["All", "Same", "Selector", "None"]
+
+
+class GatewayAddress(Lenient, frozen=True):
+    type: str = "IPAddress"
+    value: str = ""
+
+
+class RouteGroupKind(Lenient, frozen=True):
+    group: str | None = None
+    kind: str = ""
+
+
+class RouteNamespaces(Lenient, frozen=True):
+    """The namespaces of routes that may attach."""
+
+    from_: From = msgspec.field(default="Same", name="from")
+    selector: LabelSelector | None = None
+
+
+class AllowedRoutes(Lenient, frozen=True):
+    namespaces: RouteNamespaces = RouteNamespaces()
+    kinds: tuple[RouteGroupKind, ...] = ()
+
+
+class ListenerNamespaces(Lenient, frozen=True):
+    """The namespaces of ListenerSets that may attach."""
+
+    from_: From = msgspec.field(default="None", name="from")
+    selector: LabelSelector | None = None
+
+
+class AllowedListeners(Lenient, frozen=True):
+    namespaces: ListenerNamespaces = ListenerNamespaces()
+
+
+class ListenerTLSConfig(Lenient, frozen=True):
+    mode: Literal["Terminate", "Passthrough"] = "Terminate"
+    certificate_refs: tuple[SecretObjectReference, ...] = ()
+    options: dict[str, str] = {}
+
+
+class Listener(Lenient, frozen=True):
+    """A port with a protocol, and the hosts that it is for. A `port` of 0 is the protocol's own, which only ListenerSets may leave out."""
+
+    name: str = ""
+    hostname: str = ""
+    port: Int32 = 0
+    protocol: str = ""
+    tls: ListenerTLSConfig | None = None
+    allowed_routes: AllowedRoutes = AllowedRoutes()
+
+
+class FrontendValidation(Lenient, frozen=True):
+    """How the certificates of clients are verified."""
+
+    ca_certificate_refs: tuple[ObjectReference, ...] = ()
+    mode: Literal["AllowValidOnly", "AllowInsecureFallback"] = "AllowValidOnly"
+
+
+class FrontendTLS(Lenient, frozen=True):
+    validation: FrontendValidation | None = None
+
+
+class PortFrontendTLS(Lenient, frozen=True):
+    port: Int32 = 0
+    tls: FrontendTLS = FrontendTLS()
+
+
+class Frontend(Lenient, frozen=True):
+    """The settings of a port come before `default`."""
+
+    default: FrontendTLS = FrontendTLS()
+    per_port: tuple[PortFrontendTLS, ...] = ()
+
+
+class BackendClientTLS(Lenient, frozen=True):
+    client_certificate_ref: SecretObjectReference | None = None
+
+
+class GatewayTLS(Lenient, frozen=True):
+    frontend: Frontend | None = None
+    backend: BackendClientTLS | None = None
+
+
+class Infrastructure(Lenient, frozen=True):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    parameters_ref: LocalObjectReference | None = None
+
+
+class GatewayStatus(Lenient, frozen=True):
+    addresses: tuple[GatewayAddress, ...] = ()
+
+
+class Gateway(Lenient, frozen=True):
+    """Listeners at the edge, on the workloads of its own Service or of the Services that `addresses` name; of its status the addresses alone."""
+
+    gateway_class_name: str = ""
+    listeners: tuple[Listener, ...] = ()
+    addresses: tuple[GatewayAddress, ...] = ()
+    infrastructure: Infrastructure | None = None
+    allowed_listeners: AllowedListeners = AllowedListeners()
+    tls: GatewayTLS | None = None
+    status: GatewayStatus = GatewayStatus()

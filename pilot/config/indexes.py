@@ -1,0 +1,177 @@
+"""Buckets of the tables' indexes: functions of a key and a row. A row that is in no bucket is not found through that index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from pilot.config.group_kind import GroupKind
+from pilot.config.kubernetes.service import EXPORT_TO
+from pilot.config.networking.consistent_hash import hashes
+from pilot.config.networking.workload_entry import REGISTRATION_GROUP
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.security.jwks import jwks_source
+from pilot.lib.labels import NETWORK
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+Buckets = Iterable[Hashable]
+
+
+def qualify(host: str, namespace: str, domain: str) -> str:
+    """Returns the full name of a host as a user writes it in a namespace: without a dot it is a service of that namespace."""
+    return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
+
+
+def namespace(key: ObjectKey | RegistryKey, _: Any) -> Buckets:
+    return (key.namespace,)
+
+
+def cluster(key: RegistryKey, _: Any) -> Buckets:
+    return (key.cluster,)
+
+
+def object_name(key: RegistryKey, _: Any) -> Buckets:
+    """Returns (namespace, name), and ("", name)."""
+    return (key.namespace, key.name), ("", key.name)
+
+
+# -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
+
+
+def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """Returns (cluster, namespace, key, value) of the first label that a Service selects."""
+    return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
+
+
+def is_network_gateway(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if NETWORK in o.labels else ()
+
+
+def is_external_name(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if o.spec.type == "ExternalName" else ()
+
+
+def has_export_to(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if EXPORT_TO in o.annotations else ()
+
+
+def is_registered(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (True,) if REGISTRATION_GROUP in o.annotations else ()
+
+
+def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return tuple(i.ip for i in o.spec.status.pod_ips) or ((o.spec.status.pod_ip,) if o.spec.status.pod_ip else ())
+
+
+def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """Returns the ObjectKey of the Service that a slice belongs to: slices of all clusters are in one bucket."""
+    name = o.labels.get(SERVICE_NAME_LABEL)
+    return (ObjectKey(key.namespace, name),) if name else ()
+
+
+def slice_addresses(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return {a for e in o.spec.endpoints for a in e.addresses}
+
+
+# -- ServiceEntries, WorkloadEntries -----------------------------------------------------------------------------------------
+
+
+def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return set(o.spec.hosts)
+
+
+def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Return (hostname, namespace) of each host."""
+    return {(host, key.namespace) for host in o.spec.hosts}
+
+
+def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return {e.address for e in o.spec.endpoints}
+
+
+def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace of a ServiceEntry with a workloadSelector."""
+    return (key.namespace,) if o.spec.workload_selector is not None else ()
+
+
+def entry_address(_: RegistryKey, o: Object[Any]) -> Buckets:
+    return (o.spec.address,)
+
+
+# -- VirtualServices, DestinationRules: by full lower-case host name as written, wildcards included ---------------------------
+
+
+def full_hosts(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
+    def hosts(key: ObjectKey, o: Object[Any]) -> Buckets:
+        return {qualify(h, key.namespace, domain).lower() for h in o.spec.hosts}
+
+    return hosts
+
+
+def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
+    def host(key: ObjectKey, o: Object[Any]) -> Buckets:
+        return (qualify(o.spec.host, key.namespace, domain).lower(),)
+
+    return host
+
+
+def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the keys of the VirtualServices that the rules of one delegate to."""
+    named = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
+    return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in named}
+
+
+def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
+    return (True,) if any(h.startswith("*") for h in o.spec.hosts) else ()
+
+
+def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespaces that an object names in its exportTo."""
+    return set(o.spec.export_to) - {"*", "."}
+
+
+def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace of a rule of a wildcard host."""
+    return (key.namespace,) if o.spec.host.startswith("*") else ()
+
+
+def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns True for a rule of a wildcard host that asks for consistent hashing."""
+    return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()
+
+
+# -- RequestAuthentication ---------------------------------------------------------------------------------------------------
+
+
+def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the key sets that are fetched for the rules."""
+    return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
+
+
+# -- Gateway API -------------------------------------------------------------------------------------------------------------
+
+
+def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the ObjectKey of the Gateway that a ListenerSet names."""
+    ref = o.spec.parent_ref
+    return (ObjectKey(ref.namespace or key.namespace, ref.name),)
+
+
+def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns (kind, namespace) of who may refer and the kind of what it may refer to, with the grant's namespace."""
+    return {
+        (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
+        for f in o.spec.from_
+        for t in o.spec.to
+    }
+
+
+def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace, kind and name of what a policy is about."""
+    return {(key.namespace, GroupKind(t.group, t.kind), t.name) for t in o.spec.target_refs}
+
+
+def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
+    """Returns the namespace of a ConfigMap and the class of Gateways that it is laid over; () for any other one."""
+    named = o.labels.get("gateway.istio.io/defaults-for-class")
+    return ((key.namespace, named),) if named else ()

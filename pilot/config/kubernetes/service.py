@@ -1,0 +1,49 @@
+"""Kubernetes Service. https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilot.config.base import Int32, Lenient
+
+EXPORT_TO = "networking.istio.io/exportTo"  # annotation: namespaces that see the Service, with commas between
+
+
+class ServicePort(Lenient, frozen=True):
+    name: str = ""
+    protocol: str = "TCP"
+    app_protocol: str | None = None
+    port: Int32 = 0
+    target_port: int | str | None = None
+    node_port: Int32 = 0
+
+
+class LoadBalancerIngress(Lenient, frozen=True):
+    ip: str = ""
+    hostname: str = ""
+
+
+class LoadBalancerStatus(Lenient, frozen=True):
+    ingress: tuple[LoadBalancerIngress, ...] = ()
+
+
+class ServiceStatus(Lenient, frozen=True):
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+
+
+class Service(Lenient, frozen=True):
+    """A Service has the fields of its spec, and its `status`. With `cluster_ip` "None" it is headless."""
+
+    type: str = "ClusterIP"
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    cluster_ips: tuple[str, ...] = msgspec.field(default=(), name="clusterIPs")
+    ip_families: tuple[str, ...] = ()
+    external_ips: tuple[str, ...] = msgspec.field(default=(), name="externalIPs")
+    external_name: str = ""
+    publish_not_ready_addresses: bool = False
+    internal_traffic_policy: str = "Cluster"
+    external_traffic_policy: str = ""
+    traffic_distribution: str = ""
+    status: ServiceStatus = ServiceStatus()

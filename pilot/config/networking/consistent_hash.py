@@ -1,0 +1,37 @@
+"""The hash settings of a DestinationRule that count for a destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.config.networking.destination_rule import ConsistentHashLB, DestinationRule, PortTrafficPolicy, TrafficPolicy
+
+
+def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
+    """Returns the hashing of a destination of a route, None where its rule asks for none; `port` is 0 where it names none.
+
+    The most special comes first: the subset's port, the subset, the port, the rule.
+    """
+    found = next((s for s in rule.subsets if s.name == subset), None)
+    for policy in (found.traffic_policy if found is not None else None, rule.traffic_policy):
+        settings = (_of_port(policy, port) or _of(policy)) if policy is not None else None
+        if settings is not None:
+            return settings
+    return None
+
+
+def hashes(rule: DestinationRule) -> bool:
+    """Returns whether the rule asks for hashing anywhere."""
+    policies = (rule.traffic_policy, *(s.traffic_policy for s in rule.subsets))
+    return any(_of(p) or any(_of(setting) for setting in p.port_level_settings) for p in policies if p is not None)
+
+
+def _of(policy: TrafficPolicy | PortTrafficPolicy) -> ConsistentHashLB | None:
+    return policy.load_balancer.consistent_hash if policy.load_balancer is not None else None
+
+
+def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
+    """Returns the hashing of the first settings for a port, None even where they are there and say nothing of hashing."""
+    settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
+    found = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
+    return _of(found) if found is not None else None

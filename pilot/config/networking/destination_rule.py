@@ -1,0 +1,221 @@
+"""networking.istio.io DestinationRule. https://istio.io/latest/docs/reference/config/networking/destination-rule/"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from pilot.config.base import Int32, OneOf, Strict, UInt32, UInt64
+from pilot.config.networking.virtual_service import PortSelector
+from pilot.config.selector import WorkloadSelector
+from pilot.lib.duration import Duration
+
+ProxyProtocolVersion = Literal["V1", "V2"]
+SimpleLB = Literal["UNSPECIFIED", "LEAST_CONN", "RANDOM", "PASSTHROUGH", "ROUND_ROBIN", "LEAST_REQUEST"]
+H2UpgradePolicy = Literal["DEFAULT", "DO_NOT_UPGRADE", "UPGRADE"]
+ClientTLSMode = Literal["DISABLE", "SIMPLE", "MUTUAL", "ISTIO_MUTUAL"]
+
+
+class DestinationRule(Strict, frozen=True):
+    """A rule says what happens to traffic after routing. An empty `export_to` means the mesh default."""
+
+    host: str = ""
+    traffic_policy: TrafficPolicy | None = None
+    subsets: tuple[Subset, ...] = ()
+    export_to: tuple[str, ...] = ()
+    workload_selector: WorkloadSelector | None = None
+
+
+class PortTrafficPolicy(Strict, frozen=True):
+    """The policy of one port replaces the whole policy there."""
+
+    port: PortSelector | None = None
+    load_balancer: LoadBalancerSettings | None = None
+    connection_pool: ConnectionPoolSettings | None = None
+    outlier_detection: OutlierDetection | None = None
+    tls: ClientTLSSettings | None = None
+
+
+class TunnelSettings(Strict, frozen=True):
+    protocol: str = ""
+    target_host: str = ""
+    target_port: UInt32 = 0
+
+
+class ProxyProtocol(Strict, frozen=True):
+    version: ProxyProtocolVersion = "V1"
+
+
+class RetryBudget(Strict, frozen=True):
+    percent: float | None = None
+    min_retry_concurrency: UInt32 = 0
+    budget_interval: Duration | None = None
+
+
+class TrafficPolicy(Strict, frozen=True):
+    """A part that is absent is not said at this level."""
+
+    load_balancer: LoadBalancerSettings | None = None
+    connection_pool: ConnectionPoolSettings | None = None
+    outlier_detection: OutlierDetection | None = None
+    tls: ClientTLSSettings | None = None
+    port_level_settings: tuple[PortTrafficPolicy, ...] = ()
+    tunnel: TunnelSettings | None = None
+    proxy_protocol: ProxyProtocol | None = None
+    retry_budget: RetryBudget | None = None
+
+
+class Subset(Strict, frozen=True):
+    """Endpoints of a service by labels."""
+
+    name: str = ""
+    labels: dict[str, str] = {}
+    traffic_policy: TrafficPolicy | None = None
+
+
+class RingHash(Strict, frozen=True):
+    minimum_ring_size: UInt64 = 0
+
+
+class MagLev(Strict, frozen=True):
+    table_size: UInt64 = 0
+
+
+class Attribute(Strict, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class HTTPCookie(Strict, frozen=True):
+    name: str = ""
+    path: str = ""
+    ttl: Duration | None = None
+    attributes: tuple[Attribute, ...] = ()
+
+
+class ConsistentHashLB(OneOf, frozen=True):
+    """A policy of consistent hashing has one hash key and at most one algorithm."""
+
+    groups: ClassVar = (
+        ("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"),
+        ("ring_hash", "maglev"),
+    )
+
+    http_header_name: str | None = None
+    http_cookie: HTTPCookie | None = None
+    use_source_ip: bool | None = None
+    http_query_parameter_name: str | None = None
+    ring_hash: RingHash | None = None
+    maglev: MagLev | None = None
+    minimum_ring_size: UInt64 = 0  # deprecated
+
+
+class LoadBalancerSettings(OneOf, frozen=True):
+    groups: ClassVar = (("simple", "consistent_hash"),)
+
+    simple: SimpleLB | None = None
+    consistent_hash: ConsistentHashLB | None = None
+    locality_lb_setting: LocalityLoadBalancerSetting | None = None
+    zone_aware_lb_setting: ZoneAwareLoadBalancerSetting | None = None
+    warmup_duration_secs: Duration | None = None
+    warmup: WarmupConfiguration | None = None
+
+
+class WarmupConfiguration(Strict, frozen=True):
+    duration: Duration | None = None
+    minimum_percent: float | None = None
+    aggression: float | None = None
+
+
+class TcpKeepalive(Strict, frozen=True):
+    probes: UInt32 = 0
+    time: Duration | None = None
+    interval: Duration | None = None
+
+
+class TCPSettings(Strict, frozen=True):
+    max_connections: Int32 = 0
+    connect_timeout: Duration | None = None
+    tcp_keepalive: TcpKeepalive | None = None
+    max_connection_duration: Duration | None = None
+    idle_timeout: Duration | None = None
+
+
+class ConnectionKeepalive(Strict, frozen=True):
+    interval: Duration | None = None
+    timeout: Duration | None = None
+
+
+class HTTPSettings(Strict, frozen=True):
+    http1_max_pending_requests: Int32 = 0
+    http2_max_requests: Int32 = 0
+    max_requests_per_connection: Int32 = 0
+    max_retries: Int32 = 0
+    idle_timeout: Duration | None = None
+    h2_upgrade_policy: H2UpgradePolicy = "DEFAULT"
+    use_client_protocol: bool = False
+    max_concurrent_streams: Int32 = 0
+    http2_keep_alive: ConnectionKeepalive | None = None
+
+
+class ConnectionPoolSettings(Strict, frozen=True):
+    tcp: TCPSettings | None = None
+    http: HTTPSettings | None = None
+
+
+class OutlierDetection(Strict, frozen=True):
+    """Percentages are 0 to 100. What is None is not said."""
+
+    consecutive_errors: Int32 = 0  # deprecated
+    split_external_local_origin_errors: bool = False
+    consecutive_local_origin_failures: UInt32 | None = None
+    consecutive_gateway_errors: UInt32 | None = None
+    consecutive_5xx_errors: UInt32 | None = None
+    interval: Duration | None = None
+    base_ejection_time: Duration | None = None
+    max_ejection_percent: Int32 = 0
+    min_health_percent: Int32 = 0
+    outlier_detection_http_error_codes: tuple[UInt32, ...] = ()
+
+
+class ClientTLSSettings(Strict, frozen=True):
+    """TLS that a client originates."""
+
+    mode: ClientTLSMode = "DISABLE"
+    client_certificate: str = ""
+    private_key: str = ""
+    ca_certificates: str = ""
+    credential_name: str = ""
+    subject_alt_names: tuple[str, ...] = ()
+    sni: str = ""
+    insecure_skip_verify: bool | None = None
+    ca_crl: str = ""
+
+
+class Distribute(Strict, frozen=True):
+    """Percentages by locality ("region/zone/*"), which sum up to 100."""
+
+    from_: str = msgspec.field(default="", name="from")
+    to: dict[str, UInt32] = {}
+
+
+class Failover(Strict, frozen=True):
+    from_: str = msgspec.field(default="", name="from")
+    to: str = ""
+
+
+class LocalityLoadBalancerSetting(Strict, frozen=True):
+    """A locality setting has `distribute`, or `failover` with or without `failover_priority`."""
+
+    distribute: tuple[Distribute, ...] = ()
+    failover: tuple[Failover, ...] = ()
+    failover_priority: tuple[str, ...] = ()
+    enabled: bool | None = None
+
+
+class ZoneAwareLoadBalancerSetting(Strict, frozen=True):
+    enabled: bool | None = None
+    failover: tuple[Failover, ...] = ()
+    failover_priority: tuple[str, ...] = ()
+    min_cluster_size: UInt32 | None = None

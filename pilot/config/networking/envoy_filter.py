@@ -1,0 +1,154 @@
+"""networking.istio.io EnvoyFilter. https://istio.io/latest/docs/reference/config/networking/envoy-filter/"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pilot.config.base import Int32, OneOf, Strict, UInt32
+from pilot.config.selector import PolicyTargetReference, WorkloadSelector
+
+ApplyTo = Literal[
+    "INVALID",
+    "LISTENER",
+    "FILTER_CHAIN",
+    "NETWORK_FILTER",
+    "HTTP_FILTER",
+    "ROUTE_CONFIGURATION",
+    "VIRTUAL_HOST",
+    "HTTP_ROUTE",
+    "CLUSTER",
+    "EXTENSION_CONFIG",
+    "BOOTSTRAP",
+    "LISTENER_FILTER",
+]
+PatchContext = Literal["ANY", "SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY", "WAYPOINT"]
+Operation = Literal[
+    "INVALID",
+    "MERGE",
+    "ADD",
+    "REMOVE",
+    "INSERT_BEFORE",
+    "INSERT_AFTER",
+    "INSERT_FIRST",
+    "REPLACE",
+    "MERGE_AND_REPLACE_LIST",
+]
+FilterClass = Literal["UNSPECIFIED", "AUTHN", "AUTHZ", "STATS"]
+RouteAction = Literal["ANY", "ROUTE", "REDIRECT", "DIRECT_RESPONSE"]
+
+
+class EnvoyFilter(Strict, frozen=True):
+    """An EnvoyFilter patches what proxies are sent. Those of lower `priority` are applied first."""
+
+    workload_selector: WorkloadLabels | None = None
+    config_patches: tuple[EnvoyConfigObjectPatch, ...] = ()
+    priority: Int32 = 0
+    target_refs: tuple[PolicyTargetReference, ...] = ()
+
+    @property
+    def selector(self) -> WorkloadSelector | None:
+        """Returns the selector in the form that other policies have."""
+        return WorkloadSelector(self.workload_selector.labels) if self.workload_selector is not None else None
+
+
+class WorkloadLabels(Strict, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class EnvoyConfigObjectPatch(Strict, frozen=True):
+    apply_to: ApplyTo = "INVALID"
+    match: EnvoyConfigObjectMatch | None = None
+    patch: Patch | None = None
+
+
+class Patch(Strict, frozen=True):
+    """A change. `value` is a part of what Envoy is sent, as JSON of its message."""
+
+    operation: Operation = "INVALID"
+    value: dict[str, Any] | None = None
+    filter_class: FilterClass = "UNSPECIFIED"
+
+
+class EnvoyConfigObjectMatch(OneOf, frozen=True):
+    """A match says what is patched; what it does not say matches everything."""
+
+    groups = (("listener", "route_configuration", "cluster", "waypoint"),)
+
+    context: PatchContext = "ANY"
+    proxy: ProxyMatch | None = None
+    listener: ListenerMatch | None = None
+    route_configuration: RouteConfigurationMatch | None = None
+    cluster: ClusterMatch | None = None
+    waypoint: WaypointMatch | None = None
+
+
+class ProxyMatch(Strict, frozen=True):
+    """`proxy_version` is a regular expression of RE2 that is found somewhere in the version; `metadata` are values of the node."""
+
+    proxy_version: str = ""
+    metadata: dict[str, str] = {}
+
+
+class ClusterMatch(Strict, frozen=True):
+    port_number: UInt32 = 0
+    service: str = ""
+    subset: str = ""
+    name: str = ""
+
+
+class ListenerMatch(Strict, frozen=True):
+    port_number: UInt32 = 0
+    port_name: str = ""
+    filter_chain: FilterChainMatch | None = None
+    listener_filter: str = ""
+    name: str = ""
+
+
+class FilterChainMatch(Strict, frozen=True):
+    """`application_protocols` are separated by commas; a chain has to have all of them."""
+
+    name: str = ""
+    sni: str = ""
+    transport_protocol: str = ""
+    application_protocols: str = ""
+    filter: FilterMatch | None = None
+    destination_port: UInt32 = 0
+    transport_socket: str = ""
+
+
+class FilterMatch(Strict, frozen=True):
+    name: str = ""
+    sub_filter: SubFilterMatch | None = None
+
+
+class SubFilterMatch(Strict, frozen=True):
+    name: str = ""
+
+
+class RouteConfigurationMatch(Strict, frozen=True):
+    port_number: UInt32 = 0
+    port_name: str = ""
+    gateway: str = ""
+    vhost: VirtualHostMatch | None = None
+    name: str = ""
+
+
+class VirtualHostMatch(Strict, frozen=True):
+    name: str = ""
+    route: RouteMatch | None = None
+    domain_name: str = ""
+
+
+class RouteMatch(Strict, frozen=True):
+    name: str = ""
+    action: RouteAction = "ANY"
+
+
+class WaypointMatch(Strict, frozen=True):
+    filter: FilterMatch | None = None
+    port_number: UInt32 = 0
+    route: WaypointRouteMatch | None = None
+
+
+class WaypointRouteMatch(Strict, frozen=True):
+    name: str = ""

@@ -1,0 +1,50 @@
+"""networking.istio.io ServiceEntry. https://istio.io/latest/docs/reference/config/networking/service-entry/"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pilot.config.base import Lenient, Strict, UInt32
+from pilot.config.networking.sidecar import WorkloadSelector
+from pilot.config.networking.workload_entry import WorkloadEntry
+
+Location = Literal["MESH_EXTERNAL", "MESH_INTERNAL"]
+Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
+
+
+class ServiceEntry(Strict, frozen=True):
+    """A service that no Kubernetes Service declares. `status`, which is not of the spec, has addresses that a controller allocated."""
+
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    ports: tuple[ServicePort, ...] = ()
+    location: Location = "MESH_EXTERNAL"
+    resolution: Resolution = "NONE"
+    endpoints: tuple[WorkloadEntry, ...] = ()
+    workload_selector: WorkloadSelector | None = None
+    export_to: tuple[str, ...] = ()
+    subject_alt_names: tuple[str, ...] = ()
+    status: ServiceEntryStatus | None = None
+
+
+def lower_case_hosts(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the hosts of the whole object as they count: host names have no case."""
+    hosts = (plain.get("spec") or {}).get("hosts")
+    return {"hosts": [h.lower() if isinstance(h, str) else h for h in hosts]} if isinstance(hosts, list) else {}
+
+
+class ServicePort(Strict, frozen=True):
+    number: UInt32 = 0
+    protocol: str = ""
+    name: str = ""
+    target_port: UInt32 = 0
+
+
+class ServiceEntryAddress(Lenient, frozen=True):
+    value: str = ""
+    host: str = ""
+
+
+class ServiceEntryStatus(Lenient, frozen=True):
+    addresses: tuple[ServiceEntryAddress, ...] = ()

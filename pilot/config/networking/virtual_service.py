@@ -1,0 +1,242 @@
+"""networking.istio.io VirtualService. https://istio.io/latest/docs/reference/config/networking/virtual-service/"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from pilot.config.base import Int32, OneOf, Strict, UInt32
+from pilot.lib.duration import Duration
+
+RedirectPortSelection = Literal["FROM_PROTOCOL_DEFAULT", "FROM_REQUEST_PORT"]
+UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
+
+
+class VirtualService(Strict, frozen=True):
+    """A VirtualService says how requests to some hosts are routed. Empty `gateways` mean ("mesh",); the order of the routes is their priority."""
+
+    hosts: tuple[str, ...] = ()
+    gateways: tuple[str, ...] = ()
+    http: tuple[HTTPRoute, ...] = ()
+    tls: tuple[TLSRoute, ...] = ()
+    tcp: tuple[TCPRoute, ...] = ()
+    export_to: tuple[str, ...] = ()
+
+
+class Destination(Strict, frozen=True):
+    """Traffic goes to `host`, which is as its author wrote it: short names are of the namespace of the object."""
+
+    host: str = ""
+    subset: str = ""
+    port: PortSelector | None = None
+
+
+class HTTPRoute(Strict, frozen=True):
+    """A rule has conditions, and says what to do with a request that meets one of them."""
+
+    name: str = ""
+    match: tuple[HTTPMatchRequest, ...] = ()
+    route: tuple[HTTPRouteDestination, ...] = ()
+    redirect: HTTPRedirect | None = None
+    direct_response: HTTPDirectResponse | None = None
+    delegate: Delegate | None = None
+    rewrite: HTTPRewrite | None = None
+    timeout: Duration | None = None
+    retries: HTTPRetry | None = None
+    fault: HTTPFaultInjection | None = None
+    mirror: Destination | None = None
+    mirrors: tuple[HTTPMirrorPolicy, ...] = ()
+    mirror_percent: UInt32 | None = None  # deprecated
+    mirror_percentage: Percent | None = None
+    cors_policy: CorsPolicy | None = None
+    headers: Headers | None = None
+
+
+class Delegate(Strict, frozen=True):
+    """The VirtualService (without hosts) whose routes take the place of this one. Without `namespace` it is in that of the root."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class HeaderOperations(Strict, frozen=True):
+    set: dict[str, str] = {}
+    add: dict[str, str] = {}
+    remove: tuple[str, ...] = ()
+
+
+class Headers(Strict, frozen=True):
+    request: HeaderOperations | None = None
+    response: HeaderOperations | None = None
+
+
+class TLSRoute(Strict, frozen=True):
+    match: tuple[TLSMatchAttributes, ...] = ()
+    route: tuple[RouteDestination, ...] = ()
+
+
+class TCPRoute(Strict, frozen=True):
+    match: tuple[L4MatchAttributes, ...] = ()
+    route: tuple[RouteDestination, ...] = ()
+
+
+class HTTPMatchRequest(Strict, frozen=True):
+    """All of the conditions must hold. A StringMatch without any kind in `headers` means that the header is there."""
+
+    name: str = ""
+    uri: StringMatch | None = None
+    scheme: StringMatch | None = None
+    method: StringMatch | None = None
+    authority: StringMatch | None = None
+    headers: dict[str, StringMatch] = {}
+    port: UInt32 = 0
+    source_labels: dict[str, str] = {}
+    gateways: tuple[str, ...] = ()
+    query_params: dict[str, StringMatch] = {}
+    ignore_uri_case: bool = False
+    without_headers: dict[str, StringMatch] = {}
+    source_namespace: str = ""
+    stat_prefix: str = ""
+
+
+class HTTPRouteDestination(Strict, frozen=True):
+    destination: Destination | None = None
+    weight: Int32 = 0
+    headers: Headers | None = None
+
+
+class RouteDestination(Strict, frozen=True):
+    destination: Destination | None = None
+    weight: Int32 = 0
+
+
+class L4MatchAttributes(Strict, frozen=True):
+    destination_subnets: tuple[str, ...] = ()
+    port: UInt32 = 0
+    source_subnet: str = ""
+    source_labels: dict[str, str] = {}
+    gateways: tuple[str, ...] = ()
+    source_namespace: str = ""
+
+
+class TLSMatchAttributes(Strict, frozen=True):
+    sni_hosts: tuple[str, ...] = ()
+    destination_subnets: tuple[str, ...] = ()
+    port: UInt32 = 0
+    source_labels: dict[str, str] = {}
+    gateways: tuple[str, ...] = ()
+    source_namespace: str = ""
+
+
+class HTTPRedirect(OneOf, frozen=True):
+    """`port` and `derive_port` exclude each other; `redirect_code` 0 means 301; `uri` of "%PREFIX()%" keeps the rest of the path."""
+
+    groups: ClassVar = (("port", "derive_port"),)
+
+    uri: str = ""
+    authority: str = ""
+    port: UInt32 | None = None
+    derive_port: RedirectPortSelection | None = None
+    scheme: str = ""
+    redirect_code: UInt32 = 0
+    prefix_rewrite: str = ""
+
+
+class HTTPDirectResponse(Strict, frozen=True):
+    status: UInt32 = 0
+    body: HTTPBody | None = None
+
+
+class HTTPBody(OneOf, frozen=True):
+    groups: ClassVar = (("string", "bytes_"),)
+
+    string: str | None = None
+    bytes_: bytes | None = msgspec.field(default=None, name="bytes")
+
+
+class HTTPRewrite(Strict, frozen=True):
+    uri: str = ""
+    authority: str = ""
+    uri_regex_rewrite: RegexRewrite | None = None
+
+
+class RegexRewrite(Strict, frozen=True):
+    match: str = ""
+    rewrite: str = ""
+
+
+class StringMatch(OneOf, frozen=True):
+    """One of three kinds of match."""
+
+    groups: ClassVar = (("exact", "prefix", "regex"),)
+
+    exact: str | None = None
+    prefix: str | None = None
+    regex: str | None = None
+
+
+class HTTPRetry(Strict, frozen=True):
+    """`attempts` 0 turns retries off."""
+
+    attempts: Int32 = 0
+    per_try_timeout: Duration | None = None
+    retry_on: str = ""
+    retry_remote_localities: bool | None = None
+    retry_ignore_previous_hosts: bool | None = None
+    backoff: Duration | None = None
+
+
+class CorsPolicy(Strict, frozen=True):
+    allow_origin: tuple[str, ...] = ()  # deprecated
+    allow_origins: tuple[StringMatch, ...] = ()
+    allow_methods: tuple[str, ...] = ()
+    allow_headers: tuple[str, ...] = ()
+    expose_headers: tuple[str, ...] = ()
+    max_age: Duration | None = None
+    allow_credentials: bool | None = None
+    unmatched_preflights: UnmatchedPreflights = "UNSPECIFIED"
+
+
+class Delay(OneOf, frozen=True):
+    """Without `percentage` it is `percent` of the requests, and without either all of them."""
+
+    groups: ClassVar = (("fixed_delay", "exponential_delay"),)
+
+    percent: Int32 = 0  # deprecated
+    fixed_delay: Duration | None = None
+    exponential_delay: Duration | None = None
+    percentage: Percent | None = None
+
+
+class Abort(OneOf, frozen=True):
+    groups: ClassVar = (("http_status", "grpc_status", "http2_error"),)
+
+    http_status: Int32 | None = None
+    grpc_status: str | None = None
+    http2_error: str | None = None
+    percentage: Percent | None = None
+
+
+class HTTPFaultInjection(Strict, frozen=True):
+    """A delay, an abort, or both."""
+
+    delay: Delay | None = None
+    abort: Abort | None = None
+
+
+class HTTPMirrorPolicy(Strict, frozen=True):
+    destination: Destination | None = None
+    percentage: Percent | None = None
+
+
+class PortSelector(Strict, frozen=True):
+    """A port by number."""
+
+    number: UInt32 = 0
+
+
+class Percent(Strict, frozen=True):
+    """`value` is 0 to 100."""
+
+    value: float = 0.0

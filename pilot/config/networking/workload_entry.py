@@ -1,0 +1,36 @@
+"""networking.istio.io WorkloadEntry. https://istio.io/latest/docs/reference/config/networking/workload-entry/"""
+
+from __future__ import annotations
+
+from pilot.config.base import Lenient, Strict, UInt32
+
+REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"  # annotation: the WorkloadGroup that the entry was registered for
+
+
+class WorkloadEntry(Strict, frozen=True):
+    """A workload outside of Kubernetes. `address` is an IP, a name, or "unix://" and a path."""
+
+    address: str = ""
+    ports: dict[str, UInt32] = {}
+    labels: dict[str, str] = {}
+    network: str = ""
+    locality: str = ""
+    weight: UInt32 = 0
+    service_account: str = ""
+
+
+class EntryCondition(Lenient, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class EntryStatus(Lenient, frozen=True):
+    """The condition of type Healthy is by the health checks of the workload's own proxy."""
+
+    conditions: tuple[EntryCondition, ...] = ()
+
+
+class WorkloadEntryObject(WorkloadEntry, frozen=True):
+    """A workload entry that is an object of its own, with its status."""
+
+    status: EntryStatus = EntryStatus()

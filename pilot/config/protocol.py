@@ -1,0 +1,77 @@
+"""The protocol that a port speaks, by what its declaration says about it."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Protocol(enum.StrEnum):
+    """A port's protocol as Istio understands it. UNSUPPORTED means: not said, detect it on the wire."""
+
+    HTTP = "HTTP"
+    HTTP2 = "HTTP2"
+    HTTPS = "HTTPS"
+    HTTP_PROXY = "HTTP_PROXY"
+    GRPC = "GRPC"
+    GRPC_WEB = "GRPC-Web"
+    TCP = "TCP"
+    TLS = "TLS"
+    UDP = "UDP"
+    MONGO = "Mongo"
+    REDIS = "Redis"
+    MYSQL = "MySQL"
+    HBONE = "HBONE"
+    UNSUPPORTED = "UnsupportedProtocol"
+
+    @property
+    def is_http(self) -> bool:
+        return self in _HTTP
+
+    @property
+    def is_http2(self) -> bool:
+        return self in (Protocol.HTTP2, Protocol.GRPC, Protocol.GRPC_WEB)
+
+    @property
+    def is_tcp(self) -> bool:
+        return self in _TCP
+
+    @property
+    def is_tls(self) -> bool:
+        return self in (Protocol.HTTPS, Protocol.TLS)
+
+
+_HTTP = frozenset({Protocol.HTTP, Protocol.HTTP2, Protocol.HTTP_PROXY, Protocol.GRPC, Protocol.GRPC_WEB})
+_TCP = frozenset({Protocol.TCP, Protocol.HTTPS, Protocol.TLS, Protocol.MONGO, Protocol.REDIS, Protocol.MYSQL})
+
+
+_BY_NAME = {p.value.lower(): p for p in Protocol if p not in (Protocol.HBONE, Protocol.UNSUPPORTED)}
+_APP_PROTOCOLS = {
+    "kubernetes.io/h2c": Protocol.HTTP2,
+    "kubernetes.io/ws": Protocol.HTTP,
+    "kubernetes.io/wss": Protocol.HTTPS,
+}
+_SERVER_FIRST = frozenset(
+    {25, 53, 3306, 27017}
+)  # SMTP, DNS, MySQL, MongoDB: a client that waits to detect them waits forever
+
+
+def parse_protocol(name: str) -> Protocol:
+    """Returns the protocol of a name as users write it, in any case; UNSUPPORTED if there is none of that name."""
+    return _BY_NAME.get(name.lower(), Protocol.UNSUPPORTED)
+
+
+def port_protocol(number: int, name: str, transport: str, app_protocol: str | None) -> Protocol:
+    """Returns the protocol of a port of a Kubernetes Service: that of appProtocol, else of the port's name up to its first hyphen.
+
+    https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
+    """
+    if transport == "UDP":
+        return Protocol.UDP
+    if app_protocol is not None:
+        if known := _APP_PROTOCOLS.get(app_protocol):
+            return known
+        name = app_protocol
+    if name[:8].lower() == "grpc-web":
+        return Protocol.GRPC_WEB
+    found = parse_protocol(name.partition("-")[0])
+    return Protocol.TCP if found is Protocol.UNSUPPORTED and number in _SERVER_FIRST else found

@@ -1,0 +1,86 @@
+"""Rules of PeerAuthentication and RequestAuthentication."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.security.peer_authentication import PeerAuthentication
+from pilot.config.security.request_authentication import JWTRule, RequestAuthentication
+from pilot.config.validation import rules
+from pilot.config.validation.policy import check_attachment
+from pilot.config.validation.traffic.headers import check_strict_name
+
+
+def validate_peer_authentication(o: Object[PeerAuthentication]) -> Problems:
+    policy = o.spec
+    labels = policy.selector.match_labels if policy.selector is not None else None
+    if policy.port_level_mtls and not labels:
+        yield error("selector-needed", "spec.portLevelMtls", "modes of ports are for a selected workload only")
+    for port in policy.port_level_mtls:
+        yield from rules.check_port(f"spec.portLevelMtls[{port}]", port)
+    yield from rules.check_selector("spec.selector", labels, "matchLabels")
+
+
+def validate_request_authentication(o: Object[RequestAuthentication]) -> Problems:
+    yield from below("spec", _validate(o.spec))
+
+
+def _validate(policy: RequestAuthentication) -> Problems:
+    yield from check_attachment(policy.selector, policy.target_ref, policy.target_refs)
+    yield from each("jwtRules", policy.jwt_rules, _validate_rule)
+
+
+def _validate_rule(rule: JWTRule) -> Problems:
+    if not rule.issuer and not rule.jwks_uri:
+        yield error("missing-field", "issuer", "one of issuer and jwksUri is needed")
+    if rule.jwks and rule.jwks_uri:
+        yield error("exclusive-fields", "jwks", "only one of jwks and jwksUri may be set")
+    if rule.jwks_uri:
+        yield from _check_url("jwksUri", rule.jwks_uri)
+    if rule.jwks:
+        yield from _check_keys(rule.jwks)
+    named = {
+        "audiences": rule.audiences,
+        "fromHeaders": tuple(header.name for header in rule.from_headers),
+        "fromParams": rule.from_params,
+        "fromCookies": rule.from_cookies,
+    }
+    for field, values in named.items():
+        for index, value in enumerate(values):
+            if not value:
+                yield error("missing-field", f"{field}[{index}]", "a name is needed")
+    for index, claim in enumerate(rule.output_claim_to_headers):
+        place = f"outputClaimToHeaders[{index}]"
+        if not claim.claim:
+            yield error("missing-field", f"{place}.claim", "a claim is needed")
+        yield from check_strict_name(f"{place}.header", claim.header)
+    yield from rules.check_duration("timeout", rule.timeout)
+
+
+def _check_url(path: str, url: str) -> rules.Found:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        fine = False
+    return () if fine else (error("bad-url", path, f"{url!r} is not a URL of http or https"),)
+
+
+def _check_keys(text: str) -> Problems:
+    """Yields the problems of a JSON web key, or a set of them (https://www.rfc-editor.org/rfc/rfc7517). Private ones work, but should not be here."""
+    try:
+        plain = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        plain = None
+    keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
+    if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):
+        yield error("bad-jwks", "jwks", "this is not a JSON web key set")
+        return
+    for index, key in enumerate(keys):
+        if "d" in key or key["kty"] == "oct":
+            yield warning("private-key", "jwks", f"key {index} is private; only public keys are needed")

@@ -1,0 +1,119 @@
+"""Values of AuthorizationPolicies: what each field of sources and operations, and each key of a condition, may be compared with."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+
+from pilot.config.problem import Problems, below, error
+from pilot.config.security.authorization_policy import Condition, Operation, Source
+from pilot.lib.path_template import find_template_fault
+from pilot.lib.regex import MAX_LENGTH
+
+Check = Callable[[str], str]
+"""Returns what is wrong with a value, "" where nothing is."""
+_MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
+# Caps of our own: a list of any length is one matcher that every request is held against.
+MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH
+
+
+def _any(_: str) -> str:
+    return ""
+
+
+def _address(value: str) -> str:
+    _, slash, length = value.partition("/")
+    try:
+        ipaddress.ip_interface(value)
+    except ValueError:
+        return f"{value!r} is neither an address nor a block of addresses"
+    return "" if not slash or (length.isascii() and length.isdecimal()) else f"{value!r} is not a block of addresses"
+
+
+def _port(value: str) -> str:
+    return "" if value.isascii() and value.isdecimal() and int(value) <= 65535 else f"{value!r} is not a port"
+
+
+def _wildcard(value: str) -> str:
+    if value.count("*") > 1 or ("*" in value and not (value.startswith("*") or value.endswith("*"))):
+        return f"{value!r}: one wildcard at most, at the start or the end"
+    return ""
+
+
+def _trust_domain(value: str) -> str:
+    return f"{value!r}: a trust domain has no /" if "/" in value else _wildcard(value)
+
+
+def _account(value: str) -> str:
+    parts = value.split("/")
+    if "*" in value:
+        return f"{value!r}: there are no wildcards in service accounts"
+    if len(parts) > 2 or not all(parts):
+        return f"{value!r}: expected account or namespace/account"
+    return "" if len(value) <= _LONGEST_ACCOUNT else f"longer than {_LONGEST_ACCOUNT} characters"
+
+
+_BY_FIELD: Mapping[str, Check] = {
+    "service_accounts": _account,
+    "trust_domains": _trust_domain,
+    "ip_blocks": _address,
+    "remote_ip_blocks": _address,
+    "ports": _port,
+    "paths": find_template_fault,
+}
+VALUES: Mapping[str, Check] = {
+    field: _BY_FIELD.get(field.removeprefix("not_"), _any)
+    for struct in (Source, Operation)
+    for field in struct.__struct_fields__
+}
+_BY_KEY: Mapping[str, Check] = {
+    "source.ip": _address,
+    "remote.ip": _address,
+    "source.namespace": _any,
+    "source.serviceAccount": _account,
+    "source.principal": _any,
+    "source.trustDomain": _wildcard,
+    "request.auth.principal": _any,
+    "request.auth.audiences": _any,
+    "request.auth.presenter": _any,
+    "destination.ip": _address,
+    "destination.port": _port,
+    "connection.sni": _any,
+}
+_WITH_NAME = ("request.headers", "request.auth.claims", "experimental.envoy.filters.")
+
+
+def check_values(values: Sequence[str], check: Check) -> Problems:
+    """Yields the problems of a list of values."""
+    most = _MOST_ACCOUNTS if check is _account else MOST_VALUES
+    if len(values) > most:
+        yield error("too-many", "", f"{len(values)} values; at most {most}")
+        return
+    for index, value in enumerate(values):
+        if not value:
+            yield error("missing-field", f"[{index}]", "a value is needed")
+        elif len(value) > LONGEST_VALUE:
+            yield error("too-long", f"[{index}]", f"longer than {LONGEST_VALUE} characters")
+        elif fault := check(value):
+            yield error("bad-value", f"[{index}]", fault)
+
+
+def check_condition(condition: Condition) -> Problems:
+    """Yields the problems of a condition of a rule."""
+    key = condition.key
+    check = _any if key.startswith(_WITH_NAME) else _BY_KEY.get(key)
+    if not key:
+        yield error("missing-field", "key", "a key is needed")
+    elif check is None:
+        yield error("bad-key", "key", f"{key!r} is not an attribute of requests or connections")
+    elif key.startswith(_WITH_NAME) and not _has_name(key):
+        yield error("bad-key", "key", f"{key!r}: expected a name in brackets, as in {_WITH_NAME[0]}[NAME]")
+    elif not condition.values and not condition.not_values:
+        yield error("missing-field", "values", "one of values and notValues is needed")
+    else:
+        yield from below("values", check_values(condition.values, check))
+        yield from below("notValues", check_values(condition.not_values, check))
+
+
+def _has_name(key: str) -> bool:
+    return key.endswith("]") and 0 < key.find("[") < len(key) - 2

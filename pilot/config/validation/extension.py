@@ -1,0 +1,95 @@
+"""Rules of TrafficExtension and WasmPlugin."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from pilot.config.extensions.traffic_extension import LuaConfig, TrafficExtension, TrafficSelector, VmConfig, WasmConfig
+from pilot.config.extensions.wasm_plugin import WasmPlugin
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, each, error
+from pilot.config.validation import rules
+from pilot.config.validation.policy import check_attachment
+
+LUA_BYTES, SECRET_NAME, NAME, VALUE = 65536, 253, 256, 2048
+_SHA256 = re.compile("[a-f0-9]{64}")
+_SCHEMES = ("", "file", "http", "https", "oci")
+
+
+def validate_wasm_plugin(o: Object[WasmPlugin]) -> Problems:
+    plugin = o.spec
+    yield from below("spec", check_attachment(plugin.selector, plugin.target_ref, plugin.target_refs))
+    yield from below("spec", _check_module(plugin))
+    yield from each("spec.match", plugin.match, _check_traffic)
+
+
+def validate_traffic_extension(o: Object[TrafficExtension]) -> Problems:
+    extension = o.spec
+    yield from below("spec", check_attachment(extension.selector, None, extension.target_refs))
+    if extension.wasm is not None:
+        yield from below("spec.wasm", _check_module(extension.wasm))
+    elif extension.lua is not None:
+        yield from below("spec.lua", _check_lua(extension.lua))
+    else:
+        yield error("missing-field", "spec", "one of wasm and lua is needed")
+    yield from each("spec.match", extension.match, _check_traffic)
+
+
+def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
+    yield from _check_url(module.url)
+    if module.sha256 and not _SHA256.fullmatch(module.sha256):
+        yield error("bad-checksum", "sha256", "a checksum has 64 digits of 0-9 and a-f")
+    if len(module.image_pull_secret) > SECRET_NAME:
+        yield error("too-long", "imagePullSecret", f"longer than {SECRET_NAME} characters")
+    if len(module.plugin_name) > NAME:
+        yield error("too-long", "pluginName", f"longer than {NAME} characters")
+    if module.vm_config is not None:
+        yield from below("vmConfig", _check_environment(module.vm_config))
+
+
+def _check_url(url: str) -> Problems:
+    """Yields the problem of the place of a module; a place without a scheme is an image in a registry."""
+    if not url:
+        yield error("missing-field", "url", "a URL is needed")
+        return
+    try:
+        parts = urlsplit(url if "://" in url else f"oci://{url}")
+        there = bool(parts.path if parts.scheme == "file" else parts.hostname)
+        number = parts.port
+    except ValueError:
+        yield error("bad-url", "url", f"{url!r} is not a URL")
+        return
+    if parts.scheme not in _SCHEMES:
+        yield error("bad-url", "url", f"{parts.scheme!r} is no scheme of a module: oci, http, https or file")
+    elif not there or number == 0 or any(c.isspace() or not c.isprintable() for c in url):
+        yield error("bad-url", "url", f"{url!r} is not a URL")
+
+
+def _check_environment(vm: VmConfig) -> Problems:
+    seen: set[str] = set()
+    for index, variable in enumerate(vm.env):
+        place = f"env[{index}]"
+        if not variable.name:
+            yield error("missing-field", f"{place}.name", "a name is needed")
+        elif len(variable.name) > NAME:
+            yield error("too-long", f"{place}.name", f"longer than {NAME} characters")
+        elif variable.name in seen:
+            yield error("duplicate-name", f"{place}.name", f"{variable.name!r} is there already")
+        seen.add(variable.name)
+        if variable.value_from == "HOST" and variable.value:
+            yield error("exclusive-fields", f"{place}.value", "a variable of the host has no value of its own")
+        elif len(variable.value) > VALUE:
+            yield error("too-long", f"{place}.value", f"longer than {VALUE} characters")
+
+
+def _check_lua(lua: LuaConfig) -> Problems:
+    if not lua.inline_code:
+        yield error("missing-field", "inlineCode", "a script is needed")
+    elif len(lua.inline_code.encode(errors="surrogatepass")) > LUA_BYTES:
+        yield error("too-long", "inlineCode", f"longer than {LUA_BYTES} bytes")
+
+
+def _check_traffic(traffic: TrafficSelector) -> Problems:
+    for index, port in enumerate(traffic.ports):
+        yield from rules.check_port(f"ports[{index}].number", port.number)

@@ -1,0 +1,46 @@
+"""Rules that policies share: what they are attached to, by a selector or by targets."""
+
+from __future__ import annotations
+
+from pilot.config.problem import Problems, below, each, error
+from pilot.config.selector import PolicyTargetReference, WorkloadSelector
+from pilot.config.validation import rules
+
+_TARGETS = frozenset(
+    {
+        ("", "Service"),
+        ("core", "Service"),
+        ("networking.istio.io", "ServiceEntry"),
+        ("gateway.networking.k8s.io", "Gateway"),
+        ("gateway.networking.k8s.io", "GatewayClass"),
+    }
+)
+
+
+def check_attachment(
+    selector: WorkloadSelector | None, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
+) -> Problems:
+    """Yields the problems of what a policy is attached to; it is attached in one way at most."""
+    if (selector is not None) + (target is not None) + bool(targets) > 1:
+        yield error("exclusive-fields", "", "only one of selector, targetRef and targetRefs may be set")
+    if selector is not None:
+        yield from rules.check_selector("selector", selector.match_labels, "matchLabels")
+    if target is not None:
+        yield from below("targetRef", _check_target(target))
+    yield from check_targets(targets)
+
+
+def check_targets(targets: tuple[PolicyTargetReference, ...]) -> Problems:
+    """Yields the problems of the targets that a policy names."""
+    yield from each("targetRefs", targets, _check_target)
+
+
+def _check_target(target: PolicyTargetReference) -> Problems:
+    if not target.name:
+        yield error("missing-field", "name", "a name is needed")
+    if target.namespace:
+        yield error("not-supported", "namespace", "only objects of the own namespace can be referred to")
+    if (target.group, target.kind) not in _TARGETS:
+        yield error(
+            "bad-target", "kind", f"{target.group}/{target.kind}: a Service, ServiceEntry, Gateway or GatewayClass"
+        )

@@ -1,0 +1,223 @@
+"""Rules that many kinds share. Each gives the problems of one value, () where it is right; `path` is where the value is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from pilot.config.problem import Problem, error, warning
+from pilot.config.protocol import Protocol, parse_protocol
+from pilot.lib.addresses import is_ip
+from pilot.lib.duration import Duration
+from pilot.lib.hosts import is_server_name
+from pilot.lib.regex import find_fault
+
+MILLISECOND = 1_000_000
+UNIX = "unix://"
+_UNIX_PATH = 107
+_LONGEST_NAME = 255
+
+_LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
+_DNS_LABEL = re.compile(_LABEL, re.ASCII)
+_SHORT_LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
+_PLAIN_NAME = re.compile(rf"(?:{_SHORT_LABEL}\.)*(?![0-9]+\Z){_SHORT_LABEL}", re.ASCII)
+"""What most hosts are, without wildcard or dot at the end."""
+_WILDCARD_LABEL = re.compile(rf"\*|(?:\*-?)?{_LABEL}", re.ASCII)
+_QUALIFIED = "(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?P<name>{_QUALIFIED})", re.ASCII)
+_LABEL_VALUE = re.compile(f"(?:{_QUALIFIED})?", re.ASCII)
+
+Found = Iterable[Problem]
+
+
+def is_dns_label(text: str) -> bool:
+    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
+
+
+def check_port(path: str, number: int) -> Found:
+    return () if 1 <= number <= 65535 else (error("bad-port", path, f"{number} is not a port: 1 to 65535"),)
+
+
+def check_port_name(path: str, name: str) -> Found:
+    return (
+        () if is_dns_label(name) else (error("bad-port-name", path, f"{name!r}: letters, digits and - only, 1 to 63"),)
+    )
+
+
+def check_protocol(path: str, protocol: str) -> Found:
+    if not protocol or parse_protocol(protocol) is not Protocol.UNSUPPORTED:
+        return ()
+    return (
+        error(
+            "bad-protocol",
+            path,
+            f"{protocol!r} is not a protocol: HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL",
+        ),
+    )
+
+
+def check_duration(path: str, duration: Duration | None) -> Found:
+    """Returns a problem if a duration is less than a millisecond or not in whole ones; None is right."""
+    if duration is None or (duration >= MILLISECOND and duration % MILLISECOND == 0):
+        return ()
+    return (error("bad-duration", path, f"{duration}: at least 1ms, in whole milliseconds"),)
+
+
+def check_not_negative(path: str, number: int) -> Found:
+    return () if number >= 0 else (error("out-of-range", path, f"{number} is negative"),)
+
+
+def check_percent(path: str, percent: float | None, highest: int = 100) -> Found:
+    """Returns a problem if a percentage is not between 0 and `highest`; None is right."""
+    if percent is None or 0 <= percent <= highest:
+        return ()
+    return (error("bad-percentage", path, f"{percent} is not a percentage: 0 to {highest}"),)
+
+
+def check_name(path: str, name: str) -> Found:
+    """Returns a problem if a name is not a whole domain name without wildcard; it may end with a dot."""
+    return _check_length(path, name) or _check_labels_of(path, name, name)
+
+
+def check_host(path: str, host: str) -> Found:
+    """Returns a problem if a host is not a domain name, whose first label may be, or start with, a wildcard."""
+    if len(host) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(host):
+        return ()
+    if found := _check_length(path, host):
+        return found
+    first, dot, rest = host.partition(".")
+    if len(first) > 63 or not _WILDCARD_LABEL.fullmatch(first):
+        return (error("bad-host", path, f"{host!r} is not a domain name: {first!r} is not a label of one"),)
+    return _check_labels_of(path, host, rest) if dot else ()
+
+
+def _check_length(path: str, host: str) -> Found:
+    if not host:
+        return (error("bad-host", path, "a name is needed"),)
+    return () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"longer than {_LONGEST_NAME} characters"),)
+
+
+def _check_labels_of(path: str, host: str, name: str) -> Found:
+    labels = name.removesuffix(".").split(".")
+    if name.rpartition(".")[2].isdecimal():
+        return (error("bad-host", path, f"{host!r} is not a domain name: its last label is a number"),)
+    for label in labels:
+        if not is_dns_label(label):
+            return (error("bad-host", path, f"{host!r} is not a domain name: {label!r} is not a label of one"),)
+    return ()
+
+
+def check_server_name(path: str, name: str) -> Found:
+    """Returns a warning if connections cannot be told apart by this name in TLS."""
+    if is_server_name(name):
+        return ()
+    return (
+        warning(
+            "partial-wildcard",
+            path,
+            f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label",
+        ),
+    )
+
+
+def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
+    """Yields a problem unless a text is `namespace/host`, where `*` and `.` are namespaces; for a Sidecar `~` is one too, and for a Gateway the
+    namespace may be missing."""
+    namespace, slash, host = text.partition("/")
+    if not slash:
+        if not gateway:
+            yield error("bad-host", path, f"{text!r}: expected namespace/host")
+            return
+        namespace, host = "*", text
+    if not namespace or not host:
+        yield error("bad-host", path, f"{text!r}: neither namespace nor host may be empty")
+        return
+    plain = namespace if gateway else namespace.removeprefix("~")
+    if plain not in ("*", ".") and not (plain == "" and not gateway) and not is_dns_label(plain):
+        yield error("bad-namespace", path, f"{namespace!r} is not a namespace")
+    if gateway and is_ip(host):
+        return
+    if host != "*" and "." not in host:
+        yield error("bad-host", path, f"{host!r}: short names are not allowed here")
+    yield from check_host(path, host)
+    yield from check_no_partial_wildcard(path, host)
+
+
+def check_no_partial_wildcard(path: str, host: str) -> Found:
+    """Returns a problem if a wildcard is not a whole label."""
+    if "*" not in host or host == "*" or host.startswith("*."):
+        return ()
+    return (error("bad-host", path, f"{host!r}: a wildcard must be a whole label"),)
+
+
+def check_address(path: str, address: str) -> Found:
+    return () if is_ip(address) else (error("bad-address", path, f"{address!r} is not an IP address"),)
+
+
+def check_subnet(path: str, subnet: str) -> Found:
+    """Returns a problem if a text is neither an address nor one with a prefix length."""
+    address, slash, length = subnet.partition("/")
+    if not slash:
+        return check_address(path, subnet)
+    if is_ip(address) and length.isascii() and length.isdecimal() and int(length) <= (128 if ":" in address else 32):
+        return ()
+    return (error("bad-address", path, f"{subnet!r} is not a block of addresses"),)
+
+
+def check_unix(path: str, address: str) -> Found:
+    """Returns a problem if what follows `unix://` is neither an absolute path to a file nor an abstract name, or is longer than the kernel takes it
+    (unix(7))."""
+    if len(address.encode()) > _UNIX_PATH:
+        return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
+    if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
+        return ()
+    return (error("bad-address", path, f"{address!r} is not an absolute path to a file"),)
+
+
+def check_labels(path: str, labels: Mapping[str, str]) -> Found:
+    """Yields a problem for each key and value that breaks
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set."""
+    for key, value in labels.items():
+        match = _LABEL_KEY.fullmatch(key)
+        if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
+            yield error("bad-label", f"{path}[{key}]", f"{key!r} is not the key of a label")
+        if not _LABEL_VALUE.fullmatch(value):
+            yield error("bad-label", f"{path}[{key}]", f"{value!r} is not the value of a label")
+
+
+def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Found:
+    """Yields the problems of a selector; `labels` None means that there is none. One without labels selects all, which deserves a warning."""
+    if labels is None:
+        return
+    for key, value in labels.items():
+        if not key:
+            yield error("bad-selector", f"{path}.{field}[{key}]", "a key is needed")
+        if "*" in key or "*" in value:
+            yield error("bad-selector", f"{path}.{field}[{key}]", "there are no wildcards in selectors")
+    if not labels:
+        yield warning("empty-selector", path, "a selector without labels selects every workload of the namespace")
+
+
+def check_regex(path: str, pattern: str) -> Found:
+    if not pattern:
+        return (error("bad-regex", path, "a regular expression is needed"),)
+    fault = find_fault(pattern)
+    return (error("bad-regex", path, f"{fault}; the syntax is RE2's"),) if fault else ()
+
+
+def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Found:
+    """Yields the problems of an exportTo; with `nobody` "~" is allowed, alone."""
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        place = f"{path}[{index}]"
+        key = namespace if name == "." else name
+        if key in seen:
+            yield error("duplicate-export", place, f"{name!r} is there twice")
+        seen.add(key)
+        if key == "~" and not nobody:
+            yield error("bad-export", place, "this kind cannot be exported to nobody (~)")
+        elif key not in ("*", "~") and not is_dns_label(key):
+            yield error("bad-export", place, f"{name!r}: expected '.', '*' or a namespace")
+    for whole in ("*", "~"):
+        if whole in seen and len(names) > 1:
+            yield error("bad-export", path, f"{whole!r} must be alone")

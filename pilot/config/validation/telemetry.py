@@ -1,0 +1,146 @@
+"""Rules of Telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.telemetry import (
+    AccessLogging,
+    Metrics,
+    MetricsOverrides,
+    ProviderRef,
+    SpanTag,
+    TagOverride,
+    Telemetry,
+    TelemetryTracing,
+)
+from pilot.config.validation import rules
+from pilot.config.validation.policy import check_attachment
+from pilot.config.validation.traffic.headers import check_format, check_strict_name
+from pilot.lib import cel
+
+
+def validate_telemetry(o: Object[Telemetry]) -> Problems:
+    """Yields the problems of a Telemetry alone."""
+    yield from below("spec", _validate(o.spec))
+
+
+def _validate(spec: Telemetry) -> Problems:
+    yield from check_attachment(spec.selector, spec.target_ref, spec.target_refs)
+    if not (spec.tracing or spec.metrics or spec.access_logging):
+        yield warning("no-effect", "", "nothing is said of tracing, metrics or access logs")
+    for index, entry in enumerate(spec.tracing):
+        if any(_overlap(entry, later) for later in spec.tracing[index + 1 :]):
+            yield warning(
+                "no-effect",
+                f"tracing[{index}]",
+                "a later entry is for the same mode: what both say is taken from that one",
+            )
+    yield from each("tracing", spec.tracing, _validate_tracing)
+    yield from each("metrics", spec.metrics, _validate_metrics)
+    yield from each("accessLogging", spec.access_logging, _validate_logging)
+
+
+def _overlap(one: TelemetryTracing, other: TelemetryTracing) -> bool:
+    modes = {part.match.mode if part.match is not None else "CLIENT_AND_SERVER" for part in (one, other)}
+    return len(modes) == 1 or "CLIENT_AND_SERVER" in modes
+
+
+def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
+    seen: set[str] = set()
+    for index, provider in enumerate(providers):
+        if not provider.name:
+            yield error("missing-field", f"providers[{index}].name", "a name is needed")
+        elif provider.name in seen:
+            yield warning("duplicate-provider", f"providers[{index}].name", f"{provider.name} is there twice")
+        seen.add(provider.name)
+
+
+# -- tracing ---------------------------------------------------------------------------------------------------------------
+
+
+def _validate_tracing(tracing: TelemetryTracing) -> Problems:
+    yield from _check_providers(tracing.providers)
+    if len(tracing.providers) > 1:
+        yield warning("no-effect", "providers[1]", "spans go to one provider, the first")
+    yield from rules.check_percent("randomSamplingPercentage", tracing.random_sampling_percentage)
+    if tracing.disable_span_reporting and (
+        tracing.providers or tracing.custom_tags or tracing.random_sampling_percentage is not None
+    ):
+        yield warning("no-effect", "disableSpanReporting", "without spans, providers, tags and sampling have no effect")
+    for name, tag in tracing.custom_tags.items():
+        if not name:
+            yield error("missing-field", f"customTags[{name}]", "a tag needs a name")
+        yield from below(f"customTags[{name}]", _validate_tag(tag))
+
+
+def _validate_tag(tag: SpanTag) -> Problems:
+    if tag.literal is not None:
+        yield from _check_text("literal.value", tag.literal.value)
+    elif tag.environment is not None:
+        yield from _check_text("environment.name", tag.environment.name)
+    elif tag.header is not None and not tag.header.name:
+        yield error("missing-field", "header.name", "a header is needed")
+    elif tag.header is not None:
+        yield from check_strict_name("header.name", tag.header.name)
+    elif tag.formatter is not None and not tag.formatter.value:
+        yield error("missing-field", "formatter.value", "a format is needed")
+    elif tag.formatter is not None:
+        yield from check_format("formatter.value", tag.formatter.value)
+    else:
+        yield error("missing-field", "", "one of literal, environment, header and formatter is needed")
+
+
+def _check_text(path: str, text: str) -> Problems:
+    if not text:
+        yield error("missing-field", path, "a text is needed")
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------------------
+
+
+def _validate_metrics(metrics: Metrics) -> Problems:
+    yield from _check_providers(metrics.providers)
+    yield from rules.check_duration("reportingInterval", metrics.reporting_interval)
+    yield from each("overrides", metrics.overrides, _validate_override)
+
+
+def _validate_override(override: MetricsOverrides) -> Problems:
+    custom = override.match.custom_metric if override.match is not None else None
+    if custom is not None and not custom:
+        yield error("missing-field", "match.customMetric", "a name is needed")
+    if override.disabled is None and not override.tag_overrides:
+        yield warning("no-effect", "", "neither disabled nor tagOverrides: nothing is overridden")
+    if override.disabled and override.tag_overrides:
+        yield warning("no-effect", "tagOverrides", "a metric that is disabled has no tags")
+    for name, tag in override.tag_overrides.items():
+        if not name:
+            yield warning("missing-field", f"tagOverrides[{name}]", "a tag needs a name")
+        yield from below(f"tagOverrides[{name}]", _validate_tag_override(tag))
+
+
+def _validate_tag_override(tag: TagOverride) -> Problems:
+    if tag.operation == "REMOVE":
+        if tag.value:
+            yield error("exclusive-fields", "value", "a tag that is removed has no value")
+    elif not tag.value:
+        yield error("missing-field", "value", "UPSERT needs a value")
+
+
+# -- access logs -----------------------------------------------------------------------------------------------------------
+
+
+def _validate_logging(logging: AccessLogging) -> Problems:
+    yield from _check_providers(logging.providers)
+    if logging.filter is None:
+        return
+    if not logging.filter.expression:
+        yield error("missing-field", "filter.expression", "an expression is needed")
+    elif fault := cel.find_fault(logging.filter.expression):
+        yield error("bad-expression", "filter.expression", fault)
+    if logging.disabled:
+        yield warning("no-effect", "filter", "what is not logged is not filtered")
+    elif not logging.providers:
+        yield warning("no-effect", "filter", "a filter is for the providers that stand beside it: there is none")

@@ -1,0 +1,176 @@
+"""Rules for EnvoyFilters: what a patch applies to, its match and its operation have to fit each other, and its value what is patched.
+
+A patch whose value is wrong is left out, and the others of its object are applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilot.config.envoy_value import MERGES, read_value
+from pilot.config.networking.envoy_filter import (
+    EnvoyConfigObjectMatch,
+    EnvoyConfigObjectPatch,
+    EnvoyFilter,
+    FilterMatch,
+    ListenerMatch,
+)
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.validation import rules
+from pilot.config.validation.policy import check_targets
+from pilot.lib.protobuf.fault import shown
+
+HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
+LONGEST_VERSION = 1024
+"""Characters of a regular expression for versions: a longer one is not compiled, and matches no proxy."""
+_INSERTS = frozenset(("INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST"))
+_FILTERS = frozenset(("NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"))
+_LISTENERS = _FILTERS | {"LISTENER", "FILTER_CHAIN"}
+_ROUTES = frozenset(("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE"))
+_OPERATIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("LISTENER", "FILTER_CHAIN", "CLUSTER"), MERGES | {"ADD", "REMOVE"} | _INSERTS),
+    **dict.fromkeys(_FILTERS, MERGES | {"ADD", "REMOVE", "REPLACE"} | _INSERTS),
+    "ROUTE_CONFIGURATION": MERGES,
+    "VIRTUAL_HOST": MERGES | {"ADD", "REMOVE", "REPLACE"} | _INSERTS,
+    "HTTP_ROUTE": MERGES | {"ADD", "REMOVE"} | _INSERTS,
+    "EXTENSION_CONFIG": _INSERTS | {"ADD"},
+    "BOOTSTRAP": MERGES,
+}
+"""The operations that do something, by what they apply to. Where order does not matter, an insertion is an addition."""
+_OLD_NAMES = {
+    "envoy.http_connection_manager": HTTP_MANAGER,
+    "envoy.tcp_proxy": "envoy.filters.network.tcp_proxy",
+    "envoy.router": "envoy.filters.http.router",
+    "envoy.cors": "envoy.filters.http.cors",
+    "envoy.fault": "envoy.filters.http.fault",
+    "envoy.lua": "envoy.filters.http.lua",
+    "envoy.ext_authz": "envoy.filters.http.ext_authz",
+}
+
+
+def validate_envoy_filter(o: Object[EnvoyFilter]) -> Problems:
+    """Yields the problems of an EnvoyFilter."""
+    yield from below("spec", _check(o.spec))
+
+
+def _check(spec: EnvoyFilter) -> Problems:
+    if spec.workload_selector is not None and spec.target_refs:
+        yield error("exclusive-fields", "", "only one of workloadSelector and targetRefs may be set")
+    if spec.workload_selector is not None:
+        yield from rules.check_selector("workloadSelector", spec.workload_selector.labels, "labels")
+    yield from check_targets(spec.target_refs)
+    yield from each("configPatches", spec.config_patches, _check_patch)
+
+
+def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
+    if item.apply_to == "INVALID":
+        yield error("missing-field", "applyTo", "what is patched is needed")
+        return
+    if item.patch is None or item.patch.operation == "INVALID":
+        yield error(
+            "missing-field", "patch.operation" if item.patch is not None else "patch", "what the patch does is needed"
+        )
+        return
+    if item.match is not None:
+        yield from below("match", _check_match(item.apply_to, item.match))
+    operation, value = item.patch.operation, item.patch.value
+    if operation not in _OPERATIONS[item.apply_to]:
+        yield warning("no-effect", "patch.operation", f"{operation} does nothing to a {item.apply_to}")
+        return
+    if operation != "REMOVE":
+        if value is None:
+            yield error("missing-field", "patch.value", f"a value is needed to {operation}")
+            return
+        yield from _check_value(item.apply_to, operation, value)
+    elif value is not None:
+        yield warning("no-effect", "patch.value", "what is removed needs no value")
+    if item.patch.filter_class != "UNSPECIFIED" and not (item.apply_to == "HTTP_FILTER" and operation == "ADD"):
+        yield warning("no-effect", "patch.filterClass", "places an HTTP_FILTER that is added, and nothing else")
+    if (
+        operation in ("REMOVE", "REPLACE")
+        and item.apply_to in _FILTERS
+        and not _names_filter(item.apply_to, item.match)
+    ):
+        yield warning("no-effect", "match", f"{operation} needs the name of a filter")
+    if item.apply_to == "BOOTSTRAP":
+        yield warning("no-effect", "applyTo", "a bootstrap is with the proxy before it asks, and is not patched")
+    if item.match is not None and (item.match.context == "WAYPOINT" or item.match.waypoint is not None):
+        yield warning(
+            "no-effect",
+            "match",
+            "no proxy is patched in this context; at waypoints the context SIDECAR_INBOUND counts, with targetRefs",
+        )
+
+
+def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:
+    """Yields what is wrong with a value; any of it leaves the patch out."""
+    for fault in read_value(apply_to, operation, value)[1]:
+        place = shown(fault.place)
+        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}: the patch is left out"),)))
+
+
+# -- matches ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
+    if match.proxy is not None and match.proxy.proxy_version:
+        if len(match.proxy.proxy_version) > LONGEST_VERSION:
+            yield warning(
+                "too-long", "proxy.proxyVersion", f"is longer than {LONGEST_VERSION} characters, and matches no proxy"
+            )
+        else:
+            yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)
+    wanted = "listener" if apply_to in _LISTENERS else "routeConfiguration" if apply_to in _ROUTES else "cluster"
+    given = {"listener": match.listener, "routeConfiguration": match.route_configuration, "cluster": match.cluster}
+    if apply_to not in ("EXTENSION_CONFIG", "BOOTSTRAP"):
+        for name in (name for name, part in given.items() if part is not None and name != wanted):
+            yield error("bad-match", name, f"a {apply_to} is matched by {wanted}")
+    else:
+        for name in (name for name, part in given.items() if part is not None):
+            yield warning("no-effect", name, f"nothing is matched for a {apply_to}")
+    if match.listener is not None and apply_to in _LISTENERS:
+        yield from below("listener", _check_listener(apply_to, match.listener))
+
+
+def _check_listener(apply_to: str, match: ListenerMatch) -> Problems:
+    if match.port_name:
+        yield warning("no-effect", "portName", "listeners have no names of ports")
+    if match.filter_chain is not None and match.filter_chain.transport_socket:
+        yield warning("no-effect", "filterChain.transportSocket", "is not matched")
+    if match.listener_filter and apply_to != "LISTENER_FILTER":
+        yield warning("no-effect", "listenerFilter", f"does not matter for a {apply_to}")
+    if match.filter_chain is not None and match.filter_chain.filter is not None:
+        yield from below("filterChain.filter", _check_filter(apply_to, match.filter_chain.filter))
+
+
+def _check_filter(apply_to: str, match: FilterMatch) -> Problems:
+    if apply_to not in ("NETWORK_FILTER", "HTTP_FILTER"):
+        yield warning("no-effect", "", f"does not matter for a {apply_to}")
+    if not match.name:
+        yield error("missing-field", "name", "the name of the filter is needed")
+        return
+    yield from _check_name("name", match.name)
+    if match.sub_filter is None:
+        return
+    if apply_to != "HTTP_FILTER":
+        yield error("bad-match", "subFilter", "is for an HTTP_FILTER alone")
+    elif match.name not in (HTTP_MANAGER, "envoy.http_connection_manager"):
+        yield error("bad-match", "name", f"HTTP filters are in {HTTP_MANAGER}")
+    elif not match.sub_filter.name:
+        yield error("missing-field", "subFilter.name", "the name of the filter is needed")
+    else:
+        yield from _check_name("subFilter.name", match.sub_filter.name)
+
+
+def _check_name(path: str, name: str) -> Problems:
+    if name in _OLD_NAMES:
+        yield warning("old-name", path, f"matches nothing: the name is {_OLD_NAMES[name]} now")
+
+
+def _names_filter(apply_to: str, match: EnvoyConfigObjectMatch | None) -> bool:
+    found = match.listener if match is not None else None
+    if found is None or apply_to == "LISTENER_FILTER":
+        return found is not None and bool(found.listener_filter)
+    named = found.filter_chain.filter if found.filter_chain is not None else None
+    return named is not None and (apply_to == "NETWORK_FILTER" or named.sub_filter is not None)

@@ -1,0 +1,24 @@
+"""Names of Gateways, as VirtualServices refer to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.config.problem import Problems, error, warning
+from pilot.config.validation import rules
+
+
+def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
+    """Yields a problem for each name that is not `namespace/name`, a name of the own namespace, or the mesh."""
+    for index, text in enumerate(names):
+        place = f"{path}[{index}]"
+        namespace, slash, name = text.partition("/")
+        if not slash:
+            if "." in text:
+                name, _, rest = text.partition(".")
+                yield warning("legacy-gateway-name", place, f"write {rest.partition('.')[0]}/{name}")
+            yield from rules.check_name(place, text)
+        elif not rules.is_dns_label(namespace):
+            yield error("bad-namespace", place, f"{namespace!r} is not a namespace")
+        elif not rules.is_dns_label(name):
+            yield error("bad-gateway-name", place, f"{name!r} is not the name of a Gateway")

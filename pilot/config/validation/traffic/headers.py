@@ -1,0 +1,113 @@
+"""Names and values of HTTP headers that a user has a proxy match, add or remove."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pilot.config.networking.virtual_service import HeaderOperations, Headers
+from pilot.config.problem import Problems, below, error
+from pilot.config.validation.format_string import is_known
+from pilot.config.validation.rules import Found
+
+CLAIM_PREFIX = "@request.auth.claims"
+_TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)  # RFC 9110 section 5.6.2
+_STRICT = re.compile(r"[-_A-Za-z0-9]+", re.ASCII)
+_PSEUDO = frozenset({":method", ":scheme", ":authority", ":path", ":status"})
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_LINE = re.compile(r"[\x00\n\r]")
+# Envoy's format strings: %% is a percent sign, %COMMAND% or %COMMAND(arguments)% a value of the request; a bracketed list of quoted
+# texts is another form of arguments, and blanks may stand around it.
+_VARIABLE = re.compile(
+    r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ ]*,?)*[ ]*\][ ]*|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL
+)
+
+
+def is_claim(name: str) -> bool:
+    """Returns whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or `…[NAME][NAME]`."""
+    if not name.lower().startswith(CLAIM_PREFIX):
+        return False
+    rest = name[len(CLAIM_PREFIX) :]
+    return len(rest) > 1 if rest.startswith(".") else len(rest) > 2 and rest.startswith("[") and rest.endswith("]")
+
+
+def check_matched_name(path: str, name: str) -> Found:
+    """Returns a problem if a header that a route matches is no token, no pseudo header and no claim."""
+    if name in _PSEUDO or _TOKEN.fullmatch(name) or is_claim(name):
+        return ()
+    return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+
+
+def check_cors_name(path: str, name: str) -> Found:
+    """Returns a problem if a header of a CORS policy is neither a token nor `*`."""
+    return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+
+
+def check_strict_name(path: str, name: str) -> Found:
+    """Returns a problem if there are other characters than letters, digits, - and _."""
+    return () if _STRICT.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+
+
+def check_value(path: str, value: str) -> Found:
+    """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy can parse."""
+    if _CONTROL.search(value):
+        return (error("bad-header-value", path, "control characters are not allowed"),)
+    return check_format(path, value, "bad-header-value")
+
+
+def check_format(path: str, text: str, code: str = "bad-format") -> Found:
+    """Returns a problem if a text is no format string that Envoy can parse: one of a header's value, an access log or a tag of spans."""
+    if "%" in _VARIABLE.sub("", text):
+        return (error(code, path, f"{text!r}: a % must be doubled, or start and end a variable"),)
+    for found in _VARIABLE.findall(text):
+        if found != "%%" and not is_known(found[1:-1]):
+            return (error(code, path, f"{found} is no variable of Envoy's, or not with these arguments"),)
+    return ()
+
+
+def check_line(path: str, text: str) -> Found:
+    """Returns a problem if a text that becomes a header's value as it is has line breaks."""
+    return (error("bad-header-value", path, "line breaks are not allowed"),) if _LINE.search(text) else ()
+
+
+def validate_headers(headers: Headers) -> Problems:
+    if headers.request is not None:
+        yield from below("request", _validate_operations(headers.request, authority=True))
+    if headers.response is not None:
+        yield from below("response", _validate_operations(headers.response, authority=False))
+
+
+def _validate_operations(operations: HeaderOperations, authority: bool) -> Problems:
+    for field, values in (("add", operations.add), ("set", operations.set)):
+        yield from _check_values(field, values, authority)
+    for index, name in enumerate(operations.remove):
+        yield from _check_operated_name(f"remove[{index}]", name, authority=False)
+
+
+def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Problems:
+    for name, value in values.items():
+        yield from _check_operated_name(f"{field}[{name}]", name, authority)
+        yield from check_value(f"{field}[{name}]", value)
+
+
+def _check_operated_name(path: str, name: str, authority: bool) -> Found:
+    """Returns a problem if a header cannot be changed. `authority` tells whether the host may be named, as that of a request."""
+    lower = name.lower()
+    if not name or _LINE.search(name):
+        return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+    if (lower.startswith(":") or lower == "host") and not (authority and lower in (":authority", "host")):
+        return (error("bad-header-name", path, f"{name!r} cannot be changed here"),)
+    return ()
+
+
+def authorities(headers: Headers | None) -> list[str]:
+    """Returns the values that the operations give to the request's host."""
+    if headers is None or headers.request is None:
+        return []
+    request = headers.request
+    return [
+        value
+        for values in (request.set, request.add)
+        for name, value in values.items()
+        if name.lower() in (":authority", "host")
+    ]

@@ -1,0 +1,250 @@
+"""Rules of one HTTP route of a VirtualService."""
+
+from __future__ import annotations
+
+from pilot.config.networking.virtual_service import (
+    CorsPolicy,
+    Destination,
+    HTTPDirectResponse,
+    HTTPMatchRequest,
+    HTTPMirrorPolicy,
+    HTTPRedirect,
+    HTTPRewrite,
+    HTTPRoute,
+    HTTPRouteDestination,
+    StringMatch,
+)
+from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.validation import rules
+from pilot.config.validation.traffic.fault import validate_fault
+from pilot.config.validation.traffic.gateway_names import check_gateway_names
+from pilot.config.validation.traffic.headers import (
+    authorities,
+    check_cors_name,
+    check_line,
+    check_matched_name,
+    is_claim,
+    validate_headers,
+)
+from pilot.config.validation.traffic.retry import validate_retry
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"})
+_SECOND = 1_000_000_000
+
+
+def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
+    """Yields the problems of a route. `delegated`: its VirtualService has no hosts; `gateway`: the mesh does not use its VirtualService."""
+    yield from _validate_action(route, delegated)
+    for index, match in enumerate(route.match):
+        yield from below(f"match[{index}]", _validate_match(match, gateway))
+    for index, weighted in enumerate(route.route):
+        yield from below(f"route[{index}]", _validate_destination(weighted))
+    yield from check_weights("route", [d.weight for d in route.route])
+    if route.headers is not None:
+        yield from below("headers", validate_headers(route.headers))
+    if (
+        route.mirror is not None
+        or route.mirrors
+        or route.mirror_percent is not None
+        or route.mirror_percentage is not None
+    ):
+        yield from _validate_mirrors(route)
+    yield from rules.check_duration("timeout", route.timeout)
+    if route.cors_policy is not None:
+        yield from below("corsPolicy", _validate_cors(route.cors_policy))
+    if route.fault is not None:
+        yield from below("fault", validate_fault(route.fault))
+    if route.redirect is not None:
+        yield from below("redirect", _validate_redirect(route.redirect, route.match))
+    if route.direct_response is not None:
+        yield from below("directResponse", _validate_direct_response(route.direct_response))
+    if route.retries is not None:
+        yield from below("retries", validate_retry(route.retries))
+    if route.rewrite is not None:
+        yield from below("rewrite", _validate_rewrite(route.rewrite))
+    set_by = authorities(route.headers)
+    if len(set_by) + (1 if route.rewrite is not None and route.rewrite.authority else 0) > 1:
+        yield error("authority-twice", "headers.request", "the host of the request is set more than once")
+
+
+def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
+    """Yields a problem unless a route does one thing: forward, redirect, answer, or delegate."""
+    if route.delegate is not None:
+        if delegated:
+            yield error("exclusive-fields", "delegate", "a delegate cannot delegate")
+        for field, there in (("redirect", route.redirect is not None), ("route", bool(route.route))):
+            if there:
+                yield error("exclusive-fields", field, f"a route that delegates cannot have {field}")
+        return
+    instead = (
+        "redirect" if route.redirect is not None else "directResponse" if route.direct_response is not None else ""
+    )
+    if instead:
+        others = {
+            "route": bool(route.route),
+            "fault": route.fault is not None,
+            "rewrite": route.rewrite is not None,
+            "directResponse": instead == "redirect" and route.direct_response is not None,
+        }
+        for field, there in others.items():
+            if there:
+                yield error("exclusive-fields", field, f"a route with {instead} cannot have {field}")
+    elif not route.route:
+        yield error("missing-field", "route", "a route needs one of route, redirect, directResponse or delegate")
+
+
+def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
+    for field, value in (
+        ("uri", match.uri),
+        ("scheme", match.scheme),
+        ("method", match.method),
+        ("authority", match.authority),
+    ):
+        if value is not None:
+            yield from check_string_match(field, value, empty_prefix=field == "uri")
+    for field, named in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
+        for name, value in named.items():
+            place = f"{field}[{name}]"
+            yield from check_matched_name(place, name)
+            if not gateway and is_claim(name):
+                yield error("claim-outside-gateway", place, "claims of a token are matched at gateways only")
+            if field == "headers" or value.regex != "*":
+                yield from check_string_match(place, value)
+    for name, value in match.query_params.items():
+        if not name:
+            yield error("missing-field", "queryParams", "a parameter needs a name")
+        yield from check_string_match(f"queryParams[{name}]", value)
+    if match.port:
+        yield from rules.check_port("port", match.port)
+    yield from rules.check_labels("sourceLabels", match.source_labels)
+    yield from check_gateway_names("gateways", match.gateways)
+    if match.source_namespace and not rules.is_dns_label(match.source_namespace):
+        yield error("bad-namespace", "sourceNamespace", f"{match.source_namespace!r} is not a namespace")
+
+
+def check_string_match(path: str, match: StringMatch, empty_prefix: bool = False) -> rules.Found:
+    if match.prefix == "" and not empty_prefix:
+        return (error("empty-prefix", f"{path}.prefix", "a prefix cannot be empty"),)
+    return () if match.regex is None else rules.check_regex(f"{path}.regex", match.regex)
+
+
+def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
+    yield from check_weighted(weighted.destination, weighted.weight)
+    if weighted.headers is not None:
+        yield from below("headers", validate_headers(weighted.headers))
+
+
+def check_weighted(destination: Destination | None, weight: int) -> Problems:
+    """Yields the problems of a destination, which must be there, and of its weight."""
+    if destination is None:
+        yield error("missing-field", "destination", "a destination is needed")
+    else:
+        yield from below("destination", validate_destination(destination))
+    yield from rules.check_not_negative("weight", weight)
+
+
+def check_weights(path: str, weights: list[int]) -> rules.Found:
+    """Returns a problem if the weights of several destinations sum up to 0, or to more than Envoy's 32 bits."""
+    total = sum(weights)
+    if len(weights) > 1 and total == 0:
+        return (error("bad-weights", path, "the weights of several destinations sum up to 0"),)
+    return () if total < 2**32 else (error("bad-weights", path, "the weights sum up to more than 4294967295"),)
+
+
+def validate_destination(destination: Destination) -> Problems:
+    if destination.host == "*":
+        yield error("bad-host", "host", "'*' is not a destination")
+    else:
+        yield from rules.check_host("host", destination.host)
+    if destination.subset and not rules.is_dns_label(destination.subset):
+        yield error("bad-subset-name", "subset", f"{destination.subset!r}: letters, digits and - only, at most 63")
+    if destination.port is not None:
+        yield from rules.check_port("port.number", destination.port.number)
+
+
+def _validate_mirrors(route: HTTPRoute) -> Problems:
+    if route.mirror is not None:
+        yield from below("mirror", validate_destination(route.mirror))
+        if route.mirrors:
+            yield error("exclusive-fields", "mirrors", "only one of mirror and mirrors may be set")
+    if route.mirror_percent is not None:
+        yield warning("deprecated-field", "mirrorPercent", "use mirrorPercentage")
+        yield from rules.check_percent("mirrorPercent", route.mirror_percent)
+    if route.mirror_percentage is not None:
+        yield from rules.check_percent("mirrorPercentage.value", route.mirror_percentage.value)
+    yield from each("mirrors", route.mirrors, _validate_mirror)
+
+
+def _validate_mirror(mirror: HTTPMirrorPolicy) -> Problems:
+    if mirror.destination is None:
+        yield error("missing-field", "destination", "a destination is needed")
+    else:
+        yield from below("destination", validate_destination(mirror.destination))
+    if mirror.percentage is not None:
+        yield from rules.check_percent("percentage.value", mirror.percentage.value)
+
+
+def _validate_cors(policy: CorsPolicy) -> Problems:
+    for index, origin in enumerate(policy.allow_origins):
+        if not (origin.exact or origin.prefix or origin.regex):
+            yield error("missing-field", f"allowOrigins[{index}]", "one of exact, prefix or regex is needed")
+        elif origin.regex:
+            yield from rules.check_regex(f"allowOrigins[{index}].regex", origin.regex)
+    for index, method in enumerate(policy.allow_methods):
+        if method not in _METHODS:
+            yield error("bad-method", f"allowMethods[{index}]", f"{method!r} is not an HTTP method")
+    for field, names in (("allowHeaders", policy.allow_headers), ("exposeHeaders", policy.expose_headers)):
+        for index, name in enumerate(names):
+            yield from check_cors_name(f"{field}[{index}]", name)
+    yield from rules.check_duration("maxAge", policy.max_age)
+    if policy.max_age is not None and policy.max_age >= rules.MILLISECOND and policy.max_age % _SECOND:
+        yield error("bad-duration", "maxAge", f"{policy.max_age}: whole seconds only")
+
+
+def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, ...]) -> Problems:
+    if redirect.uri and redirect.prefix_rewrite:
+        yield error("exclusive-fields", "", "only one of uri and prefixRewrite may be set")
+    if redirect.prefix_rewrite and any(m.uri is not None and m.uri.prefix is None for m in matches):
+        yield error("bad-redirect", "prefixRewrite", "every match of the path must be of a prefix")
+    changes = (redirect.uri, redirect.prefix_rewrite, redirect.authority, redirect.scheme)
+    if not any(changes) and redirect.port is None and redirect.derive_port is None:
+        yield error("missing-field", "", "a redirect needs one of uri, prefixRewrite, authority, scheme or port")
+    for field, text in (
+        ("uri", redirect.uri),
+        ("authority", redirect.authority),
+        ("prefixRewrite", redirect.prefix_rewrite),
+    ):
+        yield from check_line(field, text)
+    if redirect.redirect_code and not 300 <= redirect.redirect_code <= 399:
+        yield error("bad-redirect", "redirectCode", f"{redirect.redirect_code} is not a code of a redirect: 300 to 399")
+    if redirect.scheme not in ("", "http", "https"):
+        yield error("bad-redirect", "scheme", f"{redirect.scheme!r}: http or https")
+    if redirect.port:
+        yield from rules.check_port("port", redirect.port)
+
+
+def _validate_direct_response(response: HTTPDirectResponse) -> Problems:
+    if not 200 <= response.status <= 599:
+        yield error("bad-status", "status", f"{response.status} is not a status: 200 to 599")
+    if response.body is not None:
+        size = len(response.body.bytes_ or (response.body.string or "").encode())
+        if size > 1 << 20:
+            yield error("large-body", "body", "larger than 1 MiB")
+        elif size > 100 << 10:
+            yield warning("large-body", "body", "a large body is sent to every proxy with every change of a route")
+
+
+def _validate_rewrite(rewrite: HTTPRewrite) -> Problems:
+    regex = rewrite.uri_regex_rewrite
+    if rewrite.uri and regex is not None:
+        yield error("exclusive-fields", "", "only one of uri and uriRegexRewrite may be set")
+    if not rewrite.uri and regex is None and not rewrite.authority:
+        yield error("missing-field", "", "a rewrite needs one of uri, uriRegexRewrite or authority")
+    for field, text in (("uri", rewrite.uri), ("authority", rewrite.authority)):
+        yield from check_line(field, text)
+    if regex is not None:
+        yield from check_line("uriRegexRewrite.rewrite", regex.rewrite)
+        if not regex.match or not regex.rewrite:
+            yield error("missing-field", "uriRegexRewrite", "both match and rewrite are needed")
+        else:
+            yield from rules.check_regex("uriRegexRewrite.match", regex.match)

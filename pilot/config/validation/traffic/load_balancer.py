@@ -1,0 +1,148 @@
+"""Rules of load balancing: algorithms, localities, warm-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from pilot.config.networking.destination_rule import (
+    ConsistentHashLB,
+    Failover,
+    HTTPCookie,
+    LoadBalancerSettings,
+    LocalityLoadBalancerSetting,
+    ZoneAwareLoadBalancerSetting,
+)
+from pilot.config.problem import Problems, below, error, warning
+from pilot.config.validation import rules
+from pilot.config.validation.traffic.headers import check_line
+
+_TOPOLOGY = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"})
+# https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto: what Envoy takes at most
+_MAX_TABLE = 5_000_011
+_MAX_RING = 8_388_608
+
+
+def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
+    """Yields the problems of load balancer settings. `outlier` tells whether outlier detection stands beside them, without which nothing fails
+    over."""
+    if settings.consistent_hash is not None:
+        yield from below("consistentHash", _validate_hash(settings.consistent_hash))
+    if settings.locality_lb_setting is not None and settings.zone_aware_lb_setting is not None:
+        yield error("exclusive-fields", "", "only one of localityLbSetting and zoneAwareLbSetting may be set")
+    if settings.locality_lb_setting is not None:
+        yield from below("localityLbSetting", validate_locality(settings.locality_lb_setting, outlier))
+    if settings.zone_aware_lb_setting is not None:
+        yield from below("zoneAwareLbSetting", validate_zone_aware(settings.zone_aware_lb_setting, outlier))
+    yield from rules.check_duration("warmupDurationSecs", settings.warmup_duration_secs)
+    if (warmup := settings.warmup) is not None:
+        if warmup.duration is None:
+            yield error("missing-field", "warmup.duration", "a duration is needed")
+        yield from rules.check_duration("warmup.duration", warmup.duration)
+        yield from rules.check_percent("warmup.minimumPercent", warmup.minimum_percent)
+        if warmup.aggression is not None and not warmup.aggression > 0:
+            yield error("out-of-range", "warmup.aggression", f"{warmup.aggression} is not above 0")
+
+
+def _validate_hash(hashing: ConsistentHashLB) -> Problems:
+    for field, name in (
+        ("httpHeaderName", hashing.http_header_name),
+        ("httpQueryParameterName", hashing.http_query_parameter_name),
+    ):
+        if name == "":
+            yield warning("no-effect", field, "without a name there is nothing to hash by")
+    yield from check_line("httpHeaderName", hashing.http_header_name or "")
+    if hashing.http_cookie is not None:
+        yield from below("httpCookie", _validate_cookie(hashing.http_cookie))
+    if hashing.minimum_ring_size:
+        yield warning("deprecated-field", "minimumRingSize", "use ringHash.minimumRingSize")
+        if hashing.ring_hash is not None or hashing.maglev is not None:
+            yield error(
+                "exclusive-fields", "minimumRingSize", "only one of minimumRingSize, ringHash and maglev may be set"
+            )
+    ring = max(hashing.minimum_ring_size, hashing.ring_hash.minimum_ring_size if hashing.ring_hash is not None else 0)
+    if ring > _MAX_RING:
+        yield error("out-of-range", "ringHash.minimumRingSize", f"{ring} is more than {_MAX_RING}")
+    if hashing.maglev is not None:
+        size = hashing.maglev.table_size
+        if not 0 < size < _MAX_TABLE or not _is_prime(size):
+            yield error("bad-table-size", "maglev.tableSize", f"{size} is not a prime number below {_MAX_TABLE}")
+
+
+def _validate_cookie(cookie: HTTPCookie) -> Problems:
+    if not cookie.name:
+        yield error("missing-field", "name", "a cookie needs a name")
+    seen: set[str] = set()
+    for index, attribute in enumerate(cookie.attributes):
+        if not attribute.name:
+            yield error("missing-field", f"attributes[{index}].name", "an attribute needs a name")
+        elif attribute.name in seen:
+            yield error("duplicate-name", f"attributes[{index}].name", f"{attribute.name!r} is there twice")
+        seen.add(attribute.name)
+
+
+def _is_prime(number: int) -> bool:
+    return number > 1 and all(number % factor for factor in range(2, math.isqrt(number) + 1))
+
+
+def validate_locality(setting: LocalityLoadBalancerSetting, outlier: bool) -> Problems:
+    if setting.distribute and setting.failover:
+        yield error("exclusive-fields", "", "only one of distribute and failover may be set")
+    if setting.failover and (topology := _TOPOLOGY.intersection(setting.failover_priority)):
+        yield error(
+            "exclusive-fields", "failoverPriority", f"failover and the label {min(topology)} exclude each other"
+        )
+    for index, distribute in enumerate(setting.distribute):
+        place = f"distribute[{index}].to"
+        if any(not 1 <= weight <= 100 for weight in distribute.to.values()):
+            yield error("bad-weights", place, "each weight must be 1 to 100")
+        elif sum(distribute.to.values()) != 100:
+            yield error("bad-weights", place, f"the weights sum up to {sum(distribute.to.values())}, not 100")
+        yield from _check_localities(place, distribute.to)
+    yield from _check_localities("distribute", [d.from_ for d in setting.distribute])
+    yield from _check_failover(setting.failover, bool(setting.failover or setting.failover_priority), outlier)
+
+
+def validate_zone_aware(setting: ZoneAwareLoadBalancerSetting, outlier: bool) -> Problems:
+    if topology := _TOPOLOGY.intersection(setting.failover_priority):
+        yield error("bad-label", "failoverPriority", f"{min(topology)} is handled by itself")
+    if setting.min_cluster_size == 0:
+        yield error("out-of-range", "minClusterSize", "at least 1")
+    yield from _check_failover(setting.failover, bool(setting.failover or setting.failover_priority), outlier)
+
+
+def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> Problems:
+    if used and not outlier:
+        yield warning("failover-without-outlier-detection", "", "without outlierDetection nothing fails over")
+    for index, pair in enumerate(failover):
+        place = f"failover[{index}]"
+        if pair.from_ == pair.to:
+            yield error("bad-locality", place, "the two regions must differ")
+        for region in (pair.from_, pair.to):
+            if "/" in region or "*" in region:
+                yield error("bad-locality", place, f"{region!r}: only a region, without wildcard")
+
+
+def _check_localities(path: str, localities: Iterable[str]) -> Problems:
+    """Yields a problem for each locality that is not `region/zone/subzone`, where a `*` may end one, or that another one covers."""
+    seen: list[tuple[str, ...]] = []
+    for locality in localities:
+        parts = tuple(locality.split("/", 2))
+        if not all(parts):
+            yield error("bad-locality", path, f"{locality!r}: no level may be empty")
+        elif "*" in locality[:-1]:
+            yield error("bad-locality", path, f"{locality!r}: a wildcard must be at the end")
+        elif (other := next((o for o in seen if _overlap(o, parts)), None)) is not None:
+            yield error("bad-locality", path, f"{locality!r} overlaps with {'/'.join(other)!r}")
+        else:
+            seen.append(parts)
+
+
+def _overlap(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
+    """Returns whether two localities overlap. A wildcard after what it covers means the rest, which is no overlap."""
+    for one, two in zip(earlier, later, strict=False):
+        if one == "*":
+            return True
+        if one != two:
+            return False
+    return True

@@ -1,0 +1,126 @@
+"""Rules of TLS: that a server ends, and that a client starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pilot.config.base import json_name
+from pilot.config.networking.destination_rule import ClientTLSSettings
+from pilot.config.networking.gateway import ServerTLSSettings
+from pilot.config.problem import Problem, Problems, error, warning
+
+# What Envoy's BoringSSL knows, https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/transport_sockets/tls/v3/common.proto
+CIPHER_SUITES = frozenset(
+    {
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "ECDHE-RSA-AES256-GCM-SHA384",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        "ECDHE-ECDSA-AES128-SHA",
+        "ECDHE-RSA-AES128-SHA",
+        "ECDHE-ECDSA-AES256-SHA",
+        "ECDHE-RSA-AES256-SHA",
+        "AES128-GCM-SHA256",
+        "AES256-GCM-SHA384",
+        "AES128-SHA",
+        "AES256-SHA",
+        "DES-CBC3-SHA",
+    }
+)
+CONFIG_MAP = "configmap://"
+
+
+def is_cipher_suite(name: str) -> bool:
+    """Returns whether Envoy knows a cipher suite; an expression of several (starting with `[`, `-` …) counts as one."""
+    return name in ("", "ALL") or not name[0].isalnum() or name in CIPHER_SUITES
+
+
+def validate_server_tls(tls: ServerTLSSettings) -> Problems:
+    yield from _check_ciphers(tls)
+    if tls.mode == "ISTIO_MUTUAL":
+        for field in _certificate_fields(tls, crl=False):
+            yield error("tls-certificates", field, f"ISTIO_MUTUAL uses the mesh's certificates, it cannot have {field}")
+        return
+    if tls.mode in ("PASSTHROUGH", "AUTO_PASSTHROUGH"):
+        for field in _certificate_fields(tls, crl=True):
+            yield warning("tls-certificates", field, f"{tls.mode} uses no certificates, {field} is ignored")
+    files = bool(tls.server_certificate and tls.private_key)
+    if files + bool(tls.credential_name) + bool(tls.credential_names) + bool(tls.tls_certificates) > 1:
+        message = "only one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates may be set"
+        yield error("exclusive-fields", "", message)
+    terminates = tls.mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL")
+    if terminates and not (tls.credential_name or tls.credential_names):
+        yield from _check_files(tls)
+        if tls.ca_crl and tls.mode == "SIMPLE":
+            yield error("tls-certificates", "caCrl", "SIMPLE asks for no client certificate that could be revoked")
+
+
+def _check_ciphers(tls: ServerTLSSettings) -> Iterator[Problem]:
+    if tls.min_protocol_version in ("TLSV1_0", "TLSV1_1") and not tls.cipher_suites:
+        yield warning(
+            "cipher-suites-needed",
+            "minProtocolVersion",
+            "no default cipher suite is of a TLS below 1.2: set cipherSuites",
+        )
+    seen: set[str] = set()
+    for index, name in enumerate(tls.cipher_suites):
+        if not is_cipher_suite(name):
+            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"{name!r} is not known and ignored")
+        elif name in seen:
+            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"{name!r} is there twice")
+        seen.add(name)
+
+
+def _certificate_fields(tls: ServerTLSSettings, crl: bool) -> list[str]:
+    fields = {
+        "serverCertificate": tls.server_certificate,
+        "privateKey": tls.private_key,
+        "caCertificates": tls.ca_certificates,
+        "tlsCertificates": tls.tls_certificates,
+        "credentialName": tls.credential_name,
+        "credentialNames": tls.credential_names,
+        "caCrl": tls.ca_crl if crl else "",
+    }
+    return [field for field, value in fields.items() if value]
+
+
+def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
+    if tls.mode != "SIMPLE" and not tls.ca_certificates:
+        yield error("tls-certificates", "caCertificates", f"{tls.mode} needs the roots of the clients")
+    if len(tls.tls_certificates) > 2:
+        yield warning("tls-certificates", "tlsCertificates", "only two server certificates are used")
+    pairs = [
+        (f"tlsCertificates[{i}].", c.server_certificate, c.private_key) for i, c in enumerate(tls.tls_certificates)
+    ]
+    for prefix, certificate, key in pairs or [("", tls.server_certificate, tls.private_key)]:
+        if not certificate:
+            yield error("tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} needs a server certificate")
+        if not key:
+            yield error("tls-certificates", f"{prefix}privateKey", f"{tls.mode} needs a private key")
+
+
+def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
+    """Yields the problems of TLS that a client begins. `namespace` is that of the object, the only one that a ConfigMap with roots may be in."""
+    if tls.credential_name.startswith(CONFIG_MAP):
+        place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
+        if not name if slash else not place:
+            yield error("bad-credential-name", "credentialName", f"{tls.credential_name!r} names no ConfigMap")
+        elif slash and place != namespace:
+            yield error("bad-credential-name", "credentialName", "the ConfigMap must be in the namespace of the object")
+    if len(tls.sni.encode()) > 255:
+        yield error("bad-host", "sni", "longer than 255 characters")
+    if tls.insecure_skip_verify:
+        named = tls.ca_certificates or tls.subject_alt_names or (tls.mode == "SIMPLE" and tls.credential_name)
+        if tls.mode in ("SIMPLE", "MUTUAL") and named:
+            yield error("exclusive-fields", "insecureSkipVerify", "nothing to verify with may be set beside it")
+    if tls.mode in ("SIMPLE", "MUTUAL") and tls.credential_name:
+        fields = ("client_certificate", "private_key", "ca_certificates", "ca_crl")
+        for field in (json_name(field) for field in fields if getattr(tls, field)):
+            yield error("exclusive-fields", field, f"only one of credentialName and {field} may be set")
+    elif tls.mode == "MUTUAL":
+        if not tls.client_certificate:
+            yield error("tls-certificates", "clientCertificate", "MUTUAL needs a client certificate")
+        if not tls.private_key:
+            yield error("tls-certificates", "privateKey", "MUTUAL needs a private key")

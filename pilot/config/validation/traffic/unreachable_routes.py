@@ -1,0 +1,70 @@
+"""Routes of a VirtualService that no request can take, because earlier ones take all of theirs. Only worth a word, not a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch, TCPRoute, TLSRoute
+from pilot.config.problem import Problems, warning
+
+_OTHERS = ("scheme", "method", "authority")
+_MAPS = ("headers", "query_params", "without_headers")
+
+
+def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
+    """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind a shorter one."""
+    if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
+        return
+    catch_all: str | None = None
+    seen: dict[bytes, str] = {}
+    prefixes: list[tuple[str, str, HTTPMatchRequest]] = []
+    for index, route in enumerate(routes):
+        place = f"{field}[{index}]"
+        if catch_all is not None:
+            yield warning("unreachable-route", place, f"{catch_all} before it has no match and takes everything")
+            continue
+        if not route.match:
+            catch_all = place
+        for number, match in enumerate(route.match):
+            spot = f"{place}.match[{number}]"
+            unnamed = (
+                msgspec.structs.replace(match, name="") if isinstance(match, HTTPMatchRequest) and match.name else match
+            )
+            key = msgspec.msgpack.encode(unnamed, order="deterministic")
+            if (earlier := seen.setdefault(key, spot)) != spot:
+                yield warning("unreachable-match", spot, f"the same as {earlier}")
+            elif isinstance(match, HTTPMatchRequest) and match.uri is not None and (prefix := match.uri.prefix):
+                if (
+                    cover := next(
+                        (s for s, shorter, m in prefixes if prefix.startswith(shorter) and _covers(m, match)), None
+                    )
+                ) is not None:
+                    yield warning("unreachable-match", spot, f"{cover} takes everything that it could take")
+                prefixes.append((spot, prefix, match))
+
+
+def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
+    """Returns whether every request of `later` whose path is one of `earlier` is one of `earlier`, as far as equal conditions show."""
+    same = earlier.ignore_uri_case == later.ignore_uri_case and all(
+        getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS
+    )
+    limits = earlier.port in (0, later.port) and earlier.source_namespace in ("", later.source_namespace)
+    reach = not earlier.gateways or earlier.gateways == later.gateways
+    return (
+        same
+        and limits
+        and reach
+        and earlier.source_labels.items() <= later.source_labels.items()
+        and _maps_cover(earlier, later)
+    )
+
+
+def _maps_cover(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
+    for field in _MAPS:
+        wanted: Mapping[str, StringMatch] = getattr(earlier, field)
+        given: Mapping[str, StringMatch] = getattr(later, field)
+        if any(given.get(name) != match for name, match in wanted.items()):
+            return False
+    return True

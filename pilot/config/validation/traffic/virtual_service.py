@@ -1,0 +1,131 @@
+"""Rules of a VirtualService."""
+
+from __future__ import annotations
+
+import re
+
+from pilot.config.networking.virtual_service import (
+    L4MatchAttributes,
+    RouteDestination,
+    TCPRoute,
+    TLSMatchAttributes,
+    TLSRoute,
+    VirtualService,
+)
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, each, error, warning
+from pilot.config.validation import rules
+from pilot.config.validation.traffic.gateway_names import check_gateway_names
+from pilot.config.validation.traffic.http_route import check_weighted, check_weights, validate_http_route
+from pilot.config.validation.traffic.unreachable_routes import find_unreachable
+from pilot.lib.addresses import is_ip
+from pilot.lib.hosts import is_wildcard, matches, subset_of
+
+MESH = "mesh"
+_SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # what proxies put into SNI between networks
+
+
+def validate_virtual_service(o: Object[VirtualService]) -> Problems:
+    yield from below("spec", _validate(o.spec, o.namespace))
+
+
+def _validate(service: VirtualService, namespace: str) -> Problems:
+    gateway = bool(service.gateways) and MESH not in service.gateways
+    if service.hosts:
+        yield from _check_hosts(service, gateway)
+    else:
+        for field, value in (("gateways", service.gateways), ("tls", service.tls), ("tcp", service.tcp)):
+            if value:
+                yield error(
+                    "delegate-only-http", field, f"a VirtualService without hosts is a delegate: it cannot have {field}"
+                )
+    yield from check_gateway_names("gateways", service.gateways)
+    if not (service.http or service.tls or service.tcp):
+        yield error("missing-field", "", "one of http, tls or tcp is needed")
+    yield from each("http", service.http, lambda route: validate_http_route(route, not service.hosts, gateway))
+    yield from each("tls", service.tls, lambda route: _validate_tls(route, service.hosts, gateway))
+    yield from each("tcp", service.tcp, _validate_tcp)
+    yield from rules.check_export_to("exportTo", service.export_to, namespace)
+    yield from find_unreachable("http", service.http)
+    yield from find_unreachable("tls", service.tls)
+    yield from find_unreachable("tcp", service.tcp)
+
+
+def _check_hosts(service: VirtualService, gateway: bool) -> Problems:
+    sni = gateway and any(match.sni_hosts for route in service.tls for match in route.match)
+    problems = [
+        p for index, host in enumerate(service.hosts) for p in _check_host(f"hosts[{index}]", host, gateway, sni)
+    ]
+    if problems or len(service.hosts) > 1:
+        yield from problems or _check_distinct(service.hosts)
+
+
+def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
+    if is_ip(host) or (sni and _SNI.fullmatch(host)):
+        return ()
+    if host == "*" and not gateway:
+        return (
+            error(
+                "wildcard-in-mesh", path, "'*' is for Gateways only, a VirtualService of the mesh must name its hosts"
+            ),
+        )
+    return rules.check_host(path, host)
+
+
+def _check_distinct(hosts: tuple[str, ...]) -> Problems:
+    """Yields a problem for each host that overlaps with an earlier one. Exact ones are told apart by a set, because lists of thousands are found."""
+    seen: dict[str, int] = {}
+    wildcards: list[str] = []
+    for index, host in enumerate(hosts):
+        others = hosts[:index] if is_wildcard(host) else wildcards
+        rival = host if host in seen else next((other for other in others if matches(host, other)), None)
+        if rival is not None:
+            yield error("duplicate-host", f"hosts[{index}]", f"{host!r} overlaps with {rival!r}")
+        seen.setdefault(host, index)
+        if is_wildcard(host):
+            wildcards.append(host)
+
+
+def _validate_tls(route: TLSRoute, hosts: tuple[str, ...], gateway: bool) -> Problems:
+    if not route.match:
+        yield error("missing-field", "match", "a TLS route needs a match")
+    yield from each("match", route.match, lambda match: _validate_tls_match(match, hosts, gateway))
+    yield from _validate_destinations(route.route)
+
+
+def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gateway: bool) -> Problems:
+    if not match.sni_hosts:
+        yield error("missing-field", "sniHosts", "a TLS match needs SNI hosts")
+    for index, name in enumerate(match.sni_hosts):
+        place = f"sniHosts[{index}]"
+        if is_ip(name):
+            yield warning("sni-address", place, "SNI names no addresses: most clients will not send this")
+        elif found := () if gateway and _SNI.fullmatch(name) else tuple(rules.check_host(place, name)):
+            yield from found
+        elif not any(subset_of(name, host) for host in hosts):
+            yield error("sni-not-of-host", place, f"{name!r} is none of the hosts of the VirtualService")
+        else:
+            yield from rules.check_server_name(place, name)
+    yield from _check_l4(match)
+
+
+def _validate_tcp(route: TCPRoute) -> Problems:
+    yield from each("match", route.match, _check_l4)
+    yield from _validate_destinations(route.route)
+
+
+def _check_l4(match: TLSMatchAttributes | L4MatchAttributes) -> Problems:
+    for index, subnet in enumerate(match.destination_subnets):
+        yield from rules.check_subnet(f"destinationSubnets[{index}]", subnet)
+    if match.port:
+        yield from rules.check_port("port", match.port)
+    yield from rules.check_labels("sourceLabels", match.source_labels)
+    yield from check_gateway_names("gateways", match.gateways)
+
+
+def _validate_destinations(destinations: tuple[RouteDestination, ...]) -> Problems:
+    if not destinations:
+        yield error("missing-field", "route", "a destination is needed")
+    for index, weighted in enumerate(destinations):
+        yield from below(f"route[{index}]", check_weighted(weighted.destination, weighted.weight))
+    yield from check_weights("route", [d.weight for d in destinations])

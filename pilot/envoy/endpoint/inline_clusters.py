@@ -1,0 +1,42 @@
+"""Derives the outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
+
+from __future__ import annotations
+
+from pilot.derive import Gather, derived
+from pilot.envoy.cluster.defaults import outbound_traits
+from pilot.envoy.cluster.keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
+from pilot.envoy.cluster.outbound import resolve_cluster
+from pilot.envoy.cluster.resolution import INLINE, discovery_type, is_dynamic
+from pilot.envoy.endpoint.assignment import inline_assignment, unscoped
+from pilot.envoy.resource import Resource
+from pilot.mesh.model.facets import OutboundFacet
+from pilot.mesh.tables.database import Mesh
+
+
+@derived
+def _inline_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return resolve_cluster(db, ruled, outbound_traits(outbound), inline_assignment(db, ruled, outbound))
+
+
+inline_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=unscoped
+)
+"""The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
+
+
+@derived
+def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+    to = find_destination(db, ruled)
+    if to is None or to.service.mesh_external or is_dynamic(to.service):
+        return None
+    inline = (
+        inline_assignment(db, ruled, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+    )
+    return resolve_cluster(db, ruled, outbound_traits(outbound), inline, sni_routed=True)
+
+
+sni_routed_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
+    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=unscoped
+)
+"""The further clusters of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients
+send as SNI, without any TLS of the router's own."""

@@ -1,0 +1,81 @@
+"""Decides which HTTP filters a connection manager has, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.envoy.filter_phase import Phase, in_order
+from pilot.envoy.http_filter.alpn import ALPN
+from pilot.envoy.http_filter.cors import CORS
+from pilot.envoy.http_filter.endpoint_picker import ENDPOINT_PICKER
+from pilot.envoy.http_filter.fault import FAULT
+from pilot.envoy.http_filter.grpc_stats import GRPC_STATS
+from pilot.envoy.http_filter.grpc_web import GRPC_WEB
+from pilot.envoy.http_filter.peer_metadata import (
+    UPSTREAM_OF_WAYPOINT,
+    build_inbound_peer_metadata,
+    build_outbound_peer_metadata,
+)
+from pilot.envoy.http_filter.router import build_router
+from pilot.envoy.http_filter.stateful_session import STATEFUL_SESSION
+from pilot.mesh.model.facets import FeaturesFacet
+
+
+class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Says what a chain of filters depends on.
+
+    `metadata_exchange`, `alpn`, `sessions`: what the settings allow; `labels`: more labels to exchange; `mesh_only`: metadata
+    headers only within the mesh. `exchanges`: the peers may exchange metadata, which they do not through a tunnel. `picks`: some routes lead to
+    pools, whose endpoint pickers are asked.
+    """
+
+    side: Literal["inbound", "outbound", "gateway", "waypoint"]
+    features: FeaturesFacet = FeaturesFacet()
+    metadata_exchange: bool = True
+    labels: tuple[str, ...] = ()
+    mesh_only: bool = False
+    alpn: bool = True
+    sessions: bool = False
+    grpc_web: bool = False
+    start_child_span: bool = False
+    suppress_envoy_headers: bool = False
+    exchanges: bool = True
+    picks: bool = False
+
+
+def build_http_filters(
+    options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()
+) -> list[hcm_pb2.HttpFilter]:
+    """Returns the filters of a connection manager; `added`: those of policies, and those that resolve hosts."""
+    return in_order((*_own_filters(options), *added), at_waypoint=options.side == "waypoint")
+
+
+def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Yields what every manager has, as far as its proxy has it. Metadata of the peer comes first, so that a request which a policy
+    turns away is counted with it."""
+    outgoing, waypoint = options.side in ("outbound", "gateway"), options.side == "waypoint"
+    if waypoint and options.features.peer_metadata:
+        yield Phase.UPSTREAM_METADATA, UPSTREAM_OF_WAYPOINT
+    elif not waypoint and options.exchanges and options.metadata_exchange and options.features.peer_metadata:
+        metadata = (
+            build_outbound_peer_metadata(options.labels, options.mesh_only)
+            if outgoing
+            else build_inbound_peer_metadata(options.labels)
+        )
+        yield Phase.PEER_METADATA, metadata
+    if options.picks:
+        yield Phase.ENDPOINT_PICKER, ENDPOINT_PICKER
+    if options.grpc_web:
+        yield Phase.CODEC, GRPC_WEB
+    yield Phase.CODEC, GRPC_STATS
+    if outgoing and options.alpn and options.features.alpn:
+        yield Phase.ALPN, ALPN
+    yield Phase.FAULT, FAULT
+    yield Phase.CORS, CORS
+    if outgoing and options.sessions:
+        yield Phase.SESSION, STATEFUL_SESSION
+    yield Phase.END, build_router(options.start_child_span, options.suppress_envoy_headers)

@@ -1,0 +1,63 @@
+"""Builds the filter by which an endpoint picker chooses the endpoint of a request: an ext_proc server, which the routes to a pool name.
+
+https://gateway-api-inference-extension.sigs.k8s.io/ The picker writes the address that it chose into metadata, which the cluster of the pool
+reads, and there it is told which address it was in the end.
+"""
+
+from __future__ import annotations
+
+from envoy.config.core.v3 import grpc_service_pb2
+from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_mode_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf import any_pb2, duration_pb2, wrappers_pb2
+
+from pilot.config.origin import EndpointPicker
+from pilot.envoy.names import outbound_cluster
+from pilot.envoy.typed import pack
+
+NAME = "envoy.filters.http.ext_proc"
+METADATA = "envoy.lb"
+CHOSEN, SERVED = "x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served"
+_NO_CLUSTER = "dummy"  # routes that lead to no pool ask nobody
+_Mode = processing_mode_pb2.ProcessingMode
+_NAMESPACES = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA])
+
+
+def _service(cluster: str, timeout: duration_pb2.Duration | None = None) -> grpc_service_pb2.GrpcService:
+    return grpc_service_pb2.GrpcService(
+        envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster), timeout=timeout
+    )
+
+
+ENDPOINT_PICKER = hcm_pb2.HttpFilter(
+    name=NAME,
+    typed_config=pack(
+        ext_proc_pb2.ExternalProcessor(
+            grpc_service=_service(_NO_CLUSTER, duration_pb2.Duration(seconds=10)),
+            failure_mode_allow=True,
+            processing_mode=_Mode(request_header_mode=_Mode.SKIP, response_header_mode=_Mode.SKIP),
+            message_timeout=duration_pb2.Duration(seconds=1000),
+            metadata_options=ext_proc_pb2.MetadataOptions(
+                receiving_namespaces=_NAMESPACES, forwarding_namespaces=_NAMESPACES
+            ),
+        )
+    ),
+)
+
+
+def build_override(picker: EndpointPicker) -> any_pb2.Any:
+    """Returns what a route to a pool says: whom to ask, and that it sees requests and answers whole, for the model is named in the body."""
+    mode = _Mode(
+        request_header_mode=_Mode.SEND,
+        request_body_mode=_Mode.FULL_DUPLEX_STREAMED,
+        request_trailer_mode=_Mode.SEND,
+        response_header_mode=_Mode.SEND,
+        response_body_mode=_Mode.FULL_DUPLEX_STREAMED,
+        response_trailer_mode=_Mode.SEND,
+    )
+    overrides = ext_proc_pb2.ExtProcOverrides(
+        failure_mode_allow=wrappers_pb2.BoolValue(value=picker.fails_open),
+        grpc_service=_service(outbound_cluster(picker.port, "", picker.host)),
+        processing_mode=mode,
+    )
+    return pack(ext_proc_pb2.ExtProcPerRoute(overrides=overrides))

@@ -1,0 +1,89 @@
+"""Builds the filter of JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from envoy.config.core.v3 import http_uri_pb2
+from envoy.config.route.v3 import route_components_pb2
+from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from google.protobuf import empty_pb2
+
+from pilot.config.security.jwks import DEFAULT_TIMEOUT
+from pilot.envoy.durations import build_duration
+from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD, outbound_cluster
+from pilot.envoy.typed import pack
+from pilot.lib.duration import Duration
+from pilot.lib.envoy_jwks import has_keys
+from pilot.mesh.security.jwt import JwksServer, TokenRule
+
+# A public key whose private one was never kept: where the keys of an issuer are not known, no token of it is valid.
+NOBODYS_KEYS = (
+    '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
+    '"n": "pQlXtdxxORs-nqibVMC6QSvD3qB7fSmMQ35z0XAQQYml-9TH5LbXqk72gkwTS8Ye6Up8BlADDD7V7pvdQ1zHdN9bsfj_qeNvhBg4'
+    "kSVF2Vc2_03mh62QvlfD0oId4S23Y7eog5mhwQFS_ul33M1gU2nRblZx0i2tiipkFiMMZIRMeFuf0-nAvMUp2gHTtB6VYS_eTQeT"
+    "JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w"
+    'bSd8BzfD632pKtHOTdFiSjkwNX1qxPpcjEhbUNXQEw"}]}'
+)
+_CACHED = Duration.of(300)  # keys that a proxy fetched itself
+_SPACE_DELIMITED = ("permission", "scope")
+
+JwtRules = tuple[TokenRule, ...]
+Requirement = config_pb2.JwtRequirement
+
+
+@lru_cache(maxsize=1024)
+def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
+    """Returns the filter of at least one rule. `clear_route_cache`: routes depend on claims, so that they are chosen again (gateways).
+
+    With several issuers a request passes by one valid token, or by none that is invalid: issuers may share a header.
+    """
+    names = [f"origins-{i}" for i in range(len(rules))]
+    lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]
+    requires = lenient[0]
+    if len(rules) > 1:
+        every = Requirement(requires_all=config_pb2.JwtRequirementAndList(requirements=lenient))
+        requires = _any([*(Requirement(provider_name=n) for n in names), every])
+    config = config_pb2.JwtAuthentication(
+        providers={n: _build_provider(r, clear_route_cache) for n, r in zip(names, rules, strict=True)},
+        rules=[config_pb2.RequirementRule(match=route_components_pb2.RouteMatch(prefix="/"), requires=requires)],
+        bypass_cors_preflight=True,
+    )
+    return hcm_pb2.HttpFilter(name=JWT_AUTHN_FILTER, typed_config=pack(config))
+
+
+def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequirement:
+    return Requirement(requires_any=config_pb2.JwtRequirementOrList(requirements=requirements))
+
+
+def _build_provider(found: TokenRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
+    rule = found.rule
+    claims = sorted({*_SPACE_DELIMITED, *rule.space_delimited_claims})
+    provider = config_pb2.JwtProvider(
+        issuer=rule.issuer,
+        audiences=rule.audiences,
+        forward=rule.forward_original_token,
+        forward_payload_header=rule.output_payload_to_header,
+        payload_in_metadata=JWT_PAYLOAD,
+        normalize_payload_in_metadata=config_pb2.JwtProvider.NormalizePayload(space_delimited_claims=claims),
+        clear_route_cache=clear_route_cache,
+        claim_to_headers=[
+            config_pb2.JwtClaimToHeader(header_name=c.header, claim_name=c.claim) for c in rule.output_claim_to_headers
+        ],
+        from_headers=[config_pb2.JwtHeader(name=h.name, value_prefix=h.prefix) for h in rule.from_headers],
+        from_params=rule.from_params,
+        from_cookies=rule.from_cookies,
+    )
+    if found.server is not None:
+        provider.remote_jwks.CopyFrom(_remote(rule.jwks_uri, found.server, rule.timeout or DEFAULT_TIMEOUT))
+    else:
+        provider.local_jwks.inline_string = found.keys if has_keys(found.keys) else NOBODYS_KEYS
+    return provider
+
+
+def _remote(uri: str, server: JwksServer, timeout: Duration) -> config_pb2.RemoteJwks:
+    """Returns where a proxy fetches keys itself."""
+    cluster = outbound_cluster(server.port, "", server.hostname)
+    source = http_uri_pb2.HttpUri(uri=uri, cluster=cluster, timeout=build_duration(timeout))
+    return config_pb2.RemoteJwks(http_uri=source, cache_duration=build_duration(_CACHED))

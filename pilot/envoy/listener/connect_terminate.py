@@ -1,0 +1,87 @@
+"""Derives the listener where tunnels end: it verifies who opens them, and hands on what comes out to a listener inside of the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.derive import derived
+from pilot.envoy import names
+from pilot.envoy.access_log.build import build_listener_access_logs, build_termination_access_logs
+from pilot.envoy.http_filter.connect_authority import build_connect_authority, build_request_source
+from pilot.envoy.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
+from pilot.envoy.http_filter.router import build_router
+from pilot.envoy.listener.access_logging import access_logs
+from pilot.envoy.listener.address import wildcards
+from pilot.envoy.listener.authorization import tunnel_authorization
+from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
+from pilot.envoy.resource import Resource
+from pilot.envoy.transport_socket.hbone import build_tunnel_context, build_tunnel_server
+from pilot.envoy.typed import pack
+from pilot.lib.xds_types import LISTENER
+from pilot.mesh.model.facets import ListeningFacet, PolicyFacet
+from pilot.mesh.registry.networks import HBONE_PORT
+from pilot.mesh.security.policies import AUTHORIZATION_POLICY
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.trust_domains import trust_domains
+
+_ACTION = route_components_pb2.RouteAction
+_ROUTE = route_components_pb2.Route(
+    match=route_components_pb2.RouteMatch(connect_matcher=route_components_pb2.RouteMatch.ConnectMatcher()),
+    route=_ACTION(
+        cluster=names.MAIN_INTERNAL,
+        upgrade_configs=[
+            _ACTION.UpgradeConfig(upgrade_type=CONNECT, connect_config=_ACTION.UpgradeConfig.ConnectConfig())
+        ],
+    ),
+)
+_ROUTES = route_pb2.RouteConfiguration(
+    name="default", virtual_hosts=[route_components_pb2.VirtualHost(name="default", domains=["*"], routes=[_ROUTE])]
+)
+
+
+@derived
+def terminating_listeners(
+    db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
+) -> Mapping[str, Resource]:
+    """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them. `between_networks`: what comes
+    out of tunnels depends on what kind of proxy has opened them, which says so itself."""
+    logs = access_logs(db, listening)
+    binds = wildcards(listening.ipv4, listening.ipv6)
+    # Clients have few long-lived connections with many tunnels in each, which must not all come to be served by one thread.
+    frame = Frame(
+        names.CONNECT_TERMINATE,
+        binds,
+        HBONE_PORT,
+        inbound=None,
+        accepts=0,
+        exact_balance=True,
+        access_logs=build_listener_access_logs(logs),
+    )
+    listener = build_frame(frame)
+    filters = list(_filters(db, listening, policies, between_networks))
+    manager = build_terminating_manager(listening.headers, filters, build_termination_access_logs(logs), _ROUTES)
+    chain = listener.filter_chains.add(name="default")
+    chain.transport_socket.CopyFrom(
+        build_tunnel_server(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy))
+    )
+    chain.filters.add(name=NAME, typed_config=pack(manager))
+    return {names.CONNECT_TERMINATE: Resource.of(LISTENER, listener)}
+
+
+def _filters(
+    db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
+) -> Iterator[hcm_pb2.HttpFilter]:
+    yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY))
+    if listening.features.peer_metadata:
+        yield DOWNSTREAM_OF_WAYPOINT
+    yield build_connect_authority(listening.features.hashable_string)
+    if between_networks:
+        yield build_request_source(listening.features.hashable_string)
+    headers = listening.headers
+    yield build_router(
+        suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled)
+    )

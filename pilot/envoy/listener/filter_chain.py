@@ -1,0 +1,82 @@
+"""Builds a filter chain, for all listeners of all kinds of proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.listener.v3 import listener_components_pb2
+from google.protobuf import struct_pb2
+
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol
+from pilot.envoy import names
+from pilot.envoy.cidr import build_cidr
+from pilot.envoy.durations import build_duration
+from pilot.envoy.listener.parts import ChainParts
+from pilot.envoy.network_filter.chain import NetworkOptions, build_tcp_filters
+from pilot.envoy.network_filter.tcp_proxy import to_cluster
+
+UNMATCHED_CHAIN = "PassthroughFilterChain"
+
+
+class ChainMatch(NamedTuple):
+    """Says what a connection must be like for a chain; what is empty does not matter."""
+
+    server_names: tuple[str, ...] = ()
+    cidrs: tuple[str, ...] = ()
+    alpns: tuple[str, ...] = ()
+    transport: str = ""
+    port: int = 0
+
+
+ANY = ChainMatch()
+
+
+def build_chain(
+    match: ChainMatch | None,
+    filters: Iterable[listener_components_pb2.Filter] = (),
+    manager: bytes = b"",
+    *,
+    name: str = "",
+    socket: base_pb2.TransportSocket | None = None,
+    handshake_timeout: int = 0,
+    source: base_pb2.Metadata | None = None,
+) -> ChainParts:
+    """Returns a chain that ends with an HTTP connection manager, where one is given, else with the last of `filters`.
+
+    `match` None: it has no condition. `socket`: the TLS that ends in it; `handshake_timeout`: nanoseconds, 0 for none.
+    """
+    chain = listener_components_pb2.FilterChain(name=name, filters=filters, transport_socket=socket, metadata=source)
+    if match is not None:
+        _set_match(chain, match)
+    if handshake_timeout:
+        chain.transport_socket_connect_timeout.CopyFrom(build_duration(handshake_timeout))
+    return ChainParts(chain.SerializeToString(deterministic=True), manager)
+
+
+def _set_match(chain: listener_components_pb2.FilterChain, match: ChainMatch) -> None:
+    condition = chain.filter_chain_match
+    condition.SetInParent()
+    condition.server_names.extend(match.server_names)
+    condition.application_protocols.extend(match.alpns)
+    condition.transport_protocol = match.transport
+    condition.prefix_ranges.extend(c for text in match.cidrs if (c := build_cidr(text)) is not None)
+    if match.port:
+        condition.destination_port.value = match.port
+
+
+def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inbound: bool = False) -> ChainParts:
+    """Returns what takes connections to the capturing port itself, which would be captured again and again."""
+    filters = build_tcp_filters(
+        to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
+    )
+    return build_chain(ChainMatch(port=port), filters, name=name)
+
+
+def build_source(kind: str, key: ObjectKey) -> base_pb2.Metadata:
+    """Returns metadata that name the object which something is from."""
+    fields = struct_pb2.Struct()
+    fields.fields["config"].string_value = names.config_path(kind, key.namespace, key.name)
+    return base_pb2.Metadata(filter_metadata={"istio": fields})

@@ -1,0 +1,238 @@
+"""Builds the filter that speaks HTTP.
+
+What managers of one class have in common is built once as a template (`build_http_connection_manager`); what one of them has of
+its own (statistics prefix, routes, tracing) is set on a copy, or added to the serialized template: protobuf merges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import address_pb2, config_source_pb2, extension_pb2, protocol_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+from envoy.extensions.http.header_formatters.preserve_case.v3 import preserve_case_pb2
+from google.protobuf import duration_pb2, wrappers_pb2
+
+from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyHeaders, SetCurrentClientCertDetails
+from pilot.envoy.durations import build_duration
+from pilot.envoy.names import CONNECT_TERMINATE
+from pilot.envoy.tracing.request_id import build_request_id
+from pilot.envoy.typed import pack
+from pilot.lib.duration import Duration
+
+NAME = "envoy.filters.network.http_connection_manager"
+SERVER_NAME = "istio-envoy"
+CONNECT = "CONNECT"
+TUNNELS = 100  # of a connection at once
+
+Side = Literal["inbound", "outbound", "gateway", "waypoint"]
+Manager = hcm_pb2.HttpConnectionManager
+
+_YES, _NO = wrappers_pb2.BoolValue(value=True), wrappers_pb2.BoolValue(value=False)
+_ZERO = duration_pb2.Duration()
+_CONNECT = Manager.UpgradeConfig(upgrade_type=CONNECT)
+_WEBSOCKET = Manager.UpgradeConfig(upgrade_type="websocket")
+_PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions.HeaderKeyFormat(
+    stateful_formatter=extension_pb2.TypedExtensionConfig(
+        name="preserve_case", typed_config=pack(preserve_case_pb2.PreserveCaseFormatterConfig())
+    )
+)
+_ADS = config_source_pb2.ConfigSource(
+    ads=config_source_pb2.AggregatedConfigSource(),
+    initial_fetch_timeout=_ZERO,
+    resource_api_version=config_source_pb2.ApiVersion.V3,
+)
+_NORMALIZATIONS: dict[str, dict[str, object]] = {
+    "NONE": {"normalize_path": _NO},
+    "BASE": {"normalize_path": _YES},
+    "DEFAULT": {"normalize_path": _YES},
+    "MERGE_SLASHES": {"normalize_path": _YES, "merge_slashes": True},
+    "DECODE_AND_MERGE_SLASHES": {
+        "normalize_path": _YES,
+        "merge_slashes": True,
+        "path_with_escaped_slashes_action": Manager.UNESCAPE_AND_FORWARD,
+    },
+}
+_UNDERSCORES = {
+    "HEADERS_WITH_UNDERSCORES_ALLOW": protocol_pb2.HttpProtocolOptions.ALLOW,
+    "HEADERS_WITH_UNDERSCORES_REJECT_REQUEST": protocol_pb2.HttpProtocolOptions.REJECT_REQUEST,
+    "HEADERS_WITH_UNDERSCORES_DROP_HEADER": protocol_pb2.HttpProtocolOptions.DROP_HEADER,
+}
+_FORWARDED = {
+    "SANITIZE": Manager.SANITIZE,
+    "FORWARD_ONLY": Manager.FORWARD_ONLY,
+    "APPEND_FORWARD": Manager.APPEND_FORWARD,
+    "SANITIZE_SET": Manager.SANITIZE_SET,
+    "ALWAYS_FORWARD_ONLY": Manager.ALWAYS_FORWARD_ONLY,
+}
+
+
+class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Holds what a class of managers has in common. `normalization`: as in the mesh config; `internal_networks`: CIDRs whose requests
+    count as internal; `http2`: its port speaks HTTP/2 for sure; `absolute_urls`: it is a forward proxy; `forwards_identity`: a filter has set the
+    header that names the client."""
+
+    side: Side
+    headers: ProxyHeaders = ProxyHeaders()
+    connections: ConnectionSettings = ConnectionSettings()
+    normalization: str = "DEFAULT"
+    http10: bool = False
+    http2: bool = False
+    http3: bool = False
+    absolute_urls: bool = False
+    idle_timeout: Duration | None = None
+    use_remote_address: bool = False
+    continue_100: bool = True
+    internal_networks: tuple[str, ...] = ()
+    forwards_identity: bool = False
+
+
+def build_http_connection_manager(
+    options: HttpOptions, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog] = ()
+) -> hcm_pb2.HttpConnectionManager:
+    """Returns a manager without statistics prefix, routes and tracing."""
+    headers = options.headers
+    manager = Manager(
+        codec_type=Manager.HTTP3 if options.http3 else Manager.AUTO,
+        path_with_escaped_slashes_action=Manager.KEEP_UNCHANGED,
+        use_remote_address=_YES if options.use_remote_address else _NO,
+        upgrade_configs=[_WEBSOCKET],
+        stream_idle_timeout=_ZERO,
+        http_filters=filters,
+        access_log=access_logs,
+        request_id_extension=build_request_id(sampling=True),
+        proxy_100_continue=options.continue_100,
+        append_x_forwarded_port=bool(headers.x_forwarded_port is not None and headers.x_forwarded_port.enabled),
+    )
+    for name, value in _NORMALIZATIONS[options.normalization].items():
+        if isinstance(value, wrappers_pb2.BoolValue):
+            getattr(manager, name).CopyFrom(value)
+        else:
+            setattr(manager, name, value)
+    _set_protocols(manager, options)
+    _set_headers(manager, options.side, headers)
+    if options.forwards_identity:
+        manager.forward_client_cert_details = Manager.ALWAYS_FORWARD_ONLY
+    _set_connections(manager, options.connections)
+    if options.internal_networks:
+        manager.internal_address_config.cidr_ranges.extend(_cidr(text) for text in options.internal_networks)
+    return manager
+
+
+def build_terminating_manager(
+    headers: ProxyHeaders,
+    filters: Iterable[hcm_pb2.HttpFilter],
+    access_logs: Iterable[accesslog_pb2.AccessLog],
+    routes: route_pb2.RouteConfiguration,
+) -> hcm_pb2.HttpConnectionManager:
+    """Returns the manager that ends tunnels, which are requests of CONNECT. A client that is gone without a word is noticed, and none has too many
+    streams, for all of a connection are served by one thread."""
+    manager = Manager(
+        stat_prefix=CONNECT_TERMINATE,
+        use_remote_address=_NO,
+        upgrade_configs=[_CONNECT],
+        stream_idle_timeout=_ZERO,
+        http_filters=filters,
+        access_log=access_logs,
+        route_config=routes,
+    )
+    _set_headers(manager, "inbound", headers)
+    manager.set_current_client_cert_details.CopyFrom(build_cert_details(None))
+    http2 = manager.http2_protocol_options
+    http2.allow_connect = True
+    http2.max_concurrent_streams.value = TUNNELS
+    http2.connection_keepalive.interval.seconds, http2.connection_keepalive.timeout.seconds = 10, 20
+    return manager
+
+
+def rds(name: str) -> hcm_pb2.Rds:
+    """Returns the source of routes over ADS, under a name; the listener waits for them."""
+    return hcm_pb2.Rds(config_source=_ADS, route_config_name=name)
+
+
+def _set_protocols(manager: hcm_pb2.HttpConnectionManager, options: HttpOptions) -> None:
+    if options.http3:
+        manager.http3_protocol_options.SetInParent()
+    if options.http2:
+        manager.http2_protocol_options.SetInParent()
+    if options.http10:
+        manager.http_protocol_options.accept_http_10 = True
+    if options.absolute_urls:
+        manager.http_protocol_options.allow_absolute_url.CopyFrom(_YES)
+    if options.headers.preserve_http1_header_case:
+        manager.http_protocol_options.header_key_format.CopyFrom(_PRESERVE_CASE)
+    if options.idle_timeout is not None:
+        manager.common_http_protocol_options.idle_timeout.CopyFrom(build_duration(options.idle_timeout))
+
+
+def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: ProxyHeaders) -> None:
+    """Sets what a manager tells of the server and the client; outbound, Envoy's own default names the server."""
+    server = headers.server
+    if server is not None and server.disabled:
+        manager.server_header_transformation = Manager.PASS_THROUGH
+    elif server is not None and server.value:
+        manager.server_name = server.value
+    elif side != "outbound":
+        manager.server_name = SERVER_NAME
+    if headers.request_id is not None and headers.request_id.disabled:
+        manager.generate_request_id.CopyFrom(_NO)
+    if side == "inbound":
+        manager.forward_client_cert_details = _FORWARDED.get(headers.forwarded_client_cert, Manager.APPEND_FORWARD)
+        manager.set_current_client_cert_details.CopyFrom(build_cert_details(headers.set_current_client_cert_details))
+
+
+def build_cert_details(
+    said: SetCurrentClientCertDetails | None,
+) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
+    """Returns what of a client's certificate goes into X-Forwarded-Client-Cert."""
+    details = said or SetCurrentClientCertDetails()
+    return Manager.SetCurrentClientCertDetails(
+        subject=_NO if details.subject is False else _YES,
+        uri=details.uri is not False,
+        dns=details.dns is not False,
+        cert=bool(details.cert),
+        chain=bool(details.chain),
+    )
+
+
+def _set_connections(manager: hcm_pb2.HttpConnectionManager, said: ConnectionSettings) -> None:
+    """Sets the limits of a proxy's config; what they say of paths comes before the mesh config."""
+    shared = manager.common_http_protocol_options
+    for target, name, value in (
+        (shared, "idle_timeout", said.http_idle_timeout),
+        (shared, "max_connection_duration", said.http_max_connection_duration),
+        (shared, "max_stream_duration", said.http_max_stream_duration),
+        (manager, "stream_idle_timeout", said.http_stream_idle_timeout),
+        (manager, "request_timeout", said.http_request_timeout),
+        (manager, "request_headers_timeout", said.http_request_headers_timeout),
+        (manager, "drain_timeout", said.http_drain_timeout),
+    ):
+        if value is not None:
+            getattr(target, name).CopyFrom(build_duration(value))
+    for name, number in (
+        ("max_concurrent_streams", said.http_max_concurrent_streams),
+        ("initial_stream_window_size", said.http2_initial_stream_window_size),
+        ("initial_connection_window_size", said.http2_initial_connection_window_size),
+    ):
+        if number is not None:
+            manager.http2_protocol_options.SetInParent()
+            if number >= 0:
+                getattr(manager.http2_protocol_options, name).CopyFrom(wrappers_pb2.UInt32Value(value=number))
+    if said.http_headers_with_underscores_action in _UNDERSCORES:
+        shared.SetInParent()
+        shared.headers_with_underscores_action = _UNDERSCORES[said.http_headers_with_underscores_action]
+    if said.http_merge_slashes is not None:
+        manager.merge_slashes = said.http_merge_slashes
+    if said.http_path_with_escaped_slashes_action != "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED":
+        manager.path_with_escaped_slashes_action = Manager.PathWithEscapedSlashesAction.Value(
+            said.http_path_with_escaped_slashes_action
+        )
+
+
+def _cidr(text: str) -> address_pb2.CidrRange:
+    prefix, _, length = text.partition("/")
+    return address_pb2.CidrRange(address_prefix=prefix, prefix_len=wrappers_pb2.UInt32Value(value=int(length)))

@@ -1,0 +1,50 @@
+"""Builds filters that note something about a connection, for those behind them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from envoy.config.listener.v3 import listener_components_pb2
+from envoy.extensions.filters.network.set_filter_state.v3 import set_filter_state_pb2
+
+from pilot.envoy.filter_state import (
+    DESTINATION,
+    HBONE_TARGET,
+    ONCE,
+    TRANSITIVE,
+    TRANSPORT_DESTINATION,
+    build_value,
+    hashable,
+)
+from pilot.envoy.typed import pack
+
+
+def _build(name: str, *values: object) -> listener_components_pb2.Filter:
+    return listener_components_pb2.Filter(
+        name=name, typed_config=pack(set_filter_state_pb2.Config(on_new_connection=values))
+    )
+
+
+CONNECT_AUTHORITY = _build(
+    "connect_authority", build_value(DESTINATION, f"%FILTER_STATE({DESTINATION}:PLAIN)%", shared=ONCE)
+)
+"""Passes on where a connection leads that came out of a tunnel, to the tunnel that it is sent through."""
+
+
+@lru_cache(maxsize=2)
+def build_endpoint_metadata(istio: bool) -> listener_components_pb2.Filter:
+    """Returns the filter that notes what an endpoint's metadata say of the two tunnels to it; `istio`: of Istio's builds of Envoy."""
+    return _build(
+        "propagate_endpoint_metadata",
+        build_value(DESTINATION, "%DYNAMIC_METADATA(envoy.filters.listener.original_dst:local)%", shared=TRANSITIVE),
+        build_value(
+            HBONE_TARGET, "%DYNAMIC_METADATA(istio:double_hbone:hbone_target_address)%", hashable(istio), TRANSITIVE
+        ),
+    )
+
+
+@lru_cache(maxsize=4096)
+def build_destination(address: str) -> listener_components_pb2.Filter:
+    """Returns the filter that notes where a connection to a service leads: as the tunnel said, else to the service's own address."""
+    text = f"%CEL('{DESTINATION}' in filter_state ? filter_state['{DESTINATION}']: r'{address}')%"
+    return _build("set_dst_address", build_value(TRANSPORT_DESTINATION, text, cel=True))

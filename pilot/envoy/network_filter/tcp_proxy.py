@@ -1,0 +1,121 @@
+"""Builds the filter that ends a chain of TCP: to one cluster or to several by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from envoy.config.accesslog.v3 import accesslog_pb2
+from envoy.config.core.v3 import base_pb2
+from envoy.config.listener.v3 import listener_components_pb2
+from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
+from envoy.type.v3 import hash_policy_pb2
+
+from pilot.config.networking.destination_rule import DestinationRule
+from pilot.envoy.durations import build_duration
+from pilot.envoy.typed import pack
+from pilot.lib.duration import Duration
+
+NAME = "envoy.filters.network.tcp_proxy"
+SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.SourceIp())
+
+
+class ProxyTunnel(NamedTuple):
+    """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST, with headers that are set."""
+
+    target: str
+    post: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class TcpSettings(NamedTuple):
+    """Holds what a DestinationRule says about a TCP proxy."""
+
+    idle_timeout: Duration | None = None
+    max_duration: Duration | None = None
+    by_source_ip: bool = False
+    tunnel: ProxyTunnel | None = None
+
+
+PLAIN = TcpSettings()
+
+
+class TcpRoute(NamedTuple):
+    """Says where a TCP proxy sends connections: `clusters` with their weights; one alone needs none."""
+
+    stat_prefix: str
+    clusters: tuple[tuple[str, int], ...]
+    weighted: bool = False
+    settings: TcpSettings = PLAIN
+
+
+def to_cluster(cluster: str, settings: TcpSettings = PLAIN) -> TcpRoute:
+    """Returns the route to one cluster, counted under its name."""
+    return TcpRoute(cluster, ((cluster, 0),), settings=settings)
+
+
+def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout: Duration | None) -> TcpSettings:
+    """Returns the settings by the rule of the (first) destination. Pool settings are those of the whole rule; hashing and tunnel may be a
+    subset's."""
+    if rule is None:
+        return PLAIN if default_idle_timeout is None else TcpSettings(idle_timeout=default_idle_timeout)
+    policy = rule.traffic_policy
+    pool = policy.connection_pool.tcp if policy is not None and policy.connection_pool is not None else None
+    named = next((s for s in rule.subsets if s.name == subset), None)
+    own = named.traffic_policy if named is not None else None
+    balancer = (
+        own.load_balancer
+        if own is not None and own.load_balancer is not None
+        else policy.load_balancer
+        if policy is not None
+        else None
+    )
+    hashed = balancer.consistent_hash if balancer is not None else None
+    tunnels = own if subset else policy
+    tunnel = tunnels.tunnel if tunnels is not None else None
+    idle_timeout = pool.idle_timeout if pool is not None and pool.idle_timeout is not None else default_idle_timeout
+    return TcpSettings(
+        idle_timeout=idle_timeout,
+        max_duration=pool.max_connection_duration if pool is not None else None,
+        by_source_ip=bool(hashed is not None and hashed.use_source_ip),
+        tunnel=ProxyTunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST")
+        if tunnel is not None
+        else None,
+    )
+
+
+def build_tcp_proxy(
+    route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()
+) -> listener_components_pb2.Filter:
+    """Returns the filter."""
+    proxy = tcp_proxy_pb2.TcpProxy(stat_prefix=route.stat_prefix, access_log=access_logs)
+    if route.weighted:
+        proxy.weighted_clusters.clusters.extend(
+            [
+                tcp_proxy_pb2.TcpProxy.WeightedCluster.ClusterWeight(name=name, weight=weight)
+                for name, weight in route.clusters
+            ]
+        )
+    else:
+        proxy.cluster = route.clusters[0][0]
+    settings = route.settings
+    if settings is not PLAIN:
+        if settings.idle_timeout is not None:
+            proxy.idle_timeout.CopyFrom(build_duration(settings.idle_timeout))
+        if settings.max_duration is not None:
+            proxy.max_downstream_connection_duration.CopyFrom(build_duration(settings.max_duration))
+        if settings.by_source_ip:
+            proxy.hash_policy.append(SOURCE_IP)
+        if settings.tunnel is not None:
+            proxy.tunneling_config.hostname = settings.tunnel.target
+            proxy.tunneling_config.use_post = settings.tunnel.post
+            for key, value in settings.tunnel.headers:
+                header = proxy.tunneling_config.headers_to_add.add(
+                    append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+                )
+                header.header.key, header.header.value = key, value
+    return listener_components_pb2.Filter(name=NAME, typed_config=pack(proxy))
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,31 @@
+"""Chooses which resources a gRPC client or server without a proxy gets: those that it names."""
+
+from __future__ import annotations
+
+from pilot.envoy.plans.plan import NamedGroup, Plan
+from pilot.envoy.proxyless.clusters import cluster_endpoints, clusters
+from pilot.envoy.proxyless.listener import client_listeners
+from pilot.envoy.proxyless.routes import routes
+from pilot.envoy.proxyless.server import server_listeners
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
+from pilot.mesh.proxies.classify import inbound_facet
+from pilot.mesh.proxies.proxyless import proxyless_facet
+from pilot.mesh.proxies.sidecar_routing import sidecar_routes_facet
+from pilot.mesh.tables.database import Mesh
+
+
+def proxyless_plan(db: Mesh, node_id: str) -> Plan:
+    """Returns the groups of one gRPC client or server. No node of its own."""
+    client = proxyless_facet(db, node_id)
+    return Plan(
+        {},
+        named={
+            CLUSTER: (NamedGroup(clusters, (client,)),),
+            ENDPOINT: (NamedGroup(cluster_endpoints, (client,)),),
+            LISTENER: (
+                NamedGroup(client_listeners, (client,)),
+                NamedGroup(server_listeners, (inbound_facet(db, node_id),)),
+            ),
+            ROUTE: (NamedGroup(routes, (sidecar_routes_facet(db, node_id),)),),
+        },
+    )

@@ -1,0 +1,59 @@
+"""Mutual TLS of gRPC: certificates come from the plugin instance `default` of its bootstrap, which reads files that the agent writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.envoy.transport_socket.validation import exact
+from pilot.envoy.typed import pack
+
+SOCKET = "envoy.transport_sockets.tls"
+INSTANCE, CERTIFICATE, ROOTS = "default", "default", "ROOTCA"
+_Common = tls_pb2.CommonTlsContext
+
+
+def build_client_socket(accounts: Iterable[str]) -> base_pb2.TransportSocket:
+    """Returns the socket of a client; the server must prove one of the identities, or any where there are none."""
+    return _socket(tls_pb2.UpstreamTlsContext(common_tls_context=_build_common(accounts)))
+
+
+def build_server_socket() -> base_pb2.TransportSocket:
+    """Returns the socket of a server, to which clients show a certificate of the mesh."""
+    return _socket(
+        tls_pb2.DownstreamTlsContext(
+            common_tls_context=_build_common(()), require_client_certificate=wrappers_pb2.BoolValue(value=True)
+        )
+    )
+
+
+def _build_common(accounts: Iterable[str]) -> tls_pb2.CommonTlsContext:
+    """Returns the context in the fields of now and in those of clients before 2024: each reads its own."""
+    validation = common_pb2.CertificateValidationContext(
+        match_subject_alt_names=[exact(account) for account in accounts],
+        ca_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(
+            instance_name=INSTANCE, certificate_name=ROOTS
+        ),
+    )
+    return _Common(
+        tls_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(
+            instance_name=INSTANCE, certificate_name=CERTIFICATE
+        ),
+        tls_certificate_certificate_provider_instance=_Common.CertificateProviderInstance(
+            instance_name=INSTANCE, certificate_name=CERTIFICATE
+        ),
+        combined_validation_context=_Common.CombinedCertificateValidationContext(
+            default_validation_context=validation,
+            validation_context_certificate_provider_instance=_Common.CertificateProviderInstance(
+                instance_name=INSTANCE, certificate_name=ROOTS
+            ),
+        ),
+    )
+
+
+def _socket(context: Any) -> base_pb2.TransportSocket:
+    return base_pb2.TransportSocket(name=SOCKET, typed_config=pack(context))

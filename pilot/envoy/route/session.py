@@ -1,0 +1,57 @@
+"""Builds sticky sessions of services whose labels ask for them: the stateful session filter, filled in for a route or virtual host.
+
+https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/stateful_session_filter
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from envoy.config.core.v3 import extension_pb2
+from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_pb2
+from envoy.extensions.http.stateful_session.cookie.v3 import cookie_pb2
+from envoy.extensions.http.stateful_session.header.v3 import header_pb2
+from envoy.type.http.v3 import cookie_pb2 as http_cookie_pb2
+from google.protobuf import any_pb2
+
+from pilot.envoy.typed import pack
+from pilot.mesh.model.service import Service
+
+
+class StickySession(NamedTuple):
+    """Says what a session is kept by: a cookie, `name` or `name:path`, or a header."""
+
+    cookie: str = ""
+    header: str = ""
+
+
+def session_of(service: Service) -> StickySession | None:
+    """Returns what a service's labels ask for; a cookie comes before a header."""
+    return (
+        StickySession(service.session_label, service.session_header_label)
+        if service.session_label or service.session_header_label
+        else None
+    )
+
+
+def build_session(session: StickySession) -> any_pb2.Any:
+    """Returns the configuration of the filter for a route or virtual host."""
+    if session.cookie:
+        name, colon, path = session.cookie.partition(":")
+        cookie = http_cookie_pb2.Cookie(
+            name=name, path=path if colon else "/"
+        )  # no time to live: it ends with the browser's session
+        state = _state("envoy.http.stateful_session.cookie", pack(cookie_pb2.CookieBasedSessionState(cookie=cookie)))
+    else:
+        state = _state(
+            "envoy.http.stateful_session.header", pack(header_pb2.HeaderBasedSessionState(name=session.header))
+        )
+    return pack(
+        stateful_session_pb2.StatefulSessionPerRoute(
+            stateful_session=stateful_session_pb2.StatefulSession(session_state=state)
+        )
+    )
+
+
+def _state(name: str, config: any_pb2.Any) -> extension_pb2.TypedExtensionConfig:
+    return extension_pb2.TypedExtensionConfig(name=name, typed_config=config)

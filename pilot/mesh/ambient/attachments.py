@@ -1,0 +1,257 @@
+"""Who uses which waypoint: by labels of services and workloads, else of their namespaces."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.ambient.waypoints import takes, waypoint
+from pilot.mesh.kinds.pods import pods
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.kinds.services import services
+from pilot.mesh.model.condition import Fault
+from pilot.mesh.model.service import Registry, ServiceRef
+from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility
+from pilot.mesh.model.waypoint import (
+    CANARY_WEIGHT,
+    INGRESS_USE_WAYPOINT,
+    NO_WAYPOINT,
+    NOT_ATTACHED,
+    USE_CANARY,
+    USE_CANARY_NAMESPACE,
+    USE_WAYPOINT,
+    USE_WAYPOINT_NAMESPACE,
+    Traffic,
+    WaypointAttachment,
+)
+from pilot.mesh.registry.service_settings import service_rules
+from pilot.mesh.registry.services import service, service_refs
+from pilot.mesh.security.policies import GATEWAY_NAME
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
+
+MANAGED = "gateway.istio.io/managed"
+_UNATTACHED = ("istio.io-mesh-controller", "istio.io-eastwest-controller")
+"""What the label says of the Services and Pods of waypoints and of gateways between networks, which use no waypoint."""
+_TRUE = ("1", "t", "true")
+
+
+class WaypointSubjectKey(NamedTuple):
+    """What decides which waypoint a workload uses: its namespace, and the labels that name one."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]] = frozenset()
+
+
+_ASKED = frozenset((USE_WAYPOINT, USE_WAYPOINT_NAMESPACE, GATEWAY_NAME, MANAGED))
+
+
+def subject_of(namespace: str, labels: Mapping[str, str]) -> WaypointSubjectKey:
+    """Returns the subject that a workload is, which workloads share that differ in other labels."""
+    return WaypointSubjectKey(namespace, frozenset((k, labels[k]) for k in _ASKED if k in labels))
+
+
+def named_waypoint(labels: Mapping[str, str], namespace: str) -> ObjectKey | None:
+    """Returns the waypoint that the labels of something in a namespace name; None where they name none, or say "none"."""
+    name = labels.get(USE_WAYPOINT, NO_WAYPOINT)
+    return None if name == NO_WAYPOINT else ObjectKey(labels.get(USE_WAYPOINT_NAMESPACE, namespace), name)
+
+
+# -- one of them -----------------------------------------------------------------------------------------------------------
+
+
+@derived
+def service_attachment(db: Mesh, ref: ServiceRef) -> WaypointAttachment:
+    """Returns the waypoint of a service, and its canary."""
+    row = declaring_object(db, ref) if db.settings.ambient.enabled else None
+    if row is None or row.labels.get(MANAGED) in _UNATTACHED:
+        return NOT_ATTACHED
+    key, fault = _attach(db, row.labels, ref.namespace, "service")
+    if key is None:
+        return WaypointAttachment(fault=fault)
+    if key.namespace != ref.namespace and _stays_in_namespace(db, row):
+        text = "another namespace: cross-namespace waypoint binding is not permitted for a ServiceEntry with NAMESPACE visibility"
+        return WaypointAttachment(
+            fault=Fault("CrossNamespaceWaypointForbidden", f"cannot bind to waypoint {_quote(key)} in {text}")
+        )
+    canary, weight, fault = _canary(db, row, key)
+    return WaypointAttachment(key, fault, canary, weight, _ingress(db, row))
+
+
+@derived
+def workload_attachment(db: Mesh, subject: WaypointSubjectKey) -> WaypointAttachment:
+    """Returns the waypoint of a workload. One that is a waypoint itself uses none."""
+    labels = dict(subject.labels)
+    if not db.settings.ambient.enabled or instance_of(db, subject) is not None:
+        return NOT_ATTACHED
+    key, fault = _attach(db, labels, subject.namespace, "workload")
+    if fault is not None and fault.reason == "UnsupportedTrafficType" and USE_WAYPOINT not in labels:
+        return NOT_ATTACHED  # the namespace's waypoint is for its services
+    return WaypointAttachment(key, fault)
+
+
+@derived
+def instance_of(db: Mesh, subject: WaypointSubjectKey) -> ObjectKey | None:
+    """Returns the waypoint whose proxy a workload is."""
+    name = dict(subject.labels).get(GATEWAY_NAME)
+    key = ObjectKey(subject.namespace, name) if name else None
+    return key if key is not None and waypoint(db, key) is not None else None
+
+
+@derived
+def namespace_attachment(db: Mesh, namespace: str) -> WaypointAttachment:
+    """Returns the waypoint that a namespace of the own cluster names, whatever traffic it is for."""
+    if not db.settings.ambient.enabled:
+        return NOT_ATTACHED
+    return WaypointAttachment(*_attach(db, {}, namespace, None))
+
+
+def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
+    """Returns the Service of the own cluster or the ServiceEntry that declares a service. No node of its own."""
+    found = service(db, ref)
+    if found is None:
+        return None
+    if found.registry is Registry.KUBERNETES:
+        return services.get(db, RegistryKey(db.settings.registry.cluster_id, *found.source))
+    return service_entries.get(db, found.source)
+
+
+def _attach(
+    db: Mesh, labels: Mapping[str, str], namespace: str, traffic: Traffic | None
+) -> tuple[ObjectKey | None, Fault | None]:
+    """Returns the waypoint that labels name, or without them those of their namespace; else why it cannot be used."""
+    named = named_waypoint(
+        labels if USE_WAYPOINT in labels else namespace_labels(db, db.settings.registry.cluster_id, namespace),
+        namespace,
+    )
+    fault = _unusable(db, named, namespace, traffic) if named is not None else None
+    return (named, None) if fault is None else (None, fault)
+
+
+def _unusable(db: Mesh, key: ObjectKey, namespace: str, traffic: Traffic | None) -> Fault | None:
+    found = waypoint(db, key)
+    if found is None:
+        return Fault("WaypointIsNotReady", f"waypoint {_quote(key)} is not ready")
+    if not takes(db, found, namespace):
+        return Fault(
+            "AttachmentDenied", f"we are not permitted to attach to waypoint {_quote(key)} (missing allowedRoutes?)"
+        )
+    if traffic is not None and not found.serves(traffic):
+        text = f'attempting to bind to traffic type "{traffic}" which the waypoint {_quote(key)} does not support'
+        return Fault("UnsupportedTrafficType", text)
+    return None
+
+
+def _quote(key: ObjectKey) -> str:
+    return f'"{key.namespace}/{key.name}"'
+
+
+def _canary(db: Mesh, row: Object[Any], primary: ObjectKey) -> tuple[ObjectKey | None, int, Fault | None]:
+    """Returns the canary of a service's waypoint and its weight; it is declared where the waypoint is: by the service, or by its namespace."""
+    labels, annotations = row.labels, row.annotations
+    if USE_WAYPOINT not in labels:
+        cluster = db.settings.registry.cluster_id
+        if USE_CANARY not in labels:
+            labels = namespace_labels(db, cluster, row.namespace)
+        if CANARY_WEIGHT not in annotations:
+            annotations = namespace_annotations(db, cluster, row.namespace)
+    name = labels.get(USE_CANARY, "")
+    if name in ("", NO_WAYPOINT):
+        return None, 0, None
+    key, said = ObjectKey(labels.get(USE_CANARY_NAMESPACE, row.namespace), name), annotations.get(CANARY_WEIGHT, "0")
+    if key == primary:
+        return (
+            None,
+            0,
+            Fault("CanarySameAsPrimary", f"canary waypoint {_quote(key)} must differ from the primary waypoint"),
+        )
+    if not (said.isascii() and said.isdecimal()) or int(said) > 100:
+        return (
+            None,
+            0,
+            Fault(
+                "CanaryInvalidWeight",
+                f"canary waypoint {_quote(key)} has an invalid weight; must be an integer in [0,100]",
+            ),
+        )
+    fault = _unusable(db, key, row.namespace, "service")
+    return (key, int(said), None) if fault is None else (None, 0, fault)
+
+
+def _stays_in_namespace(db: Mesh, row: Object[Any]) -> bool:
+    """Returns whether a ServiceEntry may be seen in its own namespace alone, by the mesh's `serviceEntryVisibility`."""
+    visibility = service_rules(db).entry_visibility
+    if visibility is None or row.kind.name != "ServiceEntry":
+        return False
+    labels = namespace_labels(db, db.settings.registry.cluster_id, row.namespace)
+    return entry_visibility(visibility, {NAMESPACE_NAME_LABEL: row.namespace, **labels}) == "NAMESPACE"
+
+
+def _ingress(db: Mesh, row: Object[Any]) -> bool | None:
+    """Returns whether gateways at the edge go through a service's waypoint too, None where neither it nor its namespace says."""
+    said = row.labels.get(INGRESS_USE_WAYPOINT)
+    if said is None:
+        said = namespace_labels(db, db.settings.registry.cluster_id, row.namespace).get(INGRESS_USE_WAYPOINT)
+    return None if said is None else said.lower() in _TRUE
+
+
+# -- all that a waypoint is for --------------------------------------------------------------------------------------------
+
+
+@derived
+def _attached(db: Mesh, ref: ServiceRef) -> WaypointAttachment | None:
+    found = service_attachment(db, ref)
+    return found if found.waypoint is not None else None
+
+
+attached_services: Gather[ServiceRef, [], WaypointAttachment] = Gather(
+    "attached services", service_refs, _attached, hub=True
+)
+"""The services that use a waypoint, oldest first."""
+
+
+@hub
+def _services_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[ServiceRef, ...]]:
+    out: dict[ObjectKey, list[ServiceRef]] = defaultdict(list)
+    for ref, found in attached_services(db).items():
+        for key in (found.waypoint, found.canary):
+            if key is not None:
+                out[key].append(ref)
+    return {key: tuple(refs) for key, refs in out.items()}
+
+
+@derived
+def services_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...]:
+    """Returns the services that use a waypoint, as their own or as its canary, oldest first."""
+    return _services_by_waypoint(db).get(key, ())
+
+
+@derived
+def _own_pods(db: Mesh) -> tuple[RegistryKey, ...]:
+    return tuple(key for key in pods.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+
+
+@derived
+def _waypoint_of_pod(db: Mesh, key: RegistryKey) -> ObjectKey | None:
+    row = pods.get(db, key)
+    return workload_attachment(db, subject_of(row.namespace, row.labels)).waypoint if row is not None else None
+
+
+_attached_pods: Gather[RegistryKey, [], ObjectKey] = Gather("attached pods", _own_pods, _waypoint_of_pod, hub=True)
+
+
+@hub
+def _pods_by_waypoint(db: Mesh) -> Mapping[ObjectKey, tuple[RegistryKey, ...]]:
+    out: dict[ObjectKey, list[RegistryKey]] = defaultdict(list)
+    for pod, key in _attached_pods(db).items():
+        out[key].append(pod)
+    return {key: tuple(found) for key, found in out.items()}
+
+
+@derived
+def pods_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[RegistryKey, ...]:
+    """Returns the Pods of the own cluster whose own traffic goes through a waypoint."""
+    return _pods_by_waypoint(db).get(key, ())

@@ -1,0 +1,122 @@
+"""The workloads that objects declare, whichever network they are in, and the services that they serve."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
+from pilot.mesh.ambient.workloads import entry_address, pod_address
+from pilot.mesh.kinds.endpoint_slices import endpoint_slices
+from pilot.mesh.kinds.pods import pods
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.kinds.workload_entries import workload_entries
+from pilot.mesh.model.address import AddressKey, WorkloadAddress
+from pilot.mesh.tables.database import Mesh
+
+
+def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
+    """Returns the workload that an object declares, None where it does not any more. No node of its own."""
+    if at.kind == "Pod":
+        return pod_address(db, at.key)
+    if at.kind == "WorkloadEntry":
+        return entry_address(db, at.key)
+    if at.kind == "ServiceEntry":
+        return endpoints_of_entry(db, at.object).get(at)
+    return endpoints_of_slice(db, at.key).get(at) if at.kind == "EndpointSlice" else None
+
+
+# -- all of a kind ---------------------------------------------------------------------------------------------------------
+
+
+@derived
+def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
+    """Returns the Pods of every cluster that ztunnels are told of, whether they run or not."""
+    return tuple(AddressKey("Pod", *key) for key in pods.all_keys(db) if is_told(db, key.cluster))
+
+
+@derived
+def entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
+    """Returns the WorkloadEntries of the own cluster."""
+    own = db.settings.registry.cluster_id
+    return tuple(AddressKey("WorkloadEntry", *key) for key in workload_entries.all_keys(db) if key.cluster == own)
+
+
+@derived
+def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
+    return service_entries.all_keys(db)
+
+
+@derived
+def _ids_of_entry(db: Mesh, key: ObjectKey) -> tuple[AddressKey, ...] | None:
+    return tuple(endpoints_of_entry(db, key)) or None
+
+
+_by_entry: Gather[ObjectKey, [], tuple[AddressKey, ...]] = Gather(
+    "addresses of ServiceEntries", _entries, _ids_of_entry, hub=True
+)
+
+
+@derived
+def service_entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
+    """Returns the endpoints of every ServiceEntry."""
+    return tuple(at for ids in _by_entry(db).values() for at in ids)
+
+
+@derived
+def _slices(db: Mesh) -> tuple[RegistryKey, ...]:
+    return tuple(key for key in endpoint_slices.all_keys(db) if is_told(db, key.cluster))
+
+
+@derived
+def _ids_of_slice(db: Mesh, key: RegistryKey) -> tuple[AddressKey, ...] | None:
+    return tuple(endpoints_of_slice(db, key)) or None
+
+
+_by_slice: Gather[RegistryKey, [], tuple[AddressKey, ...]] = Gather(
+    "addresses of EndpointSlices", _slices, _ids_of_slice, hub=True
+)
+
+
+@derived
+def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
+    """Returns the endpoints of EndpointSlices that are no Pods."""
+    return tuple(at for ids in _by_slice(db).values() for at in ids)
+
+
+# -- workloads of services -------------------------------------------------------------------------------------------------
+
+
+@derived
+def _ids_in(db: Mesh, namespace: str) -> tuple[AddressKey, ...]:
+    ids = [AddressKey("Pod", *key) for key in pods.keys(db, "namespace", namespace)]
+    ids += [AddressKey("WorkloadEntry", *key) for key in workload_entries.keys(db, "namespace", namespace)]
+    for key in service_entries.keys(db, "namespace", namespace):
+        ids += endpoints_of_entry(db, key)
+    for slice_key in endpoint_slices.keys(db, "namespace", namespace):
+        ids += endpoints_of_slice(db, slice_key)
+    return tuple(ids)
+
+
+@derived
+def _services_of(db: Mesh, at: AddressKey, _: str) -> tuple[str, ...] | None:
+    found = declared_workload(db, at)
+    return tuple(one.service for one in found.services) or None if found is not None else None
+
+
+_services_in: Gather[AddressKey, [str], tuple[str, ...]] = Gather(
+    "services of workloads", _ids_in, _services_of, hub=True
+)
+
+
+@hub
+def workloads_of_services(db: Mesh, namespace: str) -> Mapping[str, tuple[AddressKey, ...]]:
+    """Returns the workloads of each service of a namespace, by `namespace/hostname`."""
+    out: dict[str, list[AddressKey]] = defaultdict(list)
+    for at, names in _services_in(db, namespace).items():
+        for name in names:
+            out[name].append(at)
+    return {name: tuple(ids) for name, ids in out.items()}

@@ -1,0 +1,185 @@
+"""Services as ztunnels know them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from pilot.config.mesh.mesh_config import ServiceScopeConfigs
+from pilot.config.object import RegistryKey
+from pilot.derive import derived, hub
+from pilot.mesh.ambient.attachments import service_attachment
+from pilot.mesh.ambient.clusters import is_told
+from pilot.mesh.ambient.networks import cluster_network
+from pilot.mesh.ambient.waypoints import waypoint
+from pilot.mesh.kinds.services import services
+from pilot.mesh.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
+from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
+from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
+from pilot.mesh.registry.service_settings import service_rules
+from pilot.mesh.registry.services import cluster_service, entry_services, kubernetes_key, refs_by_hostname
+from pilot.mesh.tables.clusters import service_clusters
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+from pilot.mesh.tables.namespaces import namespace_labels
+
+_SCOPES = {
+    "PreferSameZone": ("NETWORK", "REGION", "ZONE"),
+    "PreferSameNode": ("NETWORK", "REGION", "ZONE", "SUBZONE", "NODE"),
+}
+_PASSTHROUGH = LoadBalancing("PASSTHROUGH", all_healths=True)
+_FAMILIES = {("IPv4",): "IPV4_ONLY", ("IPv6",): "IPV6_ONLY"}
+
+
+@derived
+def service_address(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
+    """Returns a service as ztunnels know it; None where they are not told of it.
+
+    Services of one name in several clusters are one where the mesh says that they are global; others are those of the own cluster alone.
+    """
+    declared = list(_of_clusters(db, ref))
+    if not declared:
+        return _of_entry(db, ref)
+    (key, first), *others = declared
+    if others and is_global(db, key):
+        addresses = {str(a): a for _, one in declared for a in one.addresses}
+        first = msgspec.structs.replace(first, addresses=tuple(addresses[text] for text in sorted(addresses)))
+    return _with_waypoint(db, ref, first)
+
+
+def _of_clusters(db: Mesh, ref: ServiceRef) -> Iterator[tuple[RegistryKey, ServiceAddress]]:
+    named, own = kubernetes_key(ref, db.settings.registry.domain), db.settings.registry.cluster_id
+    for cluster in service_clusters(db) if named is not None else ():
+        key = RegistryKey(cluster, *named) if named is not None and is_told(db, cluster) else None
+        if key is not None and (cluster == own or is_global(db, key)) and (found := _of_cluster(db, key)) is not None:
+            yield key, found
+
+
+@derived
+def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
+    row = services.get(db, key)
+    found = cluster_service(db, key) if row is not None else None
+    if row is None or found is None or found.resolution is Resolution.ALIAS:
+        return None
+    network = cluster_network(db, key.cluster)
+    families = row.spec.ip_families
+    return ServiceAddress(
+        name=row.name,
+        namespace=row.namespace,
+        hostname=found.hostname,
+        addresses=tuple(NetworkAddress(network, ip) for ip in found.addresses_in(key.cluster)),
+        ports=tuple(map(_port, found.ports)),
+        balancing=_balancing(found),
+        families="DUAL" if len(families) == 2 else _FAMILIES.get(families, "AUTOMATIC"),  # type: ignore[arg-type]
+        canonical=True,
+    )
+
+
+def _of_entry(db: Mesh, ref: ServiceRef) -> ServiceAddress | None:
+    """Returns the service that the oldest ServiceEntry of a name declares; None also where the mesh shows it to nobody."""
+    declared = entry_services(db, ref) if db.settings.ambient.enabled else ()
+    visible = visibility_in(db, ref.namespace)
+    if not declared or visible == "NONE":
+        return None
+    found, network = declared[0], cluster_network(db, db.settings.registry.cluster_id)
+    passes = found.resolution is Resolution.PASSTHROUGH
+    return _with_waypoint(
+        db,
+        ref,
+        ServiceAddress(
+            name=found.source.name,
+            namespace=found.namespace,
+            hostname=found.hostname,
+            addresses=tuple(_ranges(network, found.addresses or (() if passes else found.auto_addresses))),
+            ports=tuple(map(_port, found.ports)),
+            subject_alt_names=found.service_accounts,
+            balancing=_PASSTHROUGH if passes else _balancing(found),
+            canonical=_is_canonical(db, ref),
+            private=visible == "NAMESPACE",
+        ),
+    )
+
+
+def _with_waypoint(db: Mesh, ref: ServiceRef, made: ServiceAddress) -> ServiceAddress:
+    attached = service_attachment(db, ref)
+    main = waypoint(db, attached.waypoint) if attached.waypoint is not None else None
+    if main is None:
+        return made
+    other = waypoint(db, attached.canary) if attached.canary is not None else None
+    shares = (
+        (WeightedWaypoint(main.address, 100 - attached.weight), WeightedWaypoint(other.address, attached.weight))
+        if other is not None
+        else ()
+    )
+    return msgspec.structs.replace(made, waypoint=main.address, weighted=shares, ingress=bool(attached.ingress))
+
+
+def _port(p: Port) -> AddressPort:
+    if isinstance(p.target, str):
+        return AddressPort(p.number, 0, p.target, p.name, p.protocol)
+    return AddressPort(p.number, p.target, "", p.name, p.protocol)
+
+
+def _balancing(found: Service) -> LoadBalancing | None:
+    if found.node_local:
+        return LoadBalancing("STRICT", ("NODE",), found.publish_not_ready)
+    scopes = _SCOPES.get(found.traffic_distribution, ())
+    if not scopes and not found.publish_not_ready:
+        return None
+    return LoadBalancing("FAILOVER" if scopes else "UNSPECIFIED_MODE", scopes, found.publish_not_ready)  # type: ignore[arg-type]
+
+
+def _ranges(network: str, addresses: Iterable[str]) -> Iterator[NetworkAddress]:
+    for text in addresses:
+        found = ipaddress.ip_network(text, strict=False)
+        single = found.prefixlen == found.max_prefixlen
+        yield NetworkAddress(network, str(found.network_address), None if single else found.prefixlen)
+
+
+@derived
+def visibility_in(db: Mesh, namespace: str) -> str:
+    """Returns who knows the ServiceEntries of a namespace: PUBLIC, NAMESPACE or NONE."""
+    visibility = service_rules(db).entry_visibility
+    if visibility is None:
+        return "PUBLIC"
+    labels = namespace_labels(db, db.settings.registry.cluster_id, namespace)
+    return entry_visibility(visibility, {NAMESPACE_NAME_LABEL: namespace, **labels})
+
+
+@derived
+def _canonical_entry(db: Mesh, hostname: str) -> ServiceRef | None:
+    """Returns the service of a host name that other namespaces mean by it, None where that is no ServiceEntry's."""
+    found = refs_by_hostname(db, hostname)
+    if any(True for ref in found for _ in _of_clusters(db, ref)):
+        return None
+    return next((ref for ref in found if visibility_in(db, ref.namespace) not in ("NAMESPACE", "NONE")), None)
+
+
+def _is_canonical(db: Mesh, ref: ServiceRef) -> bool:
+    return _canonical_entry(db, ref.hostname) == ref
+
+
+# -- services of several clusters ------------------------------------------------------------------------------------------
+
+
+@hub
+def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:
+    return mesh_config(db).service_scope_configs if db.settings.ambient.multi_network else ()
+
+
+@derived
+def is_global(db: Mesh, key: RegistryKey) -> bool:
+    """Returns whether a Service is one with those of its name in other clusters, by the mesh's `serviceScopeConfigs`."""
+    row = services.get(db, key)
+    scopes = _scopes(db)
+    if row is None or not scopes:
+        return False
+    labels = namespace_labels(db, key.cluster, key.namespace)
+    return any(
+        one.scope == "GLOBAL"
+        and (one.namespace_selector is None or selects(one.namespace_selector, labels))
+        and (one.services_selector is None or selects(one.services_selector, row.labels))
+        for one in scopes
+    )

@@ -1,0 +1,76 @@
+"""The addresses of workloads whose own traffic goes through a waypoint: Pods, WorkloadEntries, endpoints of ServiceEntries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from pilot.config.object import ObjectKey, RegistryKey
+from pilot.derive import Gather, derived, hub
+from pilot.lib.addresses import is_ip
+from pilot.mesh.ambient.attachments import pods_of_waypoint, subject_of, workload_attachment
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.kinds.workload_entries import workload_entries
+from pilot.mesh.registry.pods import pod_workload
+from pilot.mesh.tables.database import Mesh
+
+_Found = tuple[tuple[ObjectKey, str], ...]
+
+
+@derived
+def _own_entries(db: Mesh) -> tuple[RegistryKey, ...]:
+    return tuple(key for key in workload_entries.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+
+
+@derived
+def _of_entry(db: Mesh, key: RegistryKey) -> _Found | None:
+    row = workload_entries.get(db, key)
+    return (
+        _at(db, row.namespace, {**row.spec.labels, **row.labels}, row.spec.address) or None if row is not None else None
+    )
+
+
+@derived
+def _service_entries(db: Mesh) -> tuple[ObjectKey, ...]:
+    return service_entries.all_keys(db)
+
+
+@derived
+def _of_service_entry(db: Mesh, key: ObjectKey) -> _Found | None:
+    row = service_entries.get(db, key)
+    endpoints = row.spec.endpoints if row is not None else ()
+    return tuple(found for e in endpoints for found in _at(db, key.namespace, e.labels, e.address)) or None
+
+
+def _at(db: Mesh, namespace: str, labels: Mapping[str, str], address: str) -> _Found:
+    used = workload_attachment(db, subject_of(namespace, labels)).waypoint if is_ip(address) else None
+    return ((used, address),) if used is not None else ()
+
+
+_entries: Gather[RegistryKey, [], _Found] = Gather(
+    "WorkloadEntries behind waypoints", _own_entries, _of_entry, hub=True
+)
+_endpoints: Gather[ObjectKey, [], _Found] = Gather(
+    "ServiceEntries behind waypoints", _service_entries, _of_service_entry, hub=True
+)
+
+
+@hub
+def _declared(db: Mesh) -> Mapping[ObjectKey, frozenset[str]]:
+    out: dict[ObjectKey, set[str]] = defaultdict(set)
+    for part in (*_entries(db).values(), *_endpoints(db).values()):
+        for key, address in part:
+            out[key].add(address)
+    return {key: frozenset(addresses) for key, addresses in out.items()}
+
+
+@derived
+def addresses_behind(db: Mesh, waypoint: ObjectKey) -> tuple[str, ...]:
+    """Returns the addresses of the workloads behind a waypoint."""
+    found = (pod_workload(db, pod) for pod in pods_of_waypoint(db, waypoint))
+    return tuple(
+        sorted(
+            {a for pod in found if pod is not None for a in pod.addresses if a}
+            | _declared(db).get(waypoint, frozenset())
+        )
+    )

@@ -1,0 +1,41 @@
+"""AuthorizationPolicies of workloads that ztunnels capture: what these cannot hold a connection against is not enforced as it is written."""
+
+from __future__ import annotations
+
+from pilot.config.object import Object
+from pilot.config.problem import Problems, below, warning
+from pilot.config.security.authorization_policy import AuthorizationPolicy
+from pilot.mesh.ambient.captured import captured_labels, capturing_namespaces
+from pilot.mesh.ambient.policies import enforced
+from pilot.mesh.model.connection_rules import unseen
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import root_namespace
+
+_OUTCOMES = {
+    "ALLOW": "allows nothing",
+    "DENY": "denies whatever meets the rest of it",
+    "CUSTOM": "denies whatever meets the rest of it",
+}
+
+
+def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
+    """Yields what connections do not show, where a ztunnel has workloads that the policy is for."""
+    if not db.settings.ambient.enabled or enforced(db, o.key) is None or not _captures(db, o):
+        return
+    if o.spec.action == "CUSTOM":
+        yield warning(
+            "not-enforced",
+            "action",
+            "ztunnels ask no external authorizer: what this policy matches is denied; attach it to a waypoint",
+        )
+    for index, rule in enumerate(o.spec.rules):
+        for one in unseen(rule):
+            outcome = f"for workloads of ztunnels this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"
+            text = f"connections do not show {one.name}: {outcome}"
+            yield from below(f"rules[{index}]", (warning("not-enforced", one.path, text),))
+
+
+def _captures(db: Mesh, o: Object[AuthorizationPolicy]) -> bool:
+    labels = frozenset(o.spec.selector.match_labels.items()) if o.spec.selector is not None else frozenset()
+    namespaces = capturing_namespaces(db) if o.namespace == root_namespace(db) else (o.namespace,)
+    return any(labels <= have for namespace in namespaces for have in captured_labels(db, namespace))

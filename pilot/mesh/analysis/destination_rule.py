@@ -1,0 +1,154 @@
+"""DestinationRules: their host, ports, subsets and credentials have to be there, and no older rule may say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.lib.hosts import full_name, is_wildcard, subset_of
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.credential import check_credential
+from pilot.mesh.analysis.destination import services_named
+from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.analysis.selector import check_selector
+from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.mesh.kinds.secrets import secret_namespaces
+from pilot.mesh.model.credential_key import CA_SUFFIX
+from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
+from pilot.mesh.registry.endpoints import endpoints
+from pilot.mesh.registry.services import refs_in_namespace, service_refs
+from pilot.mesh.security.mtls import namespace_mtls
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.destination_rules import older_sources
+
+_WITH_ENDPOINTS = (Resolution.CLIENT_SIDE_LB, Resolution.DNS_LB)
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return destination_rules.all_keys(db)
+
+
+@derived
+def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a DestinationRule with other objects."""
+    found = destination_rules.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+DESTINATION_RULES = Check("DestinationRule", _keys, destination_rule_problems)
+
+
+def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
+    spec, host = o.spec, full_name(o.spec.host, o.namespace, db.settings.registry.domain)
+    if is_wildcard(host):
+        if not any(subset_of(ref.hostname, host) for ref in _candidates(db, host)):
+            yield warning("host-not-found", "host", f"no service has a name of {host}")
+    elif found := services_named(db, host):
+        yield from _check_policies(found, spec)
+        yield from _check_subsets(db, found, spec)
+        yield from _check_mutual_tls(db, found, spec)
+    else:
+        yield warning("host-not-found", "host", f"there is no service {host}")
+    yield from _check_older(db, o, host)
+    if spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
+    yield from _check_credentials(db, o)
+    yield from below("exportTo", check_export_to(db, spec.export_to))
+
+
+def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
+    """Returns the services that a wildcard may mean; where it ends with a namespace of Kubernetes, those of the namespace alone."""
+    suffix = f".svc.{db.settings.registry.domain}"
+    if host.endswith(suffix):
+        namespace = host.removesuffix(suffix).rpartition(".")[2]
+        if namespace and "*" not in namespace:
+            return refs_in_namespace(db, namespace)
+    return service_refs(db)
+
+
+def _policies(spec: DestinationRule) -> Iterable[tuple[str, TrafficPolicy]]:
+    if spec.traffic_policy is not None:
+        yield "trafficPolicy", spec.traffic_policy
+    for index, subset in enumerate(spec.subsets):
+        if subset.traffic_policy is not None:
+            yield f"subsets[{index}].trafficPolicy", subset.traffic_policy
+
+
+def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    for path, policy in _policies(spec):
+        for index, level in enumerate(policy.port_level_settings):
+            if level.port is not None and not any(s.port(level.port.number) for s in found):
+                yield warning(
+                    "port-not-found",
+                    f"{path}.portLevelSettings[{index}].port.number",
+                    f"{spec.host} has no port {level.port.number}",
+                )
+
+
+def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yields a problem for each subset that no endpoint is of; services whose endpoints nobody lists have none to count."""
+    if any(s.resolution not in _WITH_ENDPOINTS for s in found):
+        return
+    labels = {e.labels for s in found for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    for index, subset in enumerate(spec.subsets):
+        if subset.labels and not any(subset.labels.items() <= have for have in labels):
+            yield warning(
+                "subset-without-endpoints", f"subsets[{index}].labels", f"no endpoint of {spec.host} has these labels"
+            )
+
+
+def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yields a problem where clients begin TLS that the workloads of the service's namespace refuse, or the other way round."""
+    if spec.traffic_policy is None or spec.traffic_policy.tls is None:
+        return
+    mode = spec.traffic_policy.tls.mode
+    for served in found:
+        asked = namespace_mtls(db, served.namespace) if served.registry is Registry.KUBERNETES else "UNKNOWN"
+        if (asked == "STRICT" and mode != "ISTIO_MUTUAL") or (asked == "DISABLE" and mode == "ISTIO_MUTUAL"):
+            message = f"mutual TLS is {asked} in namespace {served.namespace}, clients are told {mode}"
+            yield warning("mtls-conflict", "trafficPolicy.tls.mode", message)
+
+
+def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
+    """Yields a problem for each thing that an older rule, which this one is merged into, has said already."""
+    for key in older_sources(db, o.key, host):
+        older = destination_rules.get(db, key)
+        if older is None:
+            continue
+        name, taken = f"{key.namespace}/{key.name}", {s.name for s in older.spec.subsets}
+        if o.spec.traffic_policy is not None and older.spec.traffic_policy is not None:
+            yield warning("policy-shadowed", "trafficPolicy", f"that of the older DestinationRule {name} counts")
+        for index, subset in enumerate(o.spec.subsets):
+            if subset.name in taken:
+                yield warning(
+                    "subset-shadowed",
+                    f"subsets[{index}].name",
+                    f"the older DestinationRule {name} has a subset {subset.name}",
+                )
+
+
+def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
+    for path, policy in _policies(o.spec):
+        yield from below(f"{path}.tls", _check_credential(db, o.namespace, policy.tls))
+        for index, level in enumerate(policy.port_level_settings):
+            yield from below(f"{path}.portLevelSettings[{index}].tls", _check_credential(db, o.namespace, level.tls))
+
+
+def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
+    """Yields a problem where no client would find a credential that serves: the client decides in which namespace a Secret is looked for."""
+    if tls is None or not tls.credential_name:
+        return
+    named = tls.credential_name
+    namespaces = (namespace,) if "://" in named else secret_namespaces(db, named, named + CA_SUFFIX)
+    if not namespaces:
+        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {named}")
+        return
+    roots_too = not tls.insecure_skip_verify
+    for text, roots in ((named, False),) * (tls.mode == "MUTUAL") + ((named + CA_SUFFIX, True),) * roots_too:
+        found = [tuple(check_credential(db, "credentialName", text, (one,), roots)) for one in namespaces]
+        if all(found):
+            yield from found[0]

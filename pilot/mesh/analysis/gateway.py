@@ -1,0 +1,77 @@
+"""Gateways: the routers that they select, the ports that these are reached at, and the credentials have to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.config.networking.gateway import Gateway, ServerTLSSettings
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.credential import check_credential
+from pilot.mesh.analysis.selector import Labels, selected_anywhere, shown
+from pilot.mesh.kinds.gateways import gateways
+from pilot.mesh.registry.service_targets import selecting_ports
+from pilot.mesh.security.credential_access import certificate_fields, root_fields
+from pilot.mesh.tables.database import Mesh
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return gateways.all_keys(db)
+
+
+@derived
+def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
+    found = gateways.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+GATEWAYS = Check("Gateway", _keys, gateway_problems)
+
+
+def _check(db: Mesh, o: Object[Gateway]) -> Problems:
+    if not o.spec.selector:
+        return
+    own = db.settings.gateways.scope_to_namespace
+    routers = [
+        (n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace
+    ]
+    if not routers:
+        yield warning("selector-without-workloads", "selector", f"no workload has {shown(o.spec.selector)}")
+        return
+    ports = _ports(db, routers)
+    for index, server in enumerate(o.spec.servers):
+        if ports and server.port is not None and server.port.number not in ports:
+            yield warning(
+                "port-not-found",
+                f"servers[{index}].port.number",
+                f"no Service of the selected workloads has port {server.port.number}",
+            )
+        if server.tls is not None:
+            yield from below(f"servers[{index}].tls", _check_credentials(db, server.tls, {n for n, _ in routers}))
+
+
+def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
+    """Returns the ports of the Services that select the routers, by number and by target; empty where no Service does."""
+    return {port for namespace, labels in dict.fromkeys(routers) for port in selecting_ports(db, namespace, labels)}
+
+
+def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: set[str]) -> Problems:
+    """Yields the problems of a server's credentials for routers of some namespaces."""
+    several = bool(tls.credential_names)
+    for index, name in enumerate(certificate_fields(tls)):
+        yield from check_credential(
+            db, f"credentialNames[{index}]" if several else "credentialName", name, namespaces, roots=False
+        )
+    for name in root_fields(tls):
+        path = (
+            "caCertCredentialName"
+            if tls.ca_cert_credential_name
+            else "credentialNames[0]"
+            if several
+            else "credentialName"
+        )
+        yield from check_credential(db, path, name, namespaces, roots=True)

@@ -1,0 +1,38 @@
+"""Every check of objects against each other that needs nothing but the model."""
+
+from __future__ import annotations
+
+from pilot.mesh.analysis.destination_rule import DESTINATION_RULES
+from pilot.mesh.analysis.extension import TRAFFIC_EXTENSIONS, WASM_PLUGINS
+from pilot.mesh.analysis.gateway import GATEWAYS
+from pilot.mesh.analysis.mesh import MESH_CONFIG
+from pilot.mesh.analysis.nack import REFUSALS
+from pilot.mesh.analysis.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
+from pilot.mesh.analysis.service import SERVICES
+from pilot.mesh.analysis.service_entry import SERVICE_ENTRIES
+from pilot.mesh.analysis.sidecar import SIDECARS
+from pilot.mesh.analysis.status import STATUSES
+from pilot.mesh.analysis.telemetry import TELEMETRIES
+from pilot.mesh.analysis.virtual_service import VIRTUAL_SERVICES
+from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
+from pilot.mesh.analysis.workload_entry import WORKLOAD_ENTRIES
+
+CHECKS = (
+    VIRTUAL_SERVICES,
+    DESTINATION_RULES,
+    GATEWAYS,
+    SIDECARS,
+    SERVICES,
+    SERVICE_ENTRIES,
+    WORKLOAD_ENTRIES,
+    PEER_AUTHENTICATIONS,
+    REQUEST_AUTHENTICATIONS,
+    AUTHORIZATION_POLICIES,
+    TELEMETRIES,
+    WASM_PLUGINS,
+    TRAFFIC_EXTENSIONS,
+    STATUSES,
+    REFUSALS,
+    WITHOUT_EFFECT,
+    MESH_CONFIG,
+)

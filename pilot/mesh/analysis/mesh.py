@@ -1,0 +1,86 @@
+"""The mesh config and the mesh networks: services of extension providers, providers, and gateways of networks have to be there."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pilot.config.group_kind import GroupKind
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.problem import ObjectRef, Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check
+from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, needs_of, notices
+from pilot.mesh.registry.mesh_services import find_service, named_port, named_service, named_variables
+from pilot.mesh.registry.services import refs_by_hostname, service
+from pilot.mesh.security.authorizers import find_fault, is_authorizer
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config, mesh_networks
+from pilot.mesh.tables.trust_bundle import has_several_roots
+
+SERVICE_NOT_FOUND = "service-not-found"
+MESH, NETWORKS = (
+    ObjectRef(GroupKind("", "MeshConfig"), "", "mesh"),
+    ObjectRef(GroupKind("", "MeshNetworks"), "", "networks"),
+)
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectRef, ...]:
+    return MESH, NETWORKS
+
+
+@derived
+def mesh_problems(db: Mesh, subject: ObjectRef) -> tuple[Problem, ...]:
+    """Returns the problems of the mesh config, or of the mesh networks, with other objects."""
+    found = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
+    return tuple(replace(problem, object=subject) for problem in found)
+
+
+MESH_CONFIG = Check("mesh", _keys, mesh_problems)
+
+
+def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
+    for index, provider in enumerate(mesh.extension_providers):
+        name = named_service(provider)
+        if name and (ref := find_service(db, name)) is None:
+            yield warning(
+                SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}"
+            )
+        elif (
+            name
+            and ref is not None
+            and (port := named_port(provider))
+            and (found := service(db, ref)) is not None
+            and found.port(port) is None
+        ):
+            yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} has no port {port}")
+        for variable in named_variables(provider):
+            if variable not in db.environment:
+                yield warning(
+                    "no-variable",
+                    f"extensionProviders[{index}]",
+                    f"the control plane has no variable {variable}: the header is empty",
+                )
+        if is_authorizer(provider) and (fault := find_fault(provider)):
+            yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
+    if not has_several_roots(db):
+        for index, authority in enumerate(mesh.ca_certificates):
+            if authority.pem:
+                yield warning(
+                    "no-effect",
+                    f"caCertificates[{index}].pem",
+                    "is passed on to proxies only where the mesh may have several roots",
+                )
+    default = mesh.default_providers
+    for field, part in PARTS.items():
+        for index, name in enumerate(part.defaults(default)):
+            yield from below(f"defaultProviders.{field}[{index}]", check_provider(db, name, part))
+            yield from below(f"defaultProviders.{field}[{index}]", notices(db, needs_of(db, (name,), part), ()))
+
+
+def _check_networks(db: Mesh) -> Problems:
+    for name, network in mesh_networks(db).networks.items():
+        for index, gateway in enumerate(network.gateways):
+            if gateway.registry_service_name and not refs_by_hostname(db, gateway.registry_service_name):
+                path = f"networks.{name}.gateways[{index}].registryServiceName"
+                yield warning("service-not-found", path, f"there is no service {gateway.registry_service_name}")

@@ -1,0 +1,167 @@
+"""Policies of workloads: their selectors have to select something, and of several that say the same only the oldest counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pilot.config.object import Object, ObjectKey, age
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.config.security.authorization_policy import AuthorizationPolicy
+from pilot.config.security.peer_authentication import PeerAuthentication
+from pilot.config.selector import PolicyTargetReference
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.connection_policy import check_connections
+from pilot.mesh.analysis.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
+from pilot.mesh.kinds.authorization_policies import authorization_policies
+from pilot.mesh.kinds.peer_authentications import peer_authentications
+from pilot.mesh.kinds.request_authentications import request_authentications
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.model.ambient import serves_waypoints
+from pilot.mesh.model.service import ServiceRef
+from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
+from pilot.mesh.registry.services import service
+from pilot.mesh.security.authorizers import authorizer
+from pilot.mesh.security.policies import GATEWAY_NAME
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import root_namespace
+
+
+@derived
+def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return peer_authentications.all_keys(db)
+
+
+@derived
+def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a PeerAuthentication with other objects."""
+    found = peer_authentications.get(db, key)
+    return told(found, below("spec.selector", _check_peer(db, found))) if found is not None else ()
+
+
+def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
+    labels = _labels(o)
+    if o.namespace == root_namespace(db) and labels:
+        yield warning("selector-without-effect", "", "in the root namespace only a policy without a selector counts")
+        return
+    yield from check_selector(db, o.namespace, labels)
+    for key in peer_authentications.keys(db, "namespace", o.namespace):
+        other = peer_authentications.get(db, key)
+        if other is None or age(other) >= age(o) or bool(_labels(other)) != bool(labels):
+            continue
+        both = labels.items() | _labels(other).items()
+        if not labels or any(both <= have for have in label_sets(db, o.namespace)):
+            yield warning(
+                "policy-shadowed",
+                "",
+                f"the older PeerAuthentication {key.namespace}/{key.name} has some of its workloads, or all",
+            )
+
+
+def _labels(o: Object[PeerAuthentication]) -> dict[str, str]:
+    return o.spec.selector.match_labels if o.spec.selector is not None else {}
+
+
+PEER_AUTHENTICATIONS = Check("PeerAuthentication", _peer_keys, peer_authentication_problems)
+
+
+@derived
+def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return request_authentications.all_keys(db)
+
+
+@derived
+def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a RequestAuthentication with other objects."""
+    found = request_authentications.get(db, key)
+    if found is None:
+        return ()
+    return told(found, below("spec", check_attachment(db, found)))
+
+
+def check_attachment(db: Mesh, o: Object[Any]) -> Problems:
+    """Yields a problem for each thing that a policy is for and that is not there, with paths in its spec."""
+    yield from check_selected(db, o)
+    yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
+
+
+def check_selected(db: Mesh, o: Object[Any]) -> Problems:
+    """Yields a problem where nothing has the labels that a policy is for, with a path in its spec."""
+    yield from below("selector", _check_labels(db, o))
+
+
+def _check_labels(db: Mesh, o: Object[Any]) -> Problems:
+    labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
+    if o.namespace != root_namespace(db):
+        yield from check_selector(db, o.namespace, labels)
+    elif labels and not selected_anywhere(db, labels, o.namespace):
+        yield warning("selector-without-workloads", "", f"no workload has {shown(labels)}")
+
+
+def check_targets(
+    db: Mesh, namespace: str, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
+) -> Problems:
+    """Yields a problem for each target of a policy of the namespace that is not there."""
+    if target is not None:
+        yield from below("targetRef", _check_target(db, namespace, target))
+    for index, one in enumerate(targets):
+        yield from below(f"targetRefs[{index}]", _check_target(db, namespace, one))
+
+
+def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
+    """Yields a problem where nothing of the policy's namespace is meant by a target, or where no proxy stands for targets of its kind."""
+    if target.kind == "Gateway":
+        if not any(
+            (GATEWAY_NAME, target.name) in labels
+            for labels in (*label_sets(db, namespace), *router_labels(db, namespace))
+        ):
+            yield warning(
+                "target-not-found",
+                "name",
+                f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}",
+            )
+    elif not _is_there(db, namespace, target):
+        yield warning("target-not-found", "name", f"namespace {namespace} has no {target.kind} {target.name}")
+    elif not serves_waypoints(db.settings.ambient):
+        yield warning(
+            "no-effect",
+            "kind",
+            f"policies for a {target.kind} take effect at waypoints, which are not served (PILOT_ENABLE_AMBIENT)",
+        )
+
+
+def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
+    """Returns whether a namespace has a target; of classes of Gateways, which are not read, it is taken for granted."""
+    if target.kind == "ServiceEntry":
+        return service_entries.get(db, ObjectKey(namespace, target.name)) is not None
+    ref = ServiceRef(kubernetes_hostname(target.name, namespace, db.settings.registry.domain), namespace)
+    return target.kind != "Service" or service(db, ref) is not None
+
+
+REQUEST_AUTHENTICATIONS = Check("RequestAuthentication", _request_keys, request_authentication_problems)
+
+
+@derived
+def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return authorization_policies.all_keys(db)
+
+
+@derived
+def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of an AuthorizationPolicy with other objects."""
+    found = authorization_policies.get(db, key)
+    return told(found, below("spec", _check_authorization(db, found))) if found is not None else ()
+
+
+def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
+    yield from check_attachment(db, o)
+    yield from check_connections(db, o)
+    if (
+        o.spec.action == "CUSTOM"
+        and o.spec.provider is not None
+        and isinstance(found := authorizer(db, o.spec.provider.name), str)
+    ):
+        yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
+
+
+AUTHORIZATION_POLICIES = Check("AuthorizationPolicy", _authorization_keys, authorization_policy_problems)

@@ -1,0 +1,42 @@
+"""Kubernetes Services: the namespaces that they are exported to have to be there, and an alias may not lead back to itself."""
+
+from __future__ import annotations
+
+from pilot.config.kubernetes.service import EXPORT_TO, Service
+from pilot.config.object import Object, RegistryKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.kinds.services import services
+from pilot.mesh.registry.aliases import leads_back
+from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
+from pilot.mesh.tables.database import Mesh
+
+
+@derived
+def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
+    return tuple(dict.fromkeys((*services.keys(db, "external", True), *services.keys(db, "exported", True))))
+
+
+@derived
+def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
+    """Returns the problems of a Kubernetes Service with other objects."""
+    found = services.get(db, key)
+    return told(found, _check(db, found)) if found is not None else ()
+
+
+SERVICES = Check("Service", _keys, service_problems)
+
+
+def _check(db: Mesh, o: Object[Service]) -> Problems:
+    for problem in check_export_to(db, exported_names(o)):
+        yield from below(f"metadata.annotations[{EXPORT_TO}]", (problem,))
+    if o.spec.type == "ExternalName" and leads_back(
+        db, kubernetes_hostname(o.name, o.namespace, db.settings.registry.domain)
+    ):
+        yield warning(
+            "alias-circle",
+            "spec.externalName",
+            f"{o.spec.external_name} leads back to this Service, so that it leads nowhere",
+        )

@@ -1,0 +1,51 @@
+"""ServiceEntries: they have to select workloads, and nothing older of their namespace may have their host names."""
+
+from __future__ import annotations
+
+from pilot.config.networking.service_entry import ServiceEntry
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.analysis.selector import check_selector
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.model.service import Registry, ServiceRef
+from pilot.mesh.registry.services import service, unmerged_entries
+from pilot.mesh.tables.database import Mesh
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return service_entries.all_keys(db)
+
+
+@derived
+def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a ServiceEntry with other objects."""
+    found = service_entries.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
+
+
+def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
+    if o.spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, o.spec.workload_selector.labels))
+    yield from below("exportTo", check_export_to(db, o.spec.export_to))
+    for index, host in enumerate(o.spec.hosts):
+        ref = ServiceRef(host, o.namespace)
+        served = service(db, ref)
+        if served is not None and served.registry is Registry.KUBERNETES:
+            yield warning(
+                "host-claimed",
+                f"hosts[{index}]",
+                f"it is the name of Service {o.namespace}/{served.name}, which counts",
+            )
+        elif o.key in unmerged_entries(db, ref):
+            yield warning(
+                "host-claimed",
+                f"hosts[{index}]",
+                f"an older ServiceEntry of the namespace has {host}, and is of another kind",
+            )

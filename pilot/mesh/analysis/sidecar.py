@@ -1,0 +1,100 @@
+"""Sidecars: their workloads, the hosts that they import and their egress proxies have to be there, and none may compete with another."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pilot.config.networking.sidecar import Sidecar
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.lib.hosts import full_name, is_wildcard, matches, subset_of
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.destination import check_destination
+from pilot.mesh.analysis.selector import check_selector, label_sets
+from pilot.mesh.kinds.sidecars import sidecars
+from pilot.mesh.registry.services import is_visible, refs_by_hostname, refs_in_namespace, service_refs
+from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE
+from pilot.mesh.scope.sidecar_scope import sidecar_order
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import root_namespace
+from pilot.mesh.traffic.virtual_services import bindings_by_viewer, bindings_in
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return sidecars.all_keys(db)
+
+
+@derived
+def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a Sidecar with other objects."""
+    found = sidecars.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+SIDECARS = Check("Sidecar", _keys, sidecar_problems)
+
+
+def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
+    spec = o.spec
+    if spec.workload_selector is not None:
+        yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.labels))
+    yield from _check_others(db, o)
+    for e, listener in enumerate(spec.egress):
+        for h, host in enumerate(listener.hosts):
+            if not _imports_something(db, o.namespace, host):
+                yield warning(
+                    "host-not-found", f"egress[{e}].hosts[{h}]", f"no service and no VirtualService is meant by {host}"
+                )
+    policy = spec.outbound_traffic_policy
+    if policy is not None and policy.egress_proxy is not None:
+        to = replace(
+            policy.egress_proxy, host=full_name(policy.egress_proxy.host, o.namespace, db.settings.registry.domain)
+        )
+        yield from below("outboundTrafficPolicy.egressProxy", check_destination(db, to, (o.namespace,)))
+
+
+def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
+    """Yields a problem for each Sidecar of the namespace that is tried before this one and has all or some of its workloads."""
+    order = sidecar_order(db, o.namespace)
+    earlier = (sidecars.get(db, key) for key in order[: order.index(o.key)])
+    selector = o.spec.workload_selector
+    for other in earlier:
+        theirs = other.spec.workload_selector if other is not None else None
+        if other is None or (theirs is None) != (selector is None):
+            continue
+        if theirs is None or selector is None:
+            yield warning(
+                "sidecar-shadowed",
+                "workloadSelector",
+                f"Sidecar {other.namespace}/{other.name} is for all workloads already",
+            )
+            return
+        both = theirs.labels.items() | selector.labels.items()
+        if any(both <= have for have in label_sets(db, o.namespace)):
+            yield warning(
+                "sidecar-shadowed",
+                "workloadSelector",
+                f"Sidecar {other.namespace}/{other.name} has some of its workloads already",
+            )
+
+
+def _imports_something(db: Mesh, own: str, text: str) -> bool:
+    """Returns whether there is a service or a VirtualService that an egress host means. What leaves hosts out, and a whole own namespace, may be
+    empty."""
+    where, _, host = text.partition("/")
+    if where.startswith("~") or (where in (ANY_NAMESPACE, ".") and host == "*"):
+        return True
+    if where == ".":
+        if own == root_namespace(db):
+            return True  # the namespace of whoever the defaults are applied to
+        where = own
+    if where == ANY_NAMESPACE:
+        refs = refs_by_hostname(db, host) if not is_wildcard(host) else service_refs(db)
+        bound = [b for bindings in bindings_by_viewer(db).public.values() for b in bindings]
+    else:
+        refs, bound = refs_in_namespace(db, where), list(bindings_in(db, where))
+    return any(subset_of(r.hostname, host) and is_visible(db, r, own) for r in refs) or any(
+        matches(h, host) for b in bound for h in b.hosts
+    )

@@ -1,0 +1,88 @@
+"""Objects that have a status of ours: what it says is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.problem import ObjectRef, Problem, Severity
+from pilot.derive import derived
+from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
+from pilot.mesh.analysis.check import Check
+from pilot.mesh.gateway_api.listeners import ROUTES
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.status.gateways import CollectedGatewayStatus
+from pilot.mesh.status.objects import (
+    BackendStatus,
+    ObjectConditions,
+    PolicyStatus,
+    PoolStatus,
+    RouteStatus,
+    Status,
+    object_with_status,
+    objects_with_status,
+    status_of,
+)
+from pilot.mesh.tables.database import Mesh
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SAYS_LITTLE = ("ListenersNotValid",)
+_NOT_YET = ("AddressNotAssigned",)
+Found = tuple[str, StatusCondition]
+
+
+@derived
+def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
+    """Returns what the status of an object says is wrong with it."""
+    status, route = status_of(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
+    return (
+        build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
+    )
+
+
+STATUSES = Check("status", objects_with_status, status_problems)
+
+
+def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentReference] = ()) -> tuple[Problem, ...]:
+    """Returns a problem for each condition that does not hold as it should; what is said twice is told once. `parents`: as a route lists them."""
+    found: dict[tuple[str, str], Problem] = {}
+    for path, told in _faults(status, parents):
+        if told.reason not in _SAYS_LITTLE:
+            severity = Severity.NOTICE if told.reason in _NOT_YET else Severity.WARNING
+            made = Problem(
+                code=_WORD.sub("-", told.reason).lower(), object=ref, path=path, message=told.message, severity=severity
+            )
+            found.setdefault((told.reason, told.message), made)
+    return tuple(found.values())
+
+
+def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Found]:
+    """Yields the conditions that tell of a fault, with the place in the object that they are about."""
+    if isinstance(status, CollectedGatewayStatus):
+        for n, listener in enumerate(status.listeners):
+            yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
+        yield from _wrong("spec", status.conditions)
+    elif isinstance(status, ObjectConditions):
+        yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
+    elif isinstance(status, RouteStatus):
+        for parent in status.parents:
+            for condition in (
+                c for c in _false(parent.conditions) if c.reason != "Refused"
+            ):  # another check tells of that
+                named = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
+                yield ("spec.rules" if condition.type != "Accepted" else named), condition
+    elif isinstance(status, PolicyStatus):
+        for n, ancestor in enumerate(status.ancestors):
+            yield from _wrong(f"spec.targetRefs[{n}]" if ancestor.mesh else "spec.targetRefs", ancestor.conditions)
+    elif isinstance(status, BackendStatus | PoolStatus):
+        for conditions in (of.conditions for of in status.parents):
+            yield from _wrong("spec.endpointPickerRef" if isinstance(status, PoolStatus) else "spec", conditions)
+
+
+def _wrong(path: str, conditions: Iterable[StatusCondition]) -> Iterator[Found]:
+    return ((path, condition) for condition in _false(conditions))
+
+
+def _false(conditions: Iterable[StatusCondition]) -> Iterator[StatusCondition]:
+    return (c for c in conditions if not c.status and c.type in ("Accepted", "Programmed", "ResolvedRefs"))

@@ -1,0 +1,100 @@
+"""Telemetries: providers, workloads and targets have to be there, and proxies have to be able to do what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pilot.config.object import Object, ObjectKey, age
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryTracing
+from pilot.derive import derived
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.policy import check_targets
+from pilot.mesh.analysis.selector import check_selector
+from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, notices
+from pilot.mesh.kinds.telemetries import telemetries
+from pilot.mesh.model.telemetry_features import CEL_FILTER, FORMATTED_TAG, PROPAGATION
+from pilot.mesh.security.policies import TELEMETRY, attachments
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import root_namespace
+from pilot.mesh.telemetry.providers import default_providers
+from pilot.mesh.telemetry.telemetry import provider_names, with_providers
+
+Entry = AccessLogging | Metrics | TelemetryTracing
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return telemetries.all_keys(db)
+
+
+@derived
+def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a Telemetry with other objects and with proxies."""
+    found = telemetries.get(db, key)
+    return told(found, below("spec", _check(db, found))) if found is not None else ()
+
+
+TELEMETRIES = Check("Telemetry", _keys, telemetry_problems)
+
+
+def _check(db: Mesh, o: Object[Telemetry]) -> Problems:
+    labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
+    yield from below("selector", check_selector(db, o.namespace, labels))
+    yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
+    yield from _check_alone(db, o)
+    for field, part in PARTS.items():
+        yield from _check_part(db, o, field, part)
+
+
+def _check_alone(db: Mesh, o: Object[Telemetry]) -> Problems:
+    """Yields a problem where an older Telemetry is for all workloads of the namespace too."""
+    first = next((a.key for a in attachments(db, TELEMETRY, o.namespace) if not a.selects), o.key)
+    older = telemetries.get(db, first)
+    if first != o.key and not _selects(o.spec) and older is not None and age(older) < age(o):
+        yield warning(
+            "policy-shadowed",
+            "",
+            f"the older Telemetry {first.namespace}/{first.name} counts for all workloads, this one for none",
+        )
+
+
+def _selects(spec: Telemetry) -> bool:
+    return bool((spec.selector is not None and spec.selector.match_labels) or spec.target_ref or spec.target_refs)
+
+
+def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart) -> Problems:
+    own, before = part.entries(o.spec), [entry for spec in _before(db, o) for entry in part.entries(spec)]
+    defaults = part.defaults(default_providers(db))
+    for index, (entry, names) in enumerate(list(with_providers([*before, *own], defaults))[len(before) :]):
+        place = f"{field}[{index}]"
+        if not names:
+            yield warning("no-effect", place, "no provider is named, here or above, and the mesh has no default one")
+        for number, name in enumerate(provider_names(entry)):
+            yield from below(f"{place}.providers[{number}].name", check_provider(db, name, part))
+        places = () if o.namespace == root_namespace(db) else (o.namespace,)
+        yield from below(place, notices(db, [*needs_of(db, names, part), *_needs(entry)], places))
+
+
+def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
+    """Yields the Telemetries whose providers an object's entries inherit: those for all workloads."""
+    namespaces = (
+        dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
+    )
+    for namespace in namespaces:
+        first = next((a.key for a in attachments(db, TELEMETRY, namespace) if not a.selects), None)
+        row = telemetries.get(db, first) if first is not None and first != o.key else None
+        if row is not None:
+            yield row.spec
+
+
+def _needs(entry: Entry) -> Iterable[str]:
+    """Returns what an entry itself needs of proxies."""
+    if isinstance(entry, AccessLogging):
+        return (CEL_FILTER,) if entry.filter is not None else ()
+    if isinstance(entry, Metrics):
+        return ()
+    formatted: Sequence[str] = (
+        (FORMATTED_TAG,) if any(tag.formatter is not None for tag in entry.custom_tags.values()) else ()
+    )
+    return (*formatted, *((PROPAGATION,) if entry.disable_context_propagation else ()))

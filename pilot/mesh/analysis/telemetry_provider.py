@@ -1,0 +1,98 @@
+"""What Telemetries, and the mesh's defaults, ask of providers and of proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from pilot.config.mesh.extension_provider import ExtensionProvider
+from pilot.config.mesh.mesh_config import DefaultProviders
+from pilot.config.problem import Problem, Problems, Severity, warning
+from pilot.config.telemetry import Telemetry
+from pilot.mesh.model.telemetry_features import (
+    CONNECTION_LOG,
+    DATADOG,
+    FILE_LOG,
+    OPEN_TELEMETRY,
+    OPEN_TELEMETRY_LOG,
+    REQUEST_LOG,
+    SKYWALKING,
+    STATS,
+    ZIPKIN,
+)
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.proxies import lacking_builds
+from pilot.mesh.telemetry.providers import provider_port, telemetry_provider
+
+
+class TelemetryPart(NamedTuple):
+    """A part of a Telemetry: its entries, the mesh's providers for it, what each kind of provider needs of proxies, and what is lost without."""
+
+    entries: Callable[[Telemetry], tuple[Any, ...]]
+    defaults: Callable[[DefaultProviders], tuple[str, ...]]
+    kinds: Mapping[str, str]
+    lost: str
+
+
+PARTS: Mapping[str, TelemetryPart] = {
+    "tracing": TelemetryPart(
+        lambda spec: spec.tracing,
+        lambda defaults: defaults.tracing,
+        {"zipkin": ZIPKIN, "datadog": DATADOG, "skywalking": SKYWALKING, "opentelemetry": OPEN_TELEMETRY},
+        "there are no spans",
+    ),
+    "metrics": TelemetryPart(
+        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"
+    ),
+    "accessLogging": TelemetryPart(
+        lambda spec: spec.access_logging,
+        lambda defaults: defaults.access_logging,
+        {
+            "envoy_file_access_log": FILE_LOG,
+            "envoy_http_als": REQUEST_LOG,
+            "envoy_tcp_als": CONNECTION_LOG,
+            "envoy_otel_als": OPEN_TELEMETRY_LOG,
+        },
+        "it is given no logs",
+    ),
+}
+_WITHOUT: Mapping[str, str] = {STATS: "requests are counted by Envoy's own statistics alone"}
+
+
+def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
+    """Yields a problem where a provider that is named cannot be used for a part."""
+    provider = telemetry_provider(db, name)
+    if isinstance(provider, str):
+        yield warning("provider-not-found", "", f"{provider}: {part.lost}")
+        return
+    said = next((found for kind in part.kinds if (found := getattr(provider, kind)) is not None), None)
+    if said is None:
+        yield warning(
+            "bad-provider", "", f"extension provider {name} is of a kind that takes no such thing: {part.lost}"
+        )
+    elif (service := getattr(said, "service", "")) and provider_port(db, service, said.port) is None:
+        yield warning(
+            "service-not-found",
+            "",
+            f"extension provider {name}: no port {said.port} of one service is meant by {service}: {part.lost}",
+        )
+
+
+def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
+    """Returns what providers need of proxies."""
+    providers = (telemetry_provider(db, name) for name in names)
+    used = [provider for provider in providers if isinstance(provider, ExtensionProvider)]
+    return [need for kind, need in part.kinds.items() if any(getattr(provider, kind) is not None for provider in used)]
+
+
+def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
+    """Yields a notice for each thing that some proxies do not have, of these namespaces or, where there are none, of any."""
+    for need in dict.fromkeys(needs):
+        places = sorted(
+            {place for place, lacks in lacking_builds(db) if need in lacks and (not namespaces or place in namespaces)}
+        )
+        if places:
+            message = f"proxies in {', '.join(places)} do not have {need}: {_WITHOUT.get(need, 'it is left out there')}"
+            yield replace(warning("left-out", "", message), severity=Severity.NOTICE)

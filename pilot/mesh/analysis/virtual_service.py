@@ -1,0 +1,144 @@
+"""VirtualServices: their gateways, destinations and delegates have to be there, and no older one may have their hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilot.config.networking.virtual_service import Destination, HTTPRoute, VirtualService
+from pilot.config.object import Object, ObjectKey
+from pilot.config.problem import Problem, Problems, below, warning
+from pilot.derive import derived
+from pilot.lib.hosts import matches
+from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.destination import check_destination
+from pilot.mesh.analysis.export_to import check_export_to
+from pilot.mesh.gateways.gateways import servers
+from pilot.mesh.kinds.virtual_services import virtual_services
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
+from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
+
+
+@derived
+def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return virtual_services.all_keys(db)
+
+
+@derived
+def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
+    """Returns the problems of a VirtualService with other objects."""
+    found = qualified(db, key)
+    if found is None:
+        return ()
+    clients = (key.namespace, *(gateway_key(g).namespace for g in found.spec.gateways if g != MESH))
+    return told(
+        found,
+        (
+            *below("spec.gateways", _check_gateways(db, found.spec)),
+            *below("spec", _check_match_gateways(found.spec)),
+            *below("spec", _check_destinations(db, found.spec, clients)),
+            *below("spec", check_delegates(db, found)),
+            *below("spec.hosts", _check_hosts(db, found)),
+            *below("spec.exportTo", check_export_to(db, found.spec.export_to)),
+            *_check_delegated(db, found),
+        ),
+    )
+
+
+VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
+
+
+def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
+    """Yields a problem where no rule delegates to a VirtualService without hosts, so that its routes have no effect."""
+    if not o.spec.hosts and not virtual_services.keys(db, "delegate", o.key):
+        yield warning("delegate-not-named", "spec.hosts", "it has no hosts, and no VirtualService delegates to it")
+
+
+def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
+    for index, name in enumerate(spec.gateways):
+        if name != MESH and not servers(db, gateway_key(name)):  # no Gateway is without a server
+            yield warning("gateway-not-found", f"[{index}]", f"there is no Gateway {name}")
+
+
+def _check_match_gateways(spec: VirtualService) -> Problems:
+    """Yields a problem for each condition that is never met because it names a gateway which the VirtualService is not bound to."""
+    bound = frozenset(spec.gateways) or {MESH}
+    for part in ("http", "tls", "tcp"):
+        for r, rule in enumerate(getattr(spec, part)):
+            for m, match in enumerate(rule.match):
+                for g, name in enumerate(match.gateways):
+                    if spec.hosts and name not in bound:
+                        yield warning(
+                            "gateway-not-bound",
+                            f"{part}[{r}].match[{m}].gateways[{g}]",
+                            f"spec.gateways does not have {name}",
+                        )
+
+
+def _check_destinations(db: Mesh, spec: VirtualService, clients: Iterable[str]) -> Problems:
+    for path, to in _destinations(spec):
+        yield from below(path, check_destination(db, to, clients))
+
+
+def _destinations(spec: VirtualService) -> Iterable[tuple[str, Destination | None]]:
+    for r, rule in enumerate(spec.http):
+        for path, to in _http_destinations(rule):
+            yield f"http[{r}].{path}", to
+    for part in ("tls", "tcp"):
+        for r, other in enumerate(getattr(spec, part)):
+            for d, weighted in enumerate(other.route):
+                yield f"{part}[{r}].route[{d}].destination", weighted.destination
+
+
+def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | None]]:
+    yield from ((f"route[{d}].destination", weighted.destination) for d, weighted in enumerate(rule.route))
+    yield "mirror", rule.mirror
+    yield from ((f"mirrors[{m}].destination", mirror.destination) for m, mirror in enumerate(rule.mirrors))
+
+
+# -- hosts -----------------------------------------------------------------------------------------------------------------
+
+
+def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
+    own = binding(db, o.key)
+    if own is None:
+        return
+    for index, host in enumerate(o.spec.hosts):
+        older = _older_claim(db, own, host)
+        if older is not None:
+            yield warning(
+                "host-claimed",
+                f"[{index}]",
+                f"the older VirtualService {older.namespace}/{older.name} has {host} in the mesh",
+            )
+        if not _is_served(db, own, host):
+            yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")
+
+
+def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
+    """Returns the oldest VirtualService that has the host in the mesh where this one is seen, so that this one's rules have no effect."""
+    if MESH not in own.gateways:
+        return None
+    others = (binding(db, key) for key in virtual_services.keys(db, "host", host.lower()) if key != own.key)
+    before = [b for b in others if b is not None and b.age < own.age and MESH in b.gateways and _meet(b, own)]
+    return min(before, key=lambda b: b.age).key if before else None
+
+
+def _meet(one: Binding, other: Binding) -> bool:
+    """Returns whether some namespace sees both, and prefers neither for who it is exported to."""
+    if PUBLIC in one.export_to or PUBLIC in other.export_to:
+        return one.export_to == other.export_to
+    return not one.export_to.isdisjoint(other.export_to)
+
+
+def _is_served(db: Mesh, own: Binding, host: str) -> bool:
+    """Returns whether one of the gateways has a server for the host. Gateways that are not there are told of by themselves."""
+    listed = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
+    served = [h for found in listed for server in found for h in server.hosts]
+    if MESH in own.gateways or not served:
+        return True
+    return any(
+        matches(host.lower(), h.rpartition("/")[2].lower())
+        for h in served
+        if h.rpartition("/")[0] in ("", "*", own.key.namespace)
+    )

@@ -1,0 +1,171 @@
+"""TLS of a listener: its certificates and the roots of its clients, as far as it may refer to them and they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pilot.config.gateway_api.gateway import FrontendTLS, FrontendValidation, Gateway, Listener, ListenerTLSConfig
+from pilot.config.gateway_api.reference import ObjectReference, SecretObjectReference
+from pilot.config.group_kind import GroupKind
+from pilot.config.key_material import Flaw
+from pilot.config.networking.gateway import ServerTLSSettings
+from pilot.config.object import Object
+from pilot.lib.labels import NETWORK
+from pilot.mesh.gateway_api.gateways import Owner
+from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.model.condition import Fault
+from pilot.mesh.model.credential_key import CA_SUFFIX, CONFIG_MAP, GATEWAY_SECRET, CredentialKey
+from pilot.mesh.tables.credentials import credential
+from pilot.mesh.tables.database import Mesh
+
+TERMINATE_MODE, CIPHER_SUITES = "gateway.istio.io/tls-terminate-mode", "gateway.istio.io/tls-cipher-suites"
+LISTENER_PROTOCOL, AUTO_PASSTHROUGH = "gateway.istio.io/listener-protocol", "auto-passthrough"
+GATEWAY_PORT, EAST_WEST_PORT = "networking.istio.io/gatewayPort", 15443
+SECRET, CONFIG_MAP_KIND = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
+_MOST_CERTIFICATES = 2
+
+
+class ListenerTLS(NamedTuple):
+    """The settings of a server, None without TLS, and why they are not what the listener asks for."""
+
+    settings: ServerTLSSettings | None
+    fault: Fault | None = None
+
+
+def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Listener, port: int) -> ListenerTLS:
+    """Returns the TLS of a listener. No node of its own."""
+    tls = listener.tls
+    if tls is None:
+        return ListenerTLS(None)
+    if tls.mode == "Passthrough":
+        automatic = passes_by_name(owner.labels, listener)
+        return ListenerTLS(
+            _with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if automatic else "PASSTHROUGH"), tls)
+        )
+    match tls.options.get(TERMINATE_MODE):
+        case "ISTIO_SIMPLE":
+            return ListenerTLS(ServerTLSSettings(mode="SIMPLE", credential_name="builtin://"))
+        case "ISTIO_MUTUAL":
+            return ListenerTLS(ServerTLSSettings(mode="ISTIO_MUTUAL"))
+        case "MUTUAL" | "OPTIONAL_MUTUAL" as asked:
+            settings = ServerTLSSettings(mode=asked)
+        case _:
+            settings = ServerTLSSettings(mode="SIMPLE")
+    return _terminated(db, owner, settings, tls, _frontend(gateway.spec, port))
+
+
+def passes_by_name(labels: Mapping[str, str], listener: Listener) -> bool:
+    """Returns whether connections to a listener, of a Gateway with these labels, go to any service of the mesh, by the name that clients ask for."""
+    if listener.tls is None:
+        return False
+    if listener.tls.options.get(LISTENER_PROTOCOL) == AUTO_PASSTHROUGH:
+        return True
+    return NETWORK in labels and str(listener.port) == labels.get(GATEWAY_PORT, str(EAST_WEST_PORT))
+
+
+def _frontend(gateway: Gateway, port: int) -> FrontendTLS | None:
+    if gateway.tls is None or gateway.tls.frontend is None:
+        return None
+    frontend = gateway.tls.frontend
+    return next((one.tls for one in frontend.per_port if one.port == port), frontend.default)
+
+
+def _terminated(
+    db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, frontend: FrontendTLS | None
+) -> ListenerTLS:
+    if len(tls.certificate_refs) > _MOST_CERTIFICATES:
+        return ListenerTLS(
+            settings, Fault("InvalidCertificateRef", "TLS mode can only support up to 2 server certificates")
+        )
+    found = [_certificate(db, owner, ref) for ref in tls.certificate_refs]
+    names = tuple(one for one in found if isinstance(one, str))
+    if not names:
+        return ListenerTLS(settings, _joined(one for one in found if isinstance(one, Fault)))
+    settings = (
+        replace(settings, credential_name=names[0]) if len(names) == 1 else replace(settings, credential_names=names)
+    )
+    if frontend is not None and frontend.validation is not None and frontend.validation.ca_certificate_refs:
+        return _verifying(db, owner, settings, tls, frontend.validation)
+    return ListenerTLS(_with_ciphers(settings, tls))
+
+
+def _joined(faults: Iterable[Fault]) -> Fault | None:
+    found = tuple(faults)
+    if not found:
+        return Fault("InvalidCertificateRef", "TLS mode Terminate needs a certificate")
+    return Fault(found[0].reason, "; ".join(fault.message for fault in found))
+
+
+def _certificate(db: Mesh, owner: Owner, ref: SecretObjectReference) -> str | Fault:
+    """Returns the name of a certificate that serves. Whether it is there is not told to who may not refer to it."""
+    namespace = ref.namespace or owner.namespace
+    if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, SECRET, namespace, ref.name)):
+        return _not_permitted("certificateRef", namespace, ref.name, owner)
+    shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
+    if (ref.group, ref.kind) != SECRET:
+        return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, only secret is allowed")
+    found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
+    if found is None:
+        return Fault(
+            "InvalidCertificateRef", f"invalid certificate reference {shown}, secret {namespace}/{ref.name} not found"
+        )
+    if isinstance(found, Flaw):
+        return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, {found.path} {found.reason}")
+    return f"{GATEWAY_SECRET}{namespace}/{ref.name}"
+
+
+def _not_permitted(field: str, namespace: str, name: str, owner: Owner) -> Fault:
+    message = f"{field} {namespace}/{name} not accessible to a {owner.kind.name} in namespace {owner.namespace!r} (missing a ReferenceGrant?)"
+    return Fault("RefNotPermitted", message)
+
+
+def _verifying(
+    db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation
+) -> ListenerTLS:
+    """Returns settings that ask clients for certificates."""
+    if len(validation.ca_certificate_refs) > 1:
+        return ListenerTLS(settings, Fault("InvalidCACertificateRef", "only one caCertificateRef is supported"))
+    roots = _roots(db, owner, validation.ca_certificate_refs[0])
+    if isinstance(roots, Fault):
+        return ListenerTLS(settings, roots)
+    lax = validation.mode == "AllowInsecureFallback"
+    settings = replace(
+        settings, mode="OPTIONAL_MUTUAL" if lax else "MUTUAL", insecure_skip_verify=lax, ca_cert_credential_name=roots
+    )
+    asked = tls.options.get(TERMINATE_MODE)
+    if asked in ("MUTUAL", "OPTIONAL_MUTUAL"):
+        settings = replace(settings, mode=asked, insecure_skip_verify=False)
+    return ListenerTLS(_with_ciphers(settings, tls))
+
+
+def _roots(db: Mesh, owner: Owner, ref: ObjectReference) -> str | Fault:
+    namespace = ref.namespace or owner.namespace
+    kind = GroupKind(ref.group, ref.kind)
+    if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, kind, namespace, ref.name)):
+        return _not_permitted("caCertificateRef", namespace, ref.name, owner)
+    shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
+    if kind not in (SECRET, CONFIG_MAP_KIND):
+        return Fault(
+            "InvalidCACertificateKind",
+            f"invalid CA certificate reference {shown}, only secret and configmap are allowed",
+        )
+    key = CredentialKey("gateway Secret" if kind == SECRET else "ConfigMap", namespace, ref.name)
+    found = credential(db, key, db.settings.registry.cluster_id, True)
+    if found is None:
+        return Fault(
+            "InvalidCACertificateRef",
+            f"invalid CA certificate reference {shown}, {kind.name.lower()} {namespace}/{ref.name} not found",
+        )
+    if isinstance(found, Flaw):
+        return Fault(
+            "InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {found.path} {found.reason}"
+        )
+    return f"{GATEWAY_SECRET if kind == SECRET else CONFIG_MAP}{namespace}/{ref.name}{CA_SUFFIX}"
+
+
+def _with_ciphers(settings: ServerTLSSettings, tls: ListenerTLSConfig) -> ServerTLSSettings:
+    named = tuple(name.strip() for name in tls.options.get(CIPHER_SUITES, "").split(",") if name.strip())
+    return replace(settings, cipher_suites=named) if named else settings

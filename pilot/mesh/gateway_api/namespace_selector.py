@@ -1,0 +1,45 @@
+"""Namespaces that a listener takes routes or ListenerSets of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilot.config.gateway_api.gateway import From
+from pilot.config.selector import LabelSelector
+from pilot.derive import hub
+from pilot.mesh.kinds.namespaces import namespaces
+from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.namespaces import namespace_labels
+
+
+@hub
+def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
+    """Returns the declared namespaces of the own cluster with their labels."""
+    own = db.settings.registry.cluster_id
+    return {
+        key.name: {NAMESPACE_NAME_LABEL: key.name, **row.labels}
+        for key in namespaces.all_keys(db)
+        if key.cluster == own and (row := namespaces.get(db, key)) is not None
+    }
+
+
+def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, own: str) -> tuple[str, ...]:
+    """Returns the namespaces that may attach to something in namespace `own`, ("*",) for all. No node of its own."""
+    if from_ == "None":
+        return ()
+    if from_ == "Same":
+        return (own,)
+    if from_ == "All" or selector is None:
+        return ("*",)
+    return tuple(sorted(name for name, labels in labelled_namespaces(db).items() if selects(selector, labels)))
+
+
+def is_allowed(db: Mesh, from_: From, selector: LabelSelector | None, own: str, namespace: str) -> bool:
+    """Returns whether a namespace may attach to something in namespace `own`. No node of its own."""
+    if from_ != "Selector":
+        return from_ == "All" or (from_ == "Same" and namespace == own)
+    if selector is None:
+        return False
+    labels = namespace_labels(db, db.settings.registry.cluster_id, namespace)
+    return selects(selector, {NAMESPACE_NAME_LABEL: namespace, **labels})

@@ -1,0 +1,42 @@
+"""Gateways of the Gateway API as ways into the network that their label names, of this cluster or from outside of its reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pilot.config.gateway_api.gateway import Gateway
+from pilot.config.object import Object
+from pilot.lib.labels import NETWORK
+from pilot.mesh.gateway_api.classes import REMOTE_CLASS
+from pilot.mesh.gateway_api.listener_tls import passes_by_name
+from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
+from pilot.mesh.tables.database import Mesh
+
+
+class NetworkWay(NamedTuple):
+    """A way into a network. `hbone_port` is 0 where it takes no HBONE."""
+
+    address: str
+    port: int
+    network: str
+    hbone_port: int = 0
+
+
+def network_ways(db: Mesh) -> Iterator[NetworkWay]:
+    """Yields the ways into networks that Gateways give. No node of its own."""
+    if not db.settings.gateway_api.enabled:
+        return
+    for key in kubernetes_gateways.keys(db, "network", True):
+        row = kubernetes_gateways.get(db, key)
+        if row is not None and (db.settings.gateway_api.remote_gateways or row.spec.gateway_class_name != REMOTE_CLASS):
+            yield from _ways(row)
+
+
+def _ways(row: Object[Gateway]) -> Iterator[NetworkWay]:
+    for address in (a.value for a in row.spec.addresses if a.type in ("IPAddress", "Hostname")):
+        for listener in row.spec.listeners:
+            if passes_by_name(row.labels, listener):
+                yield NetworkWay(address, listener.port, row.labels[NETWORK])
+            elif listener.protocol == "HBONE":
+                yield NetworkWay(address, listener.port, row.labels[NETWORK], listener.port)

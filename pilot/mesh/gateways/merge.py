@@ -1,0 +1,197 @@
+"""Merging the servers of several Gateways by port: which may share a listener, and which conflict.
+
+The rules of https://istio.io/latest/docs/reference/config/networking/gateway/ and what istiod makes of the cases that it leaves open:
+the first server of a port and bind address decides; plain HTTP servers share one route configuration, TLS servers are told apart by
+SNI, so that no host may repeat among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pilot.config.networking.gateway import Server
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol, parse_protocol
+from pilot.mesh.gateways.servers import (
+    GatewayRouteKey,
+    MergedGateway,
+    MergedPort,
+    MergedServer,
+    Rejection,
+    ServerKey,
+    TargetPort,
+    gateway_route_key,
+    is_tls,
+    passes_through,
+    protocol_of,
+    sni_hosts,
+)
+from pilot.mesh.model.service import ServiceRef
+
+NOBODY: Mapping[ObjectKey, frozenset[ServiceRef]] = MappingProxyType({})
+
+
+class MergeKey(NamedTuple):
+    """Servers of one key share a listener. The protocol is as written, so that HTTPS and TLS on one port stay apart."""
+
+    number: int
+    protocol: str
+    bind: str
+
+
+def merge(
+    gateways: Iterable[tuple[ObjectKey, Sequence[Server]]],
+    targets: Sequence[TargetPort],
+    quic: bool,
+    named: Mapping[ObjectKey, frozenset[ServiceRef]] = NOBODY,
+) -> MergedGateway:
+    """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too.
+
+    `named`: the services whose ports alone a Gateway means.
+    """
+    merger = _Merger(targets, quic)
+    for name, servers in gateways:
+        for position, server in enumerate(servers):
+            merger.add(ServerKey(name, position), server, named.get(name))
+    return merger.result()
+
+
+def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
+    """Returns the port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
+    return next((t.target for t in targets if t.translates and t.number == number), number)
+
+
+def resolve_named_port(number: int, targets: Sequence[TargetPort], services: frozenset[ServiceRef]) -> tuple[int, ...]:
+    """Returns the ports to listen on for a port of certain services: what each sends it to; () where none has it."""
+    return tuple(sorted({t.target for t in targets if t.number == number and t.service in services}))
+
+
+class _Merger:
+    """The merged gateway while servers are added, one at a time."""
+
+    def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
+        self.targets, self.quic = targets, quic
+        self.by_key: dict[MergeKey, list[MergedServer]] = {}
+        self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
+        self.datagram: dict[MergeKey, list[MergedServer]] = {}
+        self.plain: dict[int, MergeKey] = {}  # by port number
+        self.routes: dict[GatewayRouteKey, list[ServerKey]] = {}
+        self.tls_hosts: dict[int, dict[str, str]] = {}  # by port number: host → bind address
+        self.http3: set[GatewayRouteKey] = set()
+        self.auto_passthrough = False
+        self.rejected: list[Rejection] = []
+
+    def add(self, key: ServerKey, server: Server, services: frozenset[ServiceRef] | None = None) -> None:
+        if server.port is None:
+            self.rejected.append(Rejection(key, "it has no port"))
+        elif services is None:
+            self._add(key, server, resolve_port(server.port.number, self.targets))
+        else:
+            for number in resolve_named_port(server.port.number, self.targets, services):
+                self._add(key, server, number)
+
+    def _add(self, key: ServerKey, server: Server, number: int) -> None:
+        assert server.port is not None
+        route = gateway_route_key(server, number, key.gateway)
+        if server.tls is not None and (repeated := self._repeated(server, number)):
+            self.rejected.append(Rejection(key, f"port {number} already has TLS for {', '.join(repeated)}"))
+            return
+        if server.tls is not None and server.tls.mode == "AUTO_PASSTHROUGH":
+            self.auto_passthrough = True
+        at = MergeKey(number, server.port.protocol, server.bind)
+        reason = self._place(MergedServer(key, route), server, at)
+        if reason:
+            self.rejected.append(Rejection(key, reason))
+
+    def _repeated(self, server: Server, number: int) -> list[str]:
+        """Returns the hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken.
+
+        The handshake does not tell which namespace's VirtualServices a host is for.
+        """
+        taken = self.tls_hosts.setdefault(number, {})
+        names = sni_hosts(server) if is_tls(server) else server.hosts
+        repeated = [h for h in names if taken.get(h.lower()) == server.bind]
+        if not repeated:
+            taken.update((h.lower(), server.bind) for h in names)
+        return repeated
+
+    def _place(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
+        """Puts a server where it belongs; returns the reason where it cannot be, else ""."""
+        current = self.plain.get(at.number)
+        if current is not None:
+            return self._join_plain(merged, server, at, current)
+        if is_tls(server):
+            return self._join_tls(merged, server, at)
+        self._open(merged, server, at)
+        return ""
+
+    def _join_plain(self, merged: MergedServer, server: Server, at: MergeKey, current: MergeKey) -> str:
+        if current.bind == at.bind:
+            if not _compatible(parse_protocol(at.protocol), parse_protocol(current.protocol)):
+                return f"port {at.number} is {current.protocol} already"
+            self._append(merged, current)
+        elif at not in self.by_key:
+            self._open(merged, server, at)
+        else:
+            self.shared[at] = merged.route
+            self._append(merged, at)
+            self._advertise(merged, server, at)
+        return ""
+
+    def _append(self, merged: MergedServer, at: MergeKey) -> None:
+        self.by_key[at].append(merged)
+        if merged.route is not None:
+            self.routes.setdefault(merged.route, []).append(merged.key)
+
+    def _join_tls(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
+        if merged.route is not None:
+            if merged.route in self.routes:
+                return f"port {at.number} already has a server of this port name"
+            self.routes[merged.route] = [merged.key]
+        self.by_key.setdefault(at, []).append(merged)
+        self._advertise(merged, server, at)
+        return ""
+
+    def _open(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
+        if not is_tls(server):
+            self.plain[at.number] = at
+        if merged.route is not None:
+            self.routes[merged.route] = [merged.key]
+        self.by_key.setdefault(at, []).append(merged)
+        self.shared[at] = merged.route
+        self._advertise(merged, server, at)
+
+    def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
+        """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
+        assert server.port is not None
+        eligible = (
+            self.quic
+            and server.tls is not None
+            and protocol_of(server) is Protocol.HTTPS
+            and not passes_through(server)
+        )
+        if eligible and any(t.udp and t.number == server.port.number for t in self.targets):
+            self.datagram.setdefault(at, []).append(merged)
+            if merged.route is not None:
+                self.http3.add(merged.route)
+
+    def result(self) -> MergedGateway:
+        ports = tuple(
+            MergedPort(
+                at.number, at.protocol, at.bind, self.shared.get(at), tuple(found), tuple(self.datagram.get(at, ()))
+            )
+            for at, found in self.by_key.items()
+        )
+        return MergedGateway(
+            ports,
+            tuple((name, tuple(keys)) for name, keys in self.routes.items()),
+            frozenset(self.http3),
+            self.auto_passthrough,
+            tuple(self.rejected),
+        )
+
+
+def _compatible(new: Protocol, current: Protocol) -> bool:
+    return current.is_http and (new.is_http or new is current)

@@ -1,0 +1,125 @@
+"""BackendTLSPolicies: the TLS that each asks for, and which of its targets it is for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from pilot.config.gateway_api.backend_policy import BackendTLSPolicy
+from pilot.config.gateway_api.reference import LocalPolicyTargetReference
+from pilot.config.group_kind import GroupKind
+from pilot.config.networking.destination_rule import ClientTLSSettings
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.derive import derived
+from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.kinds.services import services
+from pilot.mesh.lowering.gateway_api.parents import SERVICE, SERVICE_ENTRY
+from pilot.mesh.lowering.gateway_api.policy_tls import find_roots, subject_names
+from pilot.mesh.model.condition import Fault
+from pilot.mesh.tables.database import Mesh
+
+IGNORED = "istio.io/ignore-policy-attachment"
+
+
+class PolicyTarget(NamedTuple):
+    """A target of a policy: the ports and hosts of a Service or ServiceEntry. With a fault the policy is not for it.
+
+    `port`: of the section that the policy names, 0 for all.
+    """
+
+    ref: LocalPolicyTargetReference
+    hosts: tuple[str, ...] = ()
+    port: int = 0
+    fault: Fault | None = None
+
+
+class BuiltBackendTLS(msgspec.Struct, frozen=True):
+    """A BackendTLSPolicy. `resolved`, `accepted`: what is wrong with its roots."""
+
+    key: ObjectKey
+    created: str
+    tls: ClientTLSSettings
+    targets: tuple[PolicyTarget, ...]
+    resolved: Fault | None = None
+    accepted: Fault | None = None
+
+
+def is_ignored(annotations: dict[str, str]) -> bool:
+    """Returns whether a policy is told to have no effect."""
+    return annotations.get(IGNORED, "").lower() == "true"
+
+
+@derived
+def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
+    """Returns a policy as it is meant; None where there is none, or it is told to have no effect."""
+    row = backend_tls_policies.get(db, key)
+    if row is None or is_ignored(dict(row.annotations)):
+        return None
+    validation = row.spec.validation
+    roots, names = find_roots(db, validation, row.namespace), subject_names(validation)
+    tls = ClientTLSSettings(
+        mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential
+    )
+    targets = tuple(_target(db, row, ref) for ref in row.spec.target_refs)
+    return BuiltBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
+
+
+# -- targets ---------------------------------------------------------------------------------------------------------------
+
+
+class BackendTarget(NamedTuple):
+    """What a policy may be about: its hosts, and the numbers of its ports by name."""
+
+    hosts: tuple[str, ...]
+    ports: dict[str, int]
+
+
+def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> BackendTarget | Fault:
+    """Returns a Service or ServiceEntry, or why there is none. No node of its own."""
+    if kind == SERVICE:
+        service = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
+        if service is not None:
+            return BackendTarget(
+                (f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports}
+            )
+    elif kind == SERVICE_ENTRY:
+        entry = service_entries.get(db, ObjectKey(namespace, name))
+        if entry is not None:
+            return BackendTarget(entry.spec.hosts, {p.name: p.number for p in entry.spec.ports})
+    else:
+        return Fault("TargetNotFound", f"targetRefs invalid: unsupported kind {kind.name}")
+    return Fault("TargetNotFound", f"targetRefs invalid: reference {namespace}/{name} (of kind {kind.name}) not found")
+
+
+def _target(db: Mesh, policy: Object[BackendTLSPolicy], ref: LocalPolicyTargetReference) -> PolicyTarget:
+    kind = GroupKind(ref.group, ref.kind)
+    found = find_target(db, kind, policy.namespace, ref.name)
+    if isinstance(found, Fault):
+        return PolicyTarget(ref, fault=found)
+    if ref.section_name and ref.section_name not in found.ports:
+        message = f'targetRefs invalid: sectionName "{ref.section_name}" does not exist in {kind.name} {policy.namespace}/{ref.name}'
+        return PolicyTarget(ref, fault=Fault("TargetNotFound", message))
+    older = _older(db, policy, kind, ref)
+    if older:
+        return PolicyTarget(
+            ref, fault=Fault("Conflicted", f'Conflicts with BackendTLSPolicy "{older}" targeting the same backend')
+        )
+    return PolicyTarget(ref, found.hosts, found.ports[ref.section_name] if ref.section_name else 0)
+
+
+def _older(db: Mesh, policy: Object[BackendTLSPolicy], kind: GroupKind, ref: LocalPolicyTargetReference) -> str:
+    """Returns the name of the policy that comes before one for the very same target, "" where there is none."""
+    for key in backend_tls_policies.keys(db, "target", (policy.namespace, kind, ref.name)):
+        other = backend_tls_policies.get(db, key)
+        if (
+            other is None
+            or key == policy.key
+            or is_ignored(dict(other.annotations))
+            or ref not in other.spec.target_refs
+        ):
+            continue
+        if (other.created, other.name) < (policy.created, policy.name):
+            return other.name
+    return ""

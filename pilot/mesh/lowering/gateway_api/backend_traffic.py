@@ -1,0 +1,47 @@
+"""XBackendTrafficPolicies, an alpha kind: how much of the traffic to a Service may be retries."""
+
+from __future__ import annotations
+
+from pilot.config.gateway_api.backend_policy import RetryConstraint
+from pilot.config.gateway_api.reference import LocalPolicyTargetReference
+from pilot.config.group_kind import GroupKind
+from pilot.config.networking.destination_rule import RetryBudget
+from pilot.config.object import ObjectKey
+from pilot.derive import derived
+from pilot.lib.duration import Duration
+from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
+from pilot.mesh.lowering.gateway_api.backend_tls import PolicyTarget, find_target, is_ignored
+from pilot.mesh.lowering.gateway_api.parents import SERVICE
+from pilot.mesh.model.condition import Fault
+from pilot.mesh.tables.database import Mesh
+
+_INTERVAL, _CONCURRENCY = Duration.of(10), 10
+
+
+def retry_budget(said: RetryConstraint) -> RetryBudget:
+    """Returns the budget, with the defaults of the API."""
+    rate = said.min_retry_rate
+    return RetryBudget(
+        percent=float(said.budget.percent) if said.budget.percent is not None else None,
+        budget_interval=said.budget.interval or _INTERVAL,
+        min_retry_concurrency=rate.count if rate is not None and rate.count is not None else _CONCURRENCY,
+    )
+
+
+@derived
+def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]:
+    """Returns the targets of a policy; none where alpha kinds are off, or it is told to have no effect."""
+    row = backend_traffic_policies.get(db, key)
+    if row is None or not db.settings.gateway_api.alpha or is_ignored(dict(row.annotations)):
+        return ()
+    return tuple(_target(db, key.namespace, ref) for ref in row.spec.target_refs)
+
+
+def _target(db: Mesh, namespace: str, ref: LocalPolicyTargetReference) -> PolicyTarget:
+    kind = GroupKind(ref.group, ref.kind)
+    if kind != SERVICE:
+        return PolicyTarget(
+            ref, fault=Fault("TargetNotFound", f"targetRefs invalid: unsupported reference kind: {ref.kind}")
+        )
+    found = find_target(db, kind, namespace, ref.name)
+    return PolicyTarget(ref, fault=found) if isinstance(found, Fault) else PolicyTarget(ref, found.hosts)

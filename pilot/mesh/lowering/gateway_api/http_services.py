@@ -1,0 +1,138 @@
+"""The VirtualServices of HTTPRoutes and GRPCRoutes: one for each listener and host, and for each namespace, port and host of the mesh.
+
+The rules of several routes are in one order: the closest match first, then the oldest route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
+from pilot.config.object import Object, ObjectKey
+from pilot.config.origin import Origin
+from pilot.config.problem import ObjectRef
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.gateway_api.names import merged_service, part_name
+from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
+from pilot.mesh.lowering.gateway_api.conversion import converted_rules
+from pilot.mesh.lowering.gateway_api.hosts import mesh_hosts
+from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, http_route_keys, route_binding
+from pilot.mesh.lowering.gateway_api.rules import by_specificity
+from pilot.mesh.tables.database import Mesh
+
+VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
+
+
+class RoutePart(NamedTuple):
+    """What a route gives to one VirtualService. Parts of one `merge` key are put together, in this order, which is that of `age`.
+
+    `port`: of a service, whose rules alone these are; 0 for all.
+    """
+
+    age: tuple[str, str, str]
+    merge: str
+    route: RouteKey
+    host: str
+    gateway: str
+    mesh: bool
+    port: int
+
+
+@derived
+def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
+    """Returns the parts of a route; None where it has none. Its rules do not touch them, as long as it has any."""
+    binding = route_binding(db, route)
+    if binding is None:
+        return None
+    parts: list[RoutePart] = []
+    for one in sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway):
+        if not _has_rules(db, route, one.is_mesh):
+            continue
+        port = one.ref.port or 0 if one.is_mesh else 0
+        merge = _merge_key(one, route, port)
+        for host in _hosts(db, one, binding.hostnames):
+            age = binding.created, route.namespace, part_name(route.object, len(parts))
+            parts.append(RoutePart(age, f"{merge}/{host}", route, host, one.parent.gateway, one.is_mesh, port))
+    return tuple(parts) or None
+
+
+@derived
+def _has_rules(db: Mesh, route: RouteKey, mesh: bool) -> bool:
+    return bool(converted_rules(db, route, mesh).rules)
+
+
+def _merge_key(one: ListenerAttachment, route: RouteKey, port: int) -> str:
+    if not one.is_mesh:
+        return one.parent.gateway
+    return f"{route.namespace}/{port}" if port else route.namespace
+
+
+def _hosts(db: Mesh, one: ListenerAttachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
+    return (
+        mesh_hosts(db, one.kind, one.target) if one.is_mesh else tuple(h for h in hostnames or ("*",) if one.takes(h))
+    )
+
+
+_all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_routes", http_route_keys, route_parts)
+
+
+@hub
+def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
+    """Returns the parts of each VirtualService, by its key."""
+    found: dict[str, list[RoutePart]] = {}
+    for parts in _all_parts(db).values():
+        for part in parts:
+            found.setdefault(part.merge, []).append(part)
+    ordered = ((merge, tuple(sorted(parts))) for merge, parts in found.items())
+    return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered}
+
+
+@derived
+def _merged_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return tuple(_parts_by_service(db))
+
+
+@derived
+def _parts_of(db: Mesh, key: ObjectKey) -> tuple[RoutePart, ...]:
+    return _parts_by_service(db).get(key, ())
+
+
+@derived
+def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
+    parts = _parts_of(db, key)
+    if not parts:
+        return None
+    rules = [rule for part in parts for rule in _rules_of(db, part)]
+    pickers = (picker for part in parts for picker in converted_rules(db, part.route, part.mesh).pickers)
+    first, routes = parts[0], dict.fromkeys(part.route for part in parts)
+    return Object(
+        VIRTUAL_SERVICE,
+        key.namespace,
+        key.name,
+        VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),
+        created=first.age[0],
+        origin=Origin(
+            semantics="gateway",
+            parents=tuple(ObjectRef(*route) for route in routes),
+            pickers=tuple(dict(pickers).items()),
+        ),
+    )
+
+
+def _rules_of(db: Mesh, part: RoutePart) -> tuple[HTTPRoute, ...]:
+    rules = tuple(sorted(converted_rules(db, part.route, part.mesh).rules, key=by_specificity))
+    return tuple(_at_port(rule, part.port) for rule in rules) if part.port else rules
+
+
+def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:
+    return replace(rule, match=tuple(replace(one, port=port) for one in rule.match) or (HTTPMatchRequest(port=port),))
+
+
+virtual_services_of_http_routes: Gather[ObjectKey, [], Object[VirtualService]] = Gather(
+    "virtual_services_of_http_routes", _merged_keys, _merged
+)
+"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit of one route makes those of its own hosts anew."""

@@ -1,0 +1,79 @@
+"""Routes of every kind by one key, apart in what they attach to and what they say."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.config.gateway_api.grpc_route import GRPCRoute
+from pilot.config.gateway_api.http_route import HTTPRoute
+from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute
+from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.group_kind import GroupKind
+from pilot.config.object import Object, ObjectKey
+from pilot.derive import derived
+from pilot.mesh.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
+from pilot.mesh.kinds.grpc_routes import grpc_routes
+from pilot.mesh.kinds.http_routes import http_routes
+from pilot.mesh.kinds.tcp_routes import tcp_routes
+from pilot.mesh.kinds.tls_routes import tls_routes
+from pilot.mesh.tables.database import Mesh
+
+RouteObject = Object[HTTPRoute] | Object[GRPCRoute] | Object[TCPRoute] | Object[TLSRoute]
+
+
+class RouteKey(NamedTuple):
+    """A route of the Gateway API."""
+
+    kind: GroupKind
+    namespace: str
+    name: str
+
+    @property
+    def object(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+class RouteBinding(NamedTuple):
+    """What a route attaches to, and the hosts that it is for."""
+
+    parent_refs: tuple[ParentReference, ...]
+    hostnames: tuple[str, ...]
+    created: str
+
+
+def find_route(db: Mesh, key: RouteKey) -> RouteObject | None:
+    """Returns a route. No node of its own."""
+    if key.kind == HTTP_ROUTE:
+        return http_routes.get(db, key.object)
+    if key.kind == GRPC_ROUTE:
+        return grpc_routes.get(db, key.object)
+    return tcp_routes.get(db, key.object) if key.kind == TCP_ROUTE else tls_routes.get(db, key.object)
+
+
+@derived
+def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
+    """Returns what a route attaches to, which its rules do not touch; None where there is no such route."""
+    row = find_route(db, key)
+    if row is None:
+        return None
+    hostnames = () if isinstance(row.spec, TCPRoute) else row.spec.hostnames
+    return RouteBinding(row.spec.parent_refs, hostnames, row.created)
+
+
+@derived
+def http_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
+    """Returns every HTTPRoute and GRPCRoute."""
+    listed = ((HTTP_ROUTE, http_routes.all_keys(db)), (GRPC_ROUTE, grpc_routes.all_keys(db)))
+    return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
+
+
+@derived
+def layer4_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
+    """Returns every TCPRoute and TLSRoute."""
+    listed = ((TCP_ROUTE, tcp_routes.all_keys(db)), (TLS_ROUTE, tls_routes.all_keys(db)))
+    return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
+
+
+def all_routes(db: Mesh) -> tuple[RouteKey, ...]:
+    """Returns every route. No node of its own."""
+    return (*http_route_keys(db), *layer4_route_keys(db))

@@ -1,0 +1,135 @@
+"""The VirtualServices of Ingresses: one for each host, of the rules that all Ingresses have for it; the longest path counts first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kubernetes.ingress import HTTPIngressPath, IngressServiceBackend
+from pilot.config.networking.virtual_service import (
+    Destination,
+    HTTPMatchRequest,
+    HTTPRoute,
+    HTTPRouteDestination,
+    PortSelector,
+    StringMatch,
+    VirtualService,
+)
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.origin import Origin
+from pilot.config.problem import ObjectRef
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.kinds.services import services
+from pilot.mesh.lowering.ingress.gateways import GENERATED, ingress_gateway
+from pilot.mesh.lowering.ingress.supported import supported_ingress, supported_ingresses
+from pilot.mesh.tables.database import Mesh
+
+_KIND = GroupKind(NETWORKING, "VirtualService")
+_INGRESS = GroupKind("networking.k8s.io", "Ingress")
+_EVERYTHING = ("", "*", "/*", ".*")
+_ALL = 100
+
+
+class RuleKey(NamedTuple):
+    """A rule of an Ingress by its position. Rules of one host are in this order."""
+
+    created: str
+    name: str
+    namespace: str
+    position: int
+
+    @property
+    def ingress(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+@hub
+def _rules_by_host(db: Mesh) -> Mapping[str, tuple[RuleKey, ...]]:
+    found: dict[str, list[RuleKey]] = {}
+    for row in supported_ingresses(db).values():
+        for n, rule in enumerate(row.spec.rules):
+            if rule.http is not None:
+                found.setdefault(rule.host or "*", []).append(RuleKey(row.created, row.name, row.namespace, n))
+    return {host: tuple(sorted(keys)) for host, keys in found.items()}
+
+
+@derived
+def _hosts(db: Mesh) -> tuple[str, ...]:
+    return tuple(sorted(_rules_by_host(db)))
+
+
+@derived
+def _rules_of(db: Mesh, host: str) -> tuple[RuleKey, ...]:
+    return _rules_by_host(db).get(host, ())
+
+
+@derived
+def _virtual_service(db: Mesh, host: str) -> Object[VirtualService] | None:
+    keys = _rules_of(db, host)
+    if not keys:
+        return None
+    first = keys[0].ingress
+    rules = sorted((rule for key in keys for rule in _routes(db, key)), key=_by_length)
+    gateway = f"{db.settings.gateway_api.ingress_namespace}/{ingress_gateway(first)}"
+    parents = tuple(dict.fromkeys(ObjectRef(_INGRESS, *key.ingress) for key in keys))
+    return Object(
+        _KIND,
+        first.namespace,
+        f"{host.replace('.', '-')}-{first.name}-{GENERATED}",
+        VirtualService(hosts=(host,), gateways=(gateway,), http=tuple(rules)),
+        origin=Origin(semantics="ingress", parents=parents),
+    )
+
+
+def _routes(db: Mesh, key: RuleKey) -> Iterator[HTTPRoute]:
+    row = supported_ingress(db, key.ingress)
+    rule = row.spec.rules[key.position] if row is not None and key.position < len(row.spec.rules) else None
+    for path in rule.http.paths if rule is not None and rule.http is not None else ():
+        service = path.backend.service
+        if service is not None and (port := _port(db, service, key.namespace)):
+            host = f"{service.name}.{key.namespace}.svc.{db.settings.registry.domain}"
+            yield build_ingress_route(path, Destination(host=host, port=PortSelector(number=port)))
+
+
+def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
+    """Returns the number of a backend's port, 0 where its Service has none of that name."""
+    if service.port.number > 0:
+        return service.port.number
+    row = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, service.name))
+    return next((p.port for p in row.spec.ports if p.name == service.port.name), 0) if row is not None else 0
+
+
+def build_ingress_route(path: HTTPIngressPath, destination: Destination) -> HTTPRoute:
+    """Returns the rule of one path. A type that is not known means what paths of old Ingresses did: `.*` or `/*` at the end is a prefix."""
+    uri = {"Exact": StringMatch(exact=path.path), "Prefix": StringMatch(prefix=path.path)}.get(
+        path.path_type or "", _old_path(path.path)
+    )
+    match = (HTTPMatchRequest(uri=uri),) if uri is not None else ()
+    return HTTPRoute(match=match, route=(HTTPRouteDestination(destination=destination, weight=_ALL),))
+
+
+def _old_path(path: str) -> StringMatch | None:
+    if path in _EVERYTHING:
+        return None
+    prefix = path.removesuffix(".*") if path.endswith(".*") else path.removesuffix("/*")
+    return StringMatch(exact=path) if prefix == path else StringMatch(prefix=prefix)
+
+
+def _by_length(rule: HTTPRoute) -> tuple[int, bool]:
+    """Returns the sort key of rules: long paths first, of two as long the exact one."""
+    uri = rule.match[0].uri if rule.match else None
+    text = (uri.exact or uri.prefix or "") if uri is not None else ""
+    return -len(text), uri is None or uri.exact is None
+
+
+_by_host: Gather[str, [], Object[VirtualService]] = Gather("virtual_services_of_ingresses", _hosts, _virtual_service)
+
+
+@derived
+def virtual_services_of_ingresses(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
+    """Returns the VirtualServices of all Ingresses; of two of one name that of the first host counts."""
+    found: dict[ObjectKey, Object[VirtualService]] = {}
+    for made in _by_host(db).values():
+        found.setdefault(made.key, made)
+    return found

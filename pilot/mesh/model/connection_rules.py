@@ -1,0 +1,51 @@
+"""The parts of an AuthorizationPolicy's rules that only requests show, so that who sees connections alone cannot hold them against these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pilot.config.base import json_name
+from pilot.config.security.authorization_policy import Operation, Rule, Source
+
+_OPERATION = ("hosts", "not_hosts", "methods", "not_methods", "paths", "not_paths")
+_SOURCE = (
+    "request_principals",
+    "not_request_principals",
+    "remote_ip_blocks",
+    "not_remote_ip_blocks",
+    "trust_domains",
+    "not_trust_domains",
+)
+CONDITIONS = frozenset(("source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"))
+"""Keys of conditions that connections show."""
+
+
+class Unseen(NamedTuple):
+    """A field of a rule that connections do not show: where it stands, and what it is called."""
+
+    path: str
+    name: str
+
+
+def unseen(rule: Rule) -> Iterator[Unseen]:
+    """Yields the fields of a rule that connections do not show."""
+    for index, to in enumerate(rule.to):
+        for field in unseen_of_operation(to.operation or Operation()):
+            yield Unseen(f"to[{index}].operation.{field}", field)
+    for index, one in enumerate(rule.from_):
+        for field in unseen_of_source(one.source or Source()):
+            yield Unseen(f"from[{index}].source.{field}", field)
+    for index, condition in enumerate(rule.when):
+        if condition.key not in CONDITIONS:
+            yield Unseen(f"when[{index}].key", condition.key)
+
+
+def unseen_of_operation(operation: Operation) -> list[str]:
+    """Returns the fields of an operation that connections do not show."""
+    return [json_name(field) for field in _OPERATION if getattr(operation, field)]
+
+
+def unseen_of_source(source: Source) -> list[str]:
+    """Returns the fields of a source that connections do not show to a ztunnel."""
+    return [json_name(field) for field in _SOURCE if getattr(source, field)]

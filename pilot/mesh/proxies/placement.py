@@ -1,0 +1,107 @@
+"""The facts of a proxy's place that matter anywhere. Proxies of different zones, nodes and networks are alike where these do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pilot.config.networking.destination_rule import (
+    DestinationRule,
+    LoadBalancerSettings,
+    PortTrafficPolicy,
+    TrafficPolicy,
+)
+from pilot.config.object import ObjectKey
+from pilot.derive import Gather, derived, hub
+from pilot.lib import labels as label
+from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.mesh.registry.networks import all_network_gateways
+from pilot.mesh.registry.services import placed_services
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+
+TOPOLOGY = frozenset((label.REGION, label.ZONE, label.SUBZONE, label.CLUSTER, label.HOSTNAME))
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """The facts of a proxy's place that endpoints may depend on. `labels` are the keys whose values decide who is near."""
+
+    locality: bool = False
+    node: bool = False
+    network: bool = False
+    labels: frozenset[str] = frozenset()
+
+
+class Nearness(msgspec.Struct, frozen=True):
+    """The facts of a proxy's place that one object asks for."""
+
+    locality: bool = False
+    labels: frozenset[str] = frozenset()
+
+
+@hub
+def placement(db: Mesh) -> Placement:
+    """Returns which facts matter, by the mesh config, every DestinationRule, the services that prefer near endpoints, and the networks."""
+    mesh = mesh_config(db)
+    asked = [
+        nearness(
+            LoadBalancerSettings(
+                locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting
+            )
+        )
+    ]
+    rules = list(_nearness_of_rules(db).values())
+    preferences = placed_services(db)
+    keys: frozenset[str] = frozenset().union(*(n.labels for n in (*asked, *rules)))
+    if preferences & {"PreferSameZone", "PreferSameNode"}:
+        keys |= {label.NETWORK}
+    fails_over = mesh.default_traffic_policy is not None and mesh.default_traffic_policy.outlier_detection is not None
+    return Placement(
+        locality=bool(rules) or fails_over or any(n.locality for n in asked) or bool(preferences - {"node-local"}),
+        node=bool(preferences & {"PreferSameNode", "node-local"}) or label.HOSTNAME in keys,
+        network=bool(all_network_gateways(db).gateways) or label.NETWORK in keys,
+        labels=keys - TOPOLOGY,
+    )
+
+
+@derived
+def _rule_keys(db: Mesh) -> tuple[ObjectKey, ...]:
+    return destination_rules.all_keys(db)
+
+
+@derived
+def _nearness_of_rule(db: Mesh, key: ObjectKey) -> Nearness | None:
+    row = destination_rules.get(db, key)
+    return rule_nearness(row.spec) if row is not None else None
+
+
+_nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather(
+    "nearness_of_rules", _rule_keys, _nearness_of_rule, hub=True
+)
+
+
+def rule_nearness(spec: DestinationRule) -> Nearness | None:
+    """Returns what a rule asks for anywhere in it, None if nothing. Outlier detection is what makes the mesh's settings take effect."""
+    parts = [*_parts(spec.traffic_policy), *(p for s in spec.subsets for p in _parts(s.traffic_policy))]
+    asked = [nearness(p.load_balancer) for p in parts]
+    if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in asked):
+        return None
+    return Nearness(True, frozenset().union(*(n.labels for n in asked)))
+
+
+def nearness(settings: LoadBalancerSettings | None) -> Nearness:
+    """Returns what load balancer settings ask for by themselves, or would with outlier detection (their labels)."""
+    if settings is None:
+        return Nearness()
+    zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting
+    priorities = (
+        *(zones.failover_priority if zones is not None else ()),
+        *(places.failover_priority if places is not None else ()),
+    )
+    by_itself = zones is not None or (places is not None and bool(places.distribute))
+    return Nearness(by_itself, frozenset(p.partition("=")[0] for p in priorities))
+
+
+def _parts(policy: TrafficPolicy | None) -> Iterable[TrafficPolicy | PortTrafficPolicy]:
+    return () if policy is None else (policy, *policy.port_level_settings)

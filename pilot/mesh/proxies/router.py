@@ -1,0 +1,159 @@
+"""A router, taken apart into the facets that its listeners and routes are computed from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig
+from pilot.config.object import ObjectKey
+from pilot.derive import Gather, derived
+from pilot.lib.duration import Duration
+from pilot.lib.labels import cut
+from pilot.mesh.gateways.gateways import gateway_selection_key
+from pilot.mesh.gateways.servers import GatewaySelectionKey
+from pilot.mesh.lowering.gateway_api.pool_gateways import picks_endpoints
+from pilot.mesh.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
+from pilot.mesh.proxies.classify import listening_facet, outbound_facet, span_tags_facet
+from pilot.mesh.registry.workloads import proxy_labels
+from pilot.mesh.security.policies import GATEWAY_NAME, TELEMETRY, in_scope, proxy_policies
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.proxy_config import proxy_config
+from pilot.mesh.telemetry.telemetry import telemetry_facet
+from pilot.mesh.traffic.virtual_services import virtual_service, virtual_services_for
+
+HOUR = Duration.of(3600)
+_EDGE = ConnectionSettings(
+    profile="EDGE",
+    listener_per_connection_buffer_limit_bytes=32 * 1024,
+    http_idle_timeout=HOUR,
+    http_stream_idle_timeout=Duration.of(300),
+    http_request_timeout=Duration.of(300),
+    http_request_headers_timeout=Duration.of(60),
+    http_max_concurrent_streams=100,
+    http2_initial_stream_window_size=64 * 1024,
+    http2_initial_connection_window_size=1024 * 1024,
+    http_headers_with_underscores_action="HEADERS_WITH_UNDERSCORES_REJECT_REQUEST",
+    http_merge_slashes=True,
+    http_path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
+)
+"""Envoy's advice for proxies at the edge: https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge"""
+_UNSET = ConnectionSettings()
+
+
+class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """The front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
+
+    trusted_proxies: int = 0
+    forward_client_cert: str = "SANITIZE_SET"
+    proxy_protocol: bool = False
+
+
+class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
+    """All that a router's routes may depend on. `labels`: as in `OutboundFacet`; `sources`: those that sourceLabels of its
+    VirtualServices ask for."""
+
+    scope: ScopeFacet
+    selected: GatewaySelectionKey
+    labels: Labels = frozenset()
+    sources: Labels = frozenset()
+    attempt_count: bool = True  # tell upstreams how often a request was tried
+    forwarded_host: bool = False
+
+
+class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `OutboundFacet`."""
+
+    scope: ScopeFacet
+    listening: ListeningFacet
+    tags: SpanTagsFacet
+    labels: Labels = frozenset()
+    topology: TopologyFacet = TopologyFacet()
+    tls_files: TlsFilesFacet = TlsFilesFacet()
+    secret_servers: SecretServersFacet = SecretServersFacet()
+
+
+@derived
+def gateway_routes_facet(db: Mesh, node_id: str) -> GatewayRoutesFacet:
+    """Returns what the routes of a router depend on."""
+    outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
+    asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
+    headers = listening_facet(db, node_id).headers
+    return GatewayRoutesFacet(
+        scope=outbound.scope,
+        selected=selected,
+        labels=outbound.labels,
+        sources=cut(proxy_labels(db, node_id), asked),
+        attempt_count=headers.attempt_count is None or not headers.attempt_count.disabled,
+        forwarded_host=headers.x_forwarded_host is not None and bool(headers.x_forwarded_host.enabled),
+    )
+
+
+@derived
+def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
+    """Returns what the listeners of a router depend on."""
+    outbound, listens, policies = outbound_facet(db, node_id), listening_facet(db, node_id), proxy_policies(db, node_id)
+    return GatewayListenersFacet(
+        scope=outbound.scope,
+        listening=msgspec.structs.replace(
+            listens,
+            side="gateway",
+            policies=in_scope(policies, "gateway"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
+            connections=at_the_edge(listens.connections),
+            picks=picks_endpoints(
+                db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
+            ),
+        ),
+        tags=span_tags_facet(db, node_id),
+        labels=outbound.labels,
+        topology=topology_of(proxy_config(db, node_id)),
+        tls_files=outbound.tls_files,
+        secret_servers=outbound.secret_servers,
+    )
+
+
+def at_the_edge(said: ConnectionSettings) -> ConnectionSettings:
+    """Returns the settings of a router; with the profile EDGE, those that it does not set are the profile's."""
+    if said.profile != "EDGE":
+        return said
+    names = said.__struct_fields__
+    return ConnectionSettings(*(getattr(_EDGE if getattr(said, n) == getattr(_UNSET, n) else said, n) for n in names))
+
+
+def topology_of(config: ProxyConfig) -> TopologyFacet:
+    found = config.gateway_topology
+    if found is None:
+        return TopologyFacet()
+    details = found.forward_client_cert_details
+    return TopologyFacet(
+        found.num_trusted_proxies,
+        "SANITIZE_SET" if details == "UNDEFINED" else details,
+        found.proxy_protocol is not None,
+    )
+
+
+@derived
+def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
+    """Returns the VirtualServices that are bound to a Gateway and seen in the namespace of its router, in order of precedence."""
+    return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
+
+
+@derived
+def _asked(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
+    found = virtual_service(db, key)
+    return (
+        frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None
+        if found is not None
+        else None
+    )
+
+
+_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather(
+    "source_labels_at_gateway", bound_services, _asked
+)
+
+
+@derived
+def _asked_labels(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
+    """Returns keys of the source labels that the VirtualServices bound to a Gateway ask for."""
+    return frozenset().union(*_asked_by_bound(db, namespace, gateway).values())

@@ -1,0 +1,73 @@
+"""Label keys that some selector asks for: only those of a proxy's labels can matter to what it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pilot.config.object import ObjectKey
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.mesh.model.facets import ScopeFacet
+from pilot.mesh.proxies.placement import placement
+from pilot.mesh.scope.sidecar_scope import egress_listeners
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.virtual_services import egress_virtual_services, virtual_service, virtual_service_keys
+
+
+@hub
+def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
+    """Returns label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there, workloadSelectors of the
+    namespace's destination rules, and what decides which endpoints are near."""
+    keys = _rule_label_keys(db, scope.namespace) | placement(db).labels
+    if not scope.gateway:
+        for index in range(len(egress_listeners(db, scope))):
+            for namespace in {key.namespace for key in egress_virtual_services(db, scope, index)}:
+                keys |= _source_label_keys(db, namespace)
+    return frozenset(keys)
+
+
+@derived
+def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+    found = virtual_service(db, key)
+    if found is None:
+        return None
+    spec = found.spec
+    by_rule: Iterable[Iterable[Any]] = (
+        *(r.match for r in spec.http),
+        *(r.match for r in spec.tcp),
+        *(r.match for r in spec.tls),
+    )
+    return frozenset(k for matches in by_rule for m in matches for k in m.source_labels) or None
+
+
+_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "source_labels", virtual_service_keys, _asked_by_virtual_service
+)
+
+
+@derived
+def _source_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    return frozenset().union(*_asked_by_virtual_services(db, namespace).values())
+
+
+@hub
+def _destination_rule_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    return destination_rules.keys(db, "namespace", namespace)
+
+
+@derived
+def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+    row = destination_rules.get(db, key)
+    selector = row.spec.workload_selector if row is not None else None
+    return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
+
+
+_asked_by_destination_rules: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "workload_labels", _destination_rule_keys, _asked_by_destination_rule
+)
+
+
+@derived
+def _rule_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    return frozenset().union(*_asked_by_destination_rules(db, namespace).values())

@@ -1,0 +1,101 @@
+"""WorkloadEntries as workloads: those that are objects, and those that are written into a ServiceEntry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pilot.config.networking.workload_entry import REGISTRATION_GROUP, WorkloadEntry, WorkloadEntryObject
+from pilot.config.object import Object, RegistryKey
+from pilot.derive import Gather, derived, hub
+from pilot.lib import labels as label
+from pilot.lib import spiffe
+from pilot.mesh.kinds.workload_entries import workload_entries
+from pilot.mesh.model.workload import Workload
+from pilot.mesh.registry.networks import find_network
+from pilot.mesh.registry.service_settings import service_rules
+from pilot.mesh.tables.database import Mesh
+
+HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
+
+
+@derived
+def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
+    """Returns the workload of a WorkloadEntry object, None if its health is checked and not good. Labels of its metadata come before those of its
+    spec."""
+    row = workload_entries.get(db, key)
+    if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
+        return None
+    labels = {**row.spec.labels, **row.labels}
+    name = row.annotations.get(REGISTRATION_GROUP) or row.labels.get(label.WORKLOAD_NAME) or row.name
+    return make_workload(db, key, row.spec, labels, name)
+
+
+def is_healthy(o: Object[WorkloadEntryObject]) -> bool:
+    """Returns whether its health checks have passed, or there are none."""
+    if o.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
+        return True
+    return any(c.type == "Healthy" and c.status == "True" for c in o.spec.status.conditions)
+
+
+@derived
+def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
+    return entry_workload(db, key)
+
+
+@derived
+def _entries_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
+    return workload_entries.keys(db, "namespace", namespace)
+
+
+selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
+
+
+def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
+    """Returns the workload of an entry with these labels; it reads only what every entry shares."""
+    network = entry.network or find_network(db, key.cluster, entry.address, labels)
+    built = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
+    return (
+        msgspec.structs.replace(built, hbone=True)
+        if db.settings.ambient.enabled and label.takes_hbone(labels, {})
+        else built
+    )
+
+
+def build_entry_workload(
+    key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
+) -> Workload:
+    """Returns the workload of an entry. Its network is the one that it names itself; the one that it is found to be in is but a label."""
+    locality = entry.locality or label.locality_label(labels)
+    return Workload(
+        name=key.name,
+        namespace=key.namespace,
+        addresses=(entry.address,),
+        labels=frozenset(label.with_topology(labels, key.cluster, locality, "", network).items()),
+        ports=tuple(entry.ports.items()),
+        service_account=spiffe.identity(trust_domain, key.namespace, entry.service_account)
+        if entry.service_account
+        else "",
+        workload=name,
+        network=entry.network,
+        cluster_id=key.cluster,
+        locality=locality,
+        weight=entry.weight,
+        tls_mode=labels.get(label.TLS_MODE, "istio" if entry.service_account else "disabled"),
+    )
+
+
+@derived
+def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
+    row = workload_entries.get(db, key)
+    return frozenset({**row.spec.labels, **row.labels}.items()) if row is not None else None
+
+
+entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("entry_labels", _entries_in, _labels_of)
+
+
+@hub
+def entry_namespaces(db: Mesh) -> tuple[str, ...]:
+    """Returns the namespaces that have WorkloadEntries."""
+    return tuple(dict.fromkeys(key.namespace for key in workload_entries.all_keys(db)))

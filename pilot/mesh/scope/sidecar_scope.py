@@ -1,0 +1,117 @@
+"""The reach of a sidecar: the Sidecar object that applies to it, its egress listeners and its outbound traffic policy.
+
+The services that the listeners import are in `imports`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pilot.config.networking.sidecar import Sidecar, SidecarPort
+from pilot.config.networking.virtual_service import Destination
+from pilot.config.object import Object, ObjectKey
+from pilot.config.protocol import Protocol, parse_protocol
+from pilot.derive import derived, hub
+from pilot.mesh.kinds.sidecars import sidecars
+from pilot.mesh.model.facets import Labels, ScopeFacet
+from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet, parse_hosts
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+
+
+class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
+    """One egress listener. Without `port` it stands for every port of what it imports.
+
+    With `match_port` only services that have the listener's port count, and only with that port.
+    """
+
+    hosts: EgressHostsKey
+    port: SidecarPort | None = None
+    bind: str = ""
+    capture_mode: str = "DEFAULT"
+
+    @property
+    def match_port(self) -> bool:
+        return (
+            self.port is not None
+            and self.port.number != 0
+            and parse_protocol(self.port.protocol) is not Protocol.HTTP_PROXY
+        )
+
+
+class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
+    """`mode` says what happens to traffic for unknown destinations: REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. A Sidecar may send it
+    to `egress_proxy` instead."""
+
+    mode: str
+    egress_proxy: Destination | None = None
+
+    @property
+    def dynamic_dns(self) -> bool:
+        return self.mode == "ALLOW_ANY_DYNAMIC_DNS"
+
+
+EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
+
+
+# -- which Sidecar ---------------------------------------------------------------------------------------------------------
+
+
+@hub
+def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
+    """Returns the Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
+    found = [
+        (key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None
+    ]
+    found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
+    return tuple(key for key, _ in found)
+
+
+@derived
+def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
+    """Returns the label keys that the namespace's Sidecars select workloads by."""
+    specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
+    return frozenset(
+        k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels
+    )
+
+
+@derived
+def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
+    """Returns the Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
+    for key in sidecar_order(db, namespace):
+        spec = find_sidecar(db, key)
+        if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
+            return key
+    for key in sidecar_order(db, mesh_config(db).root_namespace):
+        spec = find_sidecar(db, key)
+        if spec is not None and spec.workload_selector is None:
+            return key
+    return None
+
+
+def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
+    """Returns the Sidecar of a key; None where there is none, so that the defaults apply."""
+    row: Object[Sidecar] | None = sidecars.get(db, key) if key is not None else None
+    return row.spec if row is not None else None
+
+
+@derived
+def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
+    """Returns what a scope's Sidecar says, else the mesh's mode."""
+    spec = find_sidecar(db, scope.sidecar)
+    if spec is not None and spec.outbound_traffic_policy is not None:
+        return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
+    policy = mesh_config(db).outbound_traffic_policy
+    return OutboundPolicy("ALLOW_ANY" if policy is None else policy.mode)
+
+
+@derived
+def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
+    """Returns the egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
+    spec = find_sidecar(db, scope.sidecar)
+    if spec is None or not spec.egress:
+        return (EVERYTHING,)
+    return tuple(
+        EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress
+    )

@@ -1,0 +1,147 @@
+"""Who may read which credential, decided for each proxy before anything is read, so that no result that is kept is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pilot.config.key_material import Flaw
+from pilot.config.mesh.proxy_config import PrivateKeyProvider
+from pilot.config.networking.gateway import ServerTLSSettings
+from pilot.config.object import ObjectKey
+from pilot.derive import derived
+from pilot.lib.spiffe import parse_identity
+from pilot.mesh.gateway_api.gateways import GATEWAY
+from pilot.mesh.gateway_api.listener_tls import SECRET
+from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.gateways.gateways import gateway_selection_key, servers
+from pilot.mesh.kinds.gateways import gateways
+from pilot.mesh.model.credential_key import CA_SUFFIX, CredentialKey, parse_field, parse_resource
+from pilot.mesh.model.facets import CredentialReaderFacet
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.tables.clusters import cluster_of
+from pilot.mesh.tables.credentials import Credential, credential
+from pilot.mesh.tables.database import AccountKey, Mesh
+from pilot.mesh.tables.proxies import find_proxy
+from pilot.mesh.tables.proxy_config import proxy_config
+from pilot.mesh.tables.secret_access import lists_secrets
+
+KEY_PROVIDER_TYPES = {
+    "cryptomb": "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",
+    "qat": "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig",
+}
+"""The types of the providers of private keys, as builds of Envoy list them."""
+_ASKS_FOR_CERTIFICATES = ("MUTUAL", "OPTIONAL_MUTUAL")
+
+
+class GatewayCredentials(NamedTuple):
+    """The credentials that a Gateway names, for its own certificates and for the roots of clients; those that come from elsewhere left out."""
+
+    certificates: frozenset[CredentialKey] = frozenset()
+    roots: frozenset[CredentialKey] = frozenset()
+
+
+def account_of(db: Mesh, proxy: Proxy) -> AccountKey | None:
+    """Returns the service account that a proxy has proved to run as; None where it has proved nothing."""
+    parsed = parse_identity(proxy.identity)
+    return AccountKey(cluster_of(db, proxy), parsed.namespace, parsed.service_account) if parsed is not None else None
+
+
+@derived
+def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | None:
+    """Returns which credentials a proxy may read; None while it is being found out."""
+    proxy = find_proxy(db, node_id)
+    account = account_of(db, proxy)
+    if account is None:
+        return CredentialReaderFacet("", "")
+    lists = lists_secrets(db, account)
+    if lists is None:
+        return None
+    selected = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
+    named = [(key, gateway_credentials(db, key, account.namespace)) for key in selected]
+    return CredentialReaderFacet(
+        account.namespace,
+        account.cluster,
+        lists,
+        referred=frozenset(name for key, found in named for name in _referred(db, account, key, found)),
+        roots=_roots(found for _, found in named),
+        key_provider=_key_provider(proxy, proxy_config(db, node_id).private_key_provider),
+    )
+
+
+def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateKeyProvider | None:
+    """Returns the provider of a proxy's config; None where its build lacks it, so that it gets its keys as any other."""
+    if provider is None or proxy.extensions is None:
+        return provider
+    return (
+        provider if KEY_PROVIDER_TYPES["qat" if provider.cryptomb is None else "cryptomb"] in proxy.extensions else None
+    )
+
+
+@derived
+def gateway_credentials(db: Mesh, gateway: ObjectKey, namespace: str) -> GatewayCredentials:
+    """Returns the credentials of a Gateway, as they are meant for routers of a namespace."""
+    certificates: set[CredentialKey | None] = set()
+    roots: set[CredentialKey | None] = set()
+    for server in servers(db, gateway):
+        if server.tls is not None:
+            certificates.update(parse_field(text, namespace) for text in certificate_fields(server.tls))
+            roots.update(parse_field(text, namespace) for text in root_fields(server.tls))
+    return GatewayCredentials(frozenset(filter(None, certificates)), frozenset(filter(None, roots)))
+
+
+def certificate_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
+    """Returns what the TLS of a server names as its certificates."""
+    return tuple(name for name in tls.credential_names or (tls.credential_name,) if name)
+
+
+def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
+    """Returns what the TLS of a server names as the roots of its clients: what is said, else the first certificate's with a suffix."""
+    if tls.mode not in _ASKS_FOR_CERTIFICATES or not (named := certificate_fields(tls)):
+        return ()
+    return (tls.ca_cert_credential_name or named[0] + CA_SUFFIX,)
+
+
+def _referred(db: Mesh, account: AccountKey, gateway: ObjectKey, named: GatewayCredentials) -> Iterable[CredentialKey]:
+    """Yields the Secrets of a Gateway that allows its routers, and nobody else, to read what it refers to.
+
+    Of a listener of the Gateway API these are the workloads that its Gateway is for, as far as it says their service account. What it names in
+    its own namespace it may refer to; elsewhere a ReferenceGrant must say so.
+    """
+    row = gateways.get(db, gateway)
+    origin = row.origin if row is not None else None
+    home = origin.namespace if origin is not None and origin.namespace else gateway.namespace
+    if account.namespace != home or (origin is not None and origin.account not in ("", account.name)):
+        return
+    owner = origin.parents[0] if origin is not None and origin.services else None
+    kind = owner.kind if owner is not None else GATEWAY
+    for name in named.certificates | named.roots:
+        reference = ReferenceKey(kind, gateway.namespace, SECRET, name.namespace, name.name.removesuffix(CA_SUFFIX))
+        if name.source == "gateway Secret" and may_refer(db, reference):
+            yield name
+
+
+def _roots(named: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:
+    """Returns the names that stand for roots without saying so; one that is a server's certificate too stays that."""
+    found = tuple(named)
+    roots = frozenset(name for one in found for name in one.roots if not name.is_roots)
+    return roots.difference(*(one.certificates for one in found))
+
+
+def readable_credential(db: Mesh, resource: str, reader: CredentialReaderFacet) -> Credential | Flaw | None:
+    """Returns the credential that a proxy asks for by the name of an SDS resource, as `credential` does; None too where it may not read it."""
+    name = parse_resource(resource, reader.namespace)
+    if name is None or not _may_read(reader, name):
+        return None
+    return credential(db, name, reader.cluster, name.is_roots or name in reader.roots)
+
+
+def _may_read(reader: CredentialReaderFacet, name: CredentialKey) -> bool:
+    if not reader.namespace:
+        return False
+    match name.source:
+        case "ConfigMap":
+            return True
+        case "gateway Secret":
+            return name in reader.referred
+    return name.namespace == reader.namespace and (name.is_roots or reader.lists_secrets)

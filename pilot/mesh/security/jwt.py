@@ -1,0 +1,78 @@
+"""JSON web tokens that a workload understands, and the keys that they are verified with.
+
+https://istio.io/latest/docs/reference/config/security/request_authentication/
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pilot.config.object import ObjectKey
+from pilot.config.security.jwks import JwksSource, jwks_source
+from pilot.config.security.request_authentication import JWTRule
+from pilot.derive import derived, hub
+from pilot.mesh.kinds.request_authentications import request_authentications
+from pilot.mesh.registry.mesh_services import find_service
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+
+_PORTS = {"http": 80, "https": 443}
+_HYBRID, _ENVOY = ("true", "hybrid"), ("envoy",)
+
+
+class JwksServer(msgspec.Struct, frozen=True):
+    """A service of the mesh from which the proxies themselves fetch a key set."""
+
+    hostname: str
+    port: int
+
+
+class TokenRule(msgspec.Struct, frozen=True):
+    """A rule, and either the keys of its issuer, "" where they are not known, or the server that the proxies fetch them from."""
+
+    rule: JWTRule
+    keys: str = ""
+    server: JwksServer | None = None
+
+
+@derived
+def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, ...]:
+    """Returns the rules of RequestAuthentications, sorted by issuer; of one issuer the workload's own namespace comes before the mesh."""
+    root = mesh_config(db).root_namespace
+    rows = (
+        row
+        for key in sorted(policies, key=lambda k: k.namespace == root)
+        if (row := request_authentications.get(db, key)) is not None
+    )
+    rules = sorted((rule for row in rows for rule in row.spec.jwt_rules), key=lambda r: r.issuer)
+    return tuple(_with_keys(db, rule) for rule in rules)
+
+
+def _with_keys(db: Mesh, rule: JWTRule) -> TokenRule:
+    if (server := _server(db, rule.jwks_uri)) is not None:
+        return TokenRule(rule, server=server)
+    source = jwks_source(rule)
+    return TokenRule(rule, keys=rule.jwks if source is None else db.jwks.get(source.key) or "")
+
+
+def _server(db: Mesh, uri: str) -> JwksServer | None:
+    """Returns the service that proxies fetch a key set from; None where we do, as the settings say. No node of its own."""
+    mode = db.settings.policies.remote_jwks
+    if not uri or mode not in (*_HYBRID, *_ENVOY):
+        return None
+    parts = urlsplit(uri)
+    hostname, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+    ref = find_service(db, hostname)
+    if ref is not None:
+        return JwksServer(ref.hostname, port)
+    return JwksServer(hostname, port) if mode in _ENVOY else None
+
+
+@hub
+def wanted_key_sets(db: Mesh) -> tuple[JwksSource, ...]:
+    """Returns the key sets that we are to fetch."""
+    return tuple(
+        source for source in request_authentications.buckets(db, "jwks") if _server(db, source.key.uri) is None
+    )

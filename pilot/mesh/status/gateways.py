@@ -1,0 +1,222 @@
+"""The status of GatewayClasses, Gateways and ListenerSets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pilot.config.gateway_api.gateway import Gateway
+from pilot.config.group_kind import GroupKind
+from pilot.config.key_material import Flaw
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.derive import derived
+from pilot.mesh.gateway_api.classes import gateway_class, is_another_controllers
+from pilot.mesh.gateway_api.gateways import (
+    GATEWAY,
+    LISTENER_SET,
+    attached_sets,
+    class_of,
+    gateway_of_set,
+    routers_of,
+    takes_set,
+)
+from pilot.mesh.gateway_api.listener_tls import SECRET
+from pilot.mesh.gateway_api.listeners import BuiltListener, owned_listeners
+from pilot.mesh.gateway_api.names import listener_gateway
+from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.kinds.config_maps import config_maps
+from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
+from pilot.mesh.model.condition import Fault, StatusCondition, condition
+from pilot.mesh.model.credential_key import CredentialKey
+from pilot.mesh.registry.gateway_addresses import GatewayAddresses, find_addresses
+from pilot.mesh.status.routes import attached_routes
+from pilot.mesh.tables.credentials import credential
+from pilot.mesh.tables.database import Mesh
+
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+
+
+class ListenerStatus(NamedTuple):
+    """What is told of a listener; `attached`: how many routes it has taken."""
+
+    name: str
+    port: int
+    kinds: tuple[GroupKind, ...]
+    attached: int
+    conditions: tuple[StatusCondition, ...]
+
+
+class CollectedGatewayStatus(NamedTuple):
+    """The status of a Gateway or ListenerSet. `addresses` are IP addresses and host names; `sets`: how many ListenerSets are attached."""
+
+    conditions: tuple[StatusCondition, ...]
+    listeners: tuple[ListenerStatus, ...] = ()
+    addresses: tuple[str, ...] = ()
+    sets: int = 0
+
+
+@derived
+def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
+    """Returns the conditions of a GatewayClass; None for one that is not this control plane's."""
+    if gateway_class(db, name) is None or is_another_controllers(db, name):
+        return None
+    return (
+        StatusCondition("Accepted", True, "Accepted", "Handled by Istio controller"),
+        StatusCondition("SupportedVersion", True, "SupportedVersion", "Gateway API CRD version is supported"),
+    )
+
+
+def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[BuiltListener, ListenerStatus], ...]:
+    return tuple((one, _listener(db, key, one)) for one in owned_listeners(db, kind, key))
+
+
+def _listener(db: Mesh, owner: ObjectKey, one: BuiltListener) -> ListenerStatus:
+    place = f"{owner.namespace}/{listener_gateway(owner.name, one.section)}", one.section
+    return ListenerStatus(one.section, one.port, one.kinds, attached_routes(db, place), one.conditions)
+
+
+@derived
+def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
+    """Returns the status of a Gateway; None for one that is not this control plane's."""
+    row, info = kubernetes_gateways.get(db, key), class_of(db, key)
+    if row is None or info is None:
+        return None
+    if not info.programmed:
+        remote = StatusCondition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
+        accepted = StatusCondition("Accepted", True, "Accepted", "Resource accepted")
+        return CollectedGatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
+    listed = _listeners(db, GATEWAY, key)
+    valid = [one for one, _ in listed if one.valid]
+    routers = routers_of(db, key)
+    sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET, s))]
+    ports = {one.port for one in valid}.union(
+        one.port for s in sets for one in owned_listeners(db, LISTENER_SET, s) if one.valid
+    )
+    addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
+    fault = routers.fault or _parameters_fault(db, row)
+    conditions = [
+        _accepted(fault, len(valid), len(listed)),
+        _programmed(addresses, bool(routers.services)),
+        condition("ResolvedRefs", _client_certificate_fault(db, row), "ResolvedRefs", "All references resolved"),
+    ]
+    if _is_lax(row.spec):
+        message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
+        conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
+    return CollectedGatewayStatus(
+        tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets)
+    )
+
+
+def _accepted(fault: Fault | None, valid: int, count: int) -> StatusCondition:
+    if fault is None and count and not valid:
+        fault = Fault("ListenersNotValid", "None of the Gateway's listeners are valid")
+    if fault is None and valid < count:
+        return StatusCondition(
+            "Accepted", True, "ListenersNotValid", "One or more of the Gateway's listeners are invalid"
+        )
+    return condition("Accepted", fault, "Accepted", "Resource accepted")
+
+
+def _programmed(addresses: GatewayAddresses, requested: bool) -> StatusCondition:
+    if not requested:
+        return StatusCondition("Programmed", False, "UnsupportedAddress", "Failed to assign to any requested addresses")
+    if addresses.warnings:
+        reason = "AddressNotAssigned" if addresses.usable else "AddressNotUsable"
+        why = "; ".join(addresses.warnings)
+        if addresses.internal:
+            why = f"Assigned to service(s) {' and '.join(addresses.internal)}, but failed to assign to all requested addresses: {why}"
+        else:
+            why = f"Failed to assign to any requested addresses: {why}"
+        return StatusCondition("Programmed", False, reason, why)
+    at = (
+        f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}"
+        if addresses.internal
+        else "Resource programmed"
+    )
+    return StatusCondition("Programmed", True, "Programmed", at)
+
+
+def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
+    ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
+    if ref is None:
+        return None
+    if (ref.group, ref.kind) != _CONFIG_MAP:
+        return Fault(
+            "InvalidParameters",
+            f"Unsupported parametersRef group/kind {ref.group}/{ref.kind}, only ConfigMap is supported",
+        )
+    if config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
+        return Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
+    return None
+
+
+def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
+    """Returns what is wrong with the certificate that backends are shown."""
+    backend = row.spec.tls.backend if row.spec.tls is not None else None
+    ref = backend.client_certificate_ref if backend is not None else None
+    if ref is None:
+        return None
+    namespace = ref.namespace or row.namespace
+    if not may_refer(db, ReferenceKey(GATEWAY, row.namespace, SECRET, namespace, ref.name)):
+        return Fault(
+            "RefNotPermitted",
+            f"clientCertificateRef {namespace}/{ref.name} not accessible to a Gateway (missing a ReferenceGrant?)",
+        )
+    if (ref.group, ref.kind) != SECRET:
+        return Fault(
+            "InvalidClientCertificateRef",
+            f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed",
+        )
+    found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
+    if found is None:
+        return Fault(
+            "InvalidClientCertificateRef", f"invalid clientCertificateRef, secret {namespace}/{ref.name} not found"
+        )
+    return (
+        Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {found.path} {found.reason}")
+        if isinstance(found, Flaw)
+        else None
+    )
+
+
+def _is_lax(spec: Gateway) -> bool:
+    frontend = spec.tls.frontend if spec.tls is not None else None
+    settings = (frontend.default, *(one.tls for one in frontend.per_port)) if frontend is not None else ()
+    return any(one.validation is not None and one.validation.mode == "AllowInsecureFallback" for one in settings)
+
+
+@derived
+def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
+    """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
+    at = gateway_of_set(db, key)
+    gateway = kubernetes_gateways.get(db, at) if at is not None else None
+    info = class_of(db, at) if at is not None else None
+    if at is None or gateway is None or info is None:
+        return None
+    if not info.listener_sets:
+        return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
+    if not takes_set(db, gateway, key.namespace):
+        return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
+    listed, routers = _listeners(db, LISTENER_SET, key), routers_of(db, at)
+    valid = [one for one, _ in listed if one.valid]
+    invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
+    parent = (
+        Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}")
+        if routers.fault is not None
+        else None
+    )
+    addresses = find_addresses(db, routers.services, at.namespace, tuple(sorted({one.port for one in valid})))
+    programmed = (
+        StatusCondition("Programmed", False, *invalid)
+        if invalid is not None
+        else _programmed(addresses, bool(routers.services))
+    )
+    return CollectedGatewayStatus(
+        (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed),
+        tuple(s for _, s in listed),
+    )
+
+
+def _not_allowed(message: str) -> CollectedGatewayStatus:
+    return CollectedGatewayStatus(
+        tuple(StatusCondition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed"))
+    )

@@ -1,0 +1,220 @@
+"""Every object that is told in its status what becomes of it: those of the Gateway API, Ingresses, and in an ambient mesh those that use
+waypoints or are enforced by ztunnels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.problem import ObjectRef
+from pilot.derive import derived
+from pilot.mesh.ambient.conditions import (
+    policy_conditions,
+    service_conditions,
+    service_entry_conditions,
+    workload_entry_conditions,
+)
+from pilot.mesh.gateway_api.gateways import GATEWAY, LISTENER_SET
+from pilot.mesh.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
+from pilot.mesh.kinds.authorization_policies import authorization_policies
+from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
+from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
+from pilot.mesh.kinds.backends import backends
+from pilot.mesh.kinds.gateway_classes import gateway_classes
+from pilot.mesh.kinds.grpc_routes import grpc_routes
+from pilot.mesh.kinds.http_routes import http_routes
+from pilot.mesh.kinds.inference_pools import inference_pools
+from pilot.mesh.kinds.ingresses import ingresses
+from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
+from pilot.mesh.kinds.listener_sets import listener_sets
+from pilot.mesh.kinds.service_entries import service_entries
+from pilot.mesh.kinds.services import services
+from pilot.mesh.kinds.tcp_routes import tcp_routes
+from pilot.mesh.kinds.tls_routes import tls_routes
+from pilot.mesh.kinds.view import KindView, RegistryView
+from pilot.mesh.kinds.workload_entries import workload_entries
+from pilot.mesh.lowering.gateway_api.external_backends import BACKEND
+from pilot.mesh.lowering.gateway_api.inference_pools import POOL
+from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.model.condition import StatusCondition
+from pilot.mesh.status.gateways import (
+    CollectedGatewayStatus,
+    class_status,
+    gateway_status,
+    listener_set_status,
+)
+from pilot.mesh.status.ingresses import ingress_status
+from pilot.mesh.status.policies import (
+    AncestorStatus,
+    backend_status,
+    backend_tls_status,
+    traffic_policy_status,
+)
+from pilot.mesh.status.pools import pool_status
+from pilot.mesh.status.routes import ParentStatus, route_status
+from pilot.mesh.tables.database import Mesh
+
+SERVICE, SERVICE_ENTRY, WORKLOAD_ENTRY = (
+    GroupKind("", "Service"),
+    GroupKind(NETWORKING, "ServiceEntry"),
+    GroupKind(NETWORKING, "WorkloadEntry"),
+)
+AUTHORIZATION_POLICY = GroupKind(SECURITY, "AuthorizationPolicy")
+INGRESS = GroupKind("networking.k8s.io", "Ingress")
+GATEWAY_CLASS = GroupKind(GATEWAY_API, "GatewayClass")
+TLS_POLICY, TRAFFIC_POLICY = (
+    GroupKind(GATEWAY_API, "BackendTLSPolicy"),
+    GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"),
+)
+
+
+class Listed(Protocol):
+    """The objects of a kind, by name."""
+
+    def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]: ...
+    def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None: ...
+
+
+class OwnObjects(NamedTuple):
+    """The objects of the own cluster, of a kind that every cluster has its own of."""
+
+    of: RegistryView[Any]
+
+    def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]:
+        return tuple(key.object for key in self.of.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+
+    def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None:
+        return self.of.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
+
+
+class ClassStatus(NamedTuple):
+    """The status of a GatewayClass."""
+
+    conditions: tuple[StatusCondition, ...]
+
+
+class RouteStatus(NamedTuple):
+    """The status of a route, for those of its parents that are this control plane's."""
+
+    parents: tuple[ParentStatus, ...] = ()
+
+
+class PoolStatus(NamedTuple):
+    """The status of an InferencePool, for those of its Gateways that are this control plane's."""
+
+    parents: tuple[ParentStatus, ...] = ()
+
+
+class PolicyStatus(NamedTuple):
+    """The status of a policy."""
+
+    ancestors: tuple[AncestorStatus, ...] = ()
+
+
+class BackendStatus(NamedTuple):
+    """The status of an XBackend."""
+
+    parents: tuple[AncestorStatus, ...] = ()
+
+
+class ObjectConditions(NamedTuple):
+    """The conditions of an object of an ambient mesh."""
+
+    conditions: tuple[StatusCondition, ...] = ()
+
+
+class IngressStatus(NamedTuple):
+    """The status of an Ingress: IP addresses and host names."""
+
+    addresses: tuple[str, ...] = ()
+
+
+Status = (
+    ClassStatus
+    | CollectedGatewayStatus
+    | RouteStatus
+    | PoolStatus
+    | PolicyStatus
+    | BackendStatus
+    | IngressStatus
+    | ObjectConditions
+)
+
+
+def _class(db: Mesh, key: ObjectKey) -> Status | None:
+    found = class_status(db, key.name)
+    return ClassStatus(found) if found is not None else None
+
+
+def _ingress(db: Mesh, key: ObjectKey) -> Status | None:
+    found = ingress_status(db, key)
+    return IngressStatus(found) if found is not None else None
+
+
+def _backend(db: Mesh, key: ObjectKey) -> Status | None:
+    found = backend_status(db, key)
+    return BackendStatus(found) if found is not None else None
+
+
+def _pool(db: Mesh, key: ObjectKey) -> Status | None:
+    found = pool_status(db, key)
+    return PoolStatus(found) if found is not None else None
+
+
+def _route(kind: GroupKind) -> Callable[[Mesh, ObjectKey], Status | None]:
+    return lambda db, key: RouteStatus(route_status(db, RouteKey(kind, *key)))
+
+
+_STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Status | None]]] = {
+    GATEWAY_CLASS: (gateway_classes, _class),
+    GATEWAY: (kubernetes_gateways, lambda db, key: gateway_status(db, key)),
+    LISTENER_SET: (listener_sets, lambda db, key: listener_set_status(db, key)),
+    HTTP_ROUTE: (http_routes, _route(HTTP_ROUTE)),
+    GRPC_ROUTE: (grpc_routes, _route(GRPC_ROUTE)),
+    TCP_ROUTE: (tcp_routes, _route(TCP_ROUTE)),
+    TLS_ROUTE: (tls_routes, _route(TLS_ROUTE)),
+    TLS_POLICY: (backend_tls_policies, lambda db, key: PolicyStatus(backend_tls_status(db, key))),
+    TRAFFIC_POLICY: (backend_traffic_policies, lambda db, key: PolicyStatus(traffic_policy_status(db, key))),
+    BACKEND: (backends, _backend),
+    POOL: (inference_pools, _pool),
+    INGRESS: (ingresses, _ingress),
+}
+KINDS = tuple(_STATUS)
+_CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[StatusCondition, ...] | None]]] = {
+    SERVICE: (OwnObjects(services), lambda db, key: service_conditions(db, key)),
+    SERVICE_ENTRY: (service_entries, lambda db, key: service_entry_conditions(db, key)),
+    WORKLOAD_ENTRY: (OwnObjects(workload_entries), lambda db, key: workload_entry_conditions(db, key)),
+    AUTHORIZATION_POLICY: (authorization_policies, lambda db, key: policy_conditions(db, key)),
+}
+AMBIENT_KINDS = tuple(_CONDITIONS)
+"""Kinds whose conditions tell of waypoints and ztunnels."""
+
+
+@derived
+def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
+    """Returns every object that may have a status: none of the Gateway API where that is switched off, and those of an ambient mesh alone that
+    tell of waypoints and ztunnels."""
+    shown = KINDS if db.settings.gateway_api.enabled else (INGRESS,)
+    told = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
+    return tuple(ObjectRef(kind, *key) for kind in (*shown, *told) for key in _listed(kind).all_keys(db))
+
+
+def _listed(kind: GroupKind) -> Listed:
+    return _STATUS[kind][0] if kind in _STATUS else _CONDITIONS[kind][0]
+
+
+@derived
+def status_of(db: Mesh, ref: ObjectRef) -> Status | None:
+    """Returns the status of an object; None for one that is not this control plane's, whose status is not touched."""
+    key = ObjectKey(ref.namespace, ref.name)
+    if ref.kind in _STATUS:
+        return _STATUS[ref.kind][1](db, key)
+    found = _CONDITIONS[ref.kind][1](db, key)
+    return ObjectConditions(found) if found is not None else None
+
+
+def object_with_status(db: Mesh, ref: ObjectRef) -> Object[Any] | None:
+    """Returns an object that may have a status. No node of its own."""
+    return _listed(ref.kind).get(db, ObjectKey(ref.namespace, ref.name))

@@ -1,0 +1,128 @@
+"""The routes of a delegate take the place of the route that names it.
+
+https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate: the delegate's conditions must be a subset
+of the root's; a route whose conditions are not is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
+
+T = TypeVar("T")
+
+
+def merge_routes(root: HTTPRoute, delegated: Iterable[HTTPRoute]) -> tuple[HTTPRoute, ...]:
+    """Returns the delegate's routes under the root's conditions; what a route does not say itself it has from the root."""
+    return tuple(merged for route in delegated if (merged := merge_route(root, route)) is not None)
+
+
+def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
+    """Returns one delegated route under the root's conditions, None where its own contradict them."""
+    match = merge_matches(root.match, route.match)
+    if match is None:
+        return None
+    return replace(
+        route,
+        match=match,
+        name=_joined(root.name, route.name),
+        rewrite=_first(route.rewrite, root.rewrite),
+        direct_response=_first(route.direct_response, root.direct_response),
+        timeout=_first(route.timeout, root.timeout),
+        retries=_first(route.retries, root.retries),
+        fault=_first(route.fault, root.fault),
+        mirror=_first(route.mirror, root.mirror),
+        mirrors=route.mirrors or root.mirrors,
+        mirror_percent=_first(route.mirror_percent, root.mirror_percent),
+        mirror_percentage=_first(route.mirror_percentage, root.mirror_percentage),
+        cors_policy=_first(route.cors_policy, root.cors_policy),
+        headers=_first(route.headers, root.headers),
+    )
+
+
+def merge_matches(
+    root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]
+) -> tuple[HTTPMatchRequest, ...] | None:
+    """Returns every pair of conditions that agree, in the leaf's order; None where one of the leaf's agrees with none of the root's."""
+    if not root or not leaf:
+        return root or leaf
+    merged: list[HTTPMatchRequest] = []
+    for inner in leaf:
+        pairs = [merge_match(outer, inner) for outer in root if not contradicts(outer, inner)]
+        if not pairs:
+            return None
+        merged += pairs
+    return tuple(merged)
+
+
+def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
+    """Returns the conditions of both; where both have one, the leaf's, which is the narrower."""
+    return replace(
+        leaf,
+        name=_joined(root.name, leaf.name),
+        uri=_first(leaf.uri, root.uri),
+        scheme=_first(leaf.scheme, root.scheme),
+        method=_first(leaf.method, root.method),
+        authority=_first(leaf.authority, root.authority),
+        headers={**root.headers, **leaf.headers},
+        without_headers={**root.without_headers, **leaf.without_headers},
+        query_params={**root.query_params, **leaf.query_params},
+        port=leaf.port or root.port,
+        source_labels={**root.source_labels, **leaf.source_labels},
+        source_namespace=leaf.source_namespace or root.source_namespace,
+        gateways=leaf.gateways or root.gateways,
+        stat_prefix=leaf.stat_prefix or root.stat_prefix,
+    )
+
+
+def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
+    """Returns whether some conditions of the leaf are not a subset of the root's."""
+    texts = (
+        (root.uri, leaf.uri),
+        (root.scheme, leaf.scheme),
+        (root.method, leaf.method),
+        (root.authority, leaf.authority),
+    )
+    maps = (
+        (root.headers, leaf.headers),
+        (root.without_headers, leaf.without_headers),
+        (root.query_params, leaf.query_params),
+    )
+    return (
+        any(_widens(outer, inner) for outer, inner in texts)
+        or any(_widens(outer.get(key), inner) for outer, leaves in maps for key, inner in leaves.items())
+        or root.ignore_uri_case != leaf.ignore_uri_case
+        or bool(root.port and leaf.port and root.port != leaf.port)
+        or bool(root.source_namespace and root.source_namespace != leaf.source_namespace)
+        or _differ(root.source_labels, leaf.source_labels)
+        or bool(
+            root.gateways
+            and leaf.gateways
+            and (len(root.gateways) < len(leaf.gateways) or not set(leaf.gateways) <= set(root.gateways))
+        )
+    )
+
+
+def _widens(root: StringMatch | None, leaf: StringMatch | None) -> bool:
+    """Returns whether `leaf` is not a subset of `root`. A regular expression never is one: two of them are not compared."""
+    if root is None or leaf is None:
+        return False
+    if root.exact:
+        return leaf.exact != root.exact
+    return not (root.prefix and (leaf.prefix or leaf.exact or "").startswith(root.prefix))
+
+
+def _differ(root: Mapping[str, str], leaf: Mapping[str, str]) -> bool:
+    return any(root.get(key, value) != value for key, value in leaf.items())
+
+
+def _joined(outer: str, inner: str) -> str:
+    return "-".join(part for part in (outer, inner) if part)
+
+
+def _first(one: T | None, other: T | None) -> T | None:
+    return one if one is not None else other

@@ -1,1 +1,0 @@
-"""The values that follow from the tables, as derived functions."""

@@ -1,0 +1,39 @@
+"""What goes with an IstioOperator that is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG
+from pilot.install.prune import DEFINITION, installed
+from pilot.install.uninstall import is_shared, proxies_of
+from pilot.kube.objects import Key, key_of
+from pilot.operator.istio_operator_resource import Custom
+from pilot.operator.parts import OperatorParts
+
+
+async def leave(parts: OperatorParts, custom: Custom, pending: Collection[Key]) -> str:
+    """Deletes what an IstioOperator has installed and no other one wants; returns "", or which proxies speak against it, and then nothing is
+    deleted. Definitions stay, and with a revision what all revisions share. `pending` are objects that it was about to correct: their labels may
+    not say yet that they are its own. KubeError where something cannot be deleted."""
+    selector = f"{COMPONENT},{OWNER}={custom.name},{OWNER_NAMESPACE}={custom.namespace}"
+    owned = found = await installed(parts.objects, selector, parts.namespaces)
+    if custom.revision:
+        found = [plain for plain in found if not is_shared(plain)]
+        attached = await proxies_of(parts.objects, custom.revision) if found else []
+        if attached:
+            return attached[0]
+    keep = parts.kept(custom.key)
+    revisions = {
+        plain["metadata"]["labels"].get(REVISION) for plain in found if plain["kind"] == "MutatingWebhookConfiguration"
+    }
+    for revision in sorted(filter(None, revisions)):
+        found += await installed(parts.objects, f"{TAG},{REVISION}={revision}", ())
+    for plain in found:
+        if key_of(plain) not in keep:
+            await parts.objects.delete(key_of(plain))
+    for key in () if custom.revision else pending:
+        if key not in keep and key.kind != DEFINITION:
+            await parts.objects.delete(key)
+    parts.hand_over([key_of(plain) for plain in owned], custom.key)
+    return ""

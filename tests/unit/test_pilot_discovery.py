@@ -305,4 +305,4 @@ def test_help_lists_the_flags_by_section(word: str, capsys: pytest.CaptureFixtur
         in sections["Services and workloads"]
     )
     assert "--log_as_json\n" in sections["Logs"]
-    assert "--keepaliveTimeout DURATION" in sections["Serving xDS"]
+    assert "--keepaliveTimeout DURATION" in sections["xDS server"]

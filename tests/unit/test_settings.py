@@ -167,7 +167,7 @@ def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient
 def test_variables_of_istiod_without_effect_are_told_of() -> None:
     warnings = load([], {"PILOT_PUSH_THROTTLE": "10", "PILOT_XDS_CACHE_SIZE": ""}).warnings
     assert warnings == [
-        "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are bounded by their bytes, which PILOT_PUSH_BYTES_IN_FLIGHT sets"
+        "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are limited by size; set PILOT_PUSH_BYTES_IN_FLIGHT"
     ]
 
 

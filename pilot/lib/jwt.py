@@ -41,7 +41,7 @@ def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, An
     return claims
 
 
-def read_claims(token: str) -> Mapping[str, Any]:
+def own_claims(token: str) -> Mapping[str, Any]:
     """Return the claims of this process's own token, without verification. Raise TokenError if it is malformed."""
     try:
         return jwt.decode(token, options={"verify_signature": False})

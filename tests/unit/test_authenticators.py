@@ -43,7 +43,7 @@ async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pat
     assert await authenticate(caller(token("shop", "web"))) == (WEB,)
     with pytest.raises(
         IdentityError,
-        match="client certificate: no client certificate was shown; service account token: no bearer token",
+        match="client certificate: no client certificate was shown; service account token: the request has no bearer token",
     ):
         await authenticate(caller())
 
@@ -143,7 +143,7 @@ async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_know
     assert await both(caller(certified=(WEB,))) == (WEB,)
     with pytest.raises(
         IdentityError,
-        match=r"as for xDS: client certificate: .*; token of https://issuer.invalid: no bearer token was brought",
+        match=r"as for xDS: client certificate: .*; token of https://issuer.invalid: the request has no bearer token",
     ):
         await both(caller())
 
@@ -166,9 +166,9 @@ async def test_without_authentication_everybody_is_nobody() -> None:
         (token(sub="system:node:one"), "'system:node:one' is no service account"),
         (token(iss="https://elsewhere"), "issuer"),
         (token(iss=None), "issuer"),
-        (sign(claims(), other_key()), "no known key"),
-        (sign(claims(), kid="two"), "no known key"),
-        ("nonsense", "three parts"),
+        (sign(claims(), other_key()), "no key of the set"),
+        (sign(claims(), kid="two"), "no key of the set"),
+        ("nonsense", "invalid token"),
     ],
 )
 async def test_a_token_that_a_key_file_does_not_accept(tmp_path: pathlib.Path, made: str, reason: str) -> None:
@@ -189,14 +189,14 @@ async def test_a_token_that_is_bound_to_a_pod_names_it(tmp_path: pathlib.Path) -
 async def test_another_key_file_counts_with_the_next_token_and_a_broken_one_does_not(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "keys.json"
     known = KeyFile(str(path), "")
-    with pytest.raises(IdentityError, match="no known key"):
+    with pytest.raises(IdentityError, match="no key of the set"):
         await known.review(token(), ("istio-ca",))
     write_keys(path)
     assert (await known.review(token(), ("istio-ca",))).username == "system:serviceaccount:shop:web"
     path.write_text("{")
     assert len(known.keys()) == 1
     write_keys(path, jwk(other_key(), "two"))
-    with pytest.raises(IdentityError, match="no known key"):
+    with pytest.raises(IdentityError, match="no key of the set"):
         await known.review(token(), ("istio-ca",))
     assert (
         await known.review(sign(claims(), other_key(), kid="two"), ("istio-ca",))
@@ -207,7 +207,7 @@ async def test_another_key_file_counts_with_the_next_token_and_a_broken_one_does
 
 async def test_a_broken_key_file_is_told_of_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     def told() -> list[str]:
-        return [record.getMessage() for record in caplog.records if "stay as they were" in record.getMessage()]
+        return [record.getMessage() for record in caplog.records if "stay in force" in record.getMessage()]
 
     path = write_keys(tmp_path / "keys.json")
     known = KeyFile(str(path), "")
@@ -221,7 +221,7 @@ async def test_a_broken_key_file_is_told_of_once(tmp_path: pathlib.Path, caplog:
     known.keys()
     known.keys()
     assert len(told()) == 2
-    assert told()[1].startswith(f"{path}: the keys of tokens stay as they were: ")
+    assert told()[1].startswith(f"{path}: cannot read the keys of tokens, the previous ones stay in force: ")
 
 
 async def test_tokens_of_other_clusters_and_of_other_users_are_refused() -> None:

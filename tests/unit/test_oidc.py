@@ -51,7 +51,7 @@ async def test_a_token_of_the_provider_is_its_service_accounts() -> None:
         (token(iss=ISSUER, aud="other"), "for other, not for istio-ca"),
         (token(iss=ISSUER, sub="somebody"), "is no service account"),
         (token(iss=ISSUER, exp=1), "expired"),
-        (sign(claims(iss=ISSUER), other_key()), "no known key"),
+        (sign(claims(iss=ISSUER), other_key()), "no key of the set"),
         ("", "no bearer token"),
     ],
 )
@@ -67,7 +67,7 @@ async def test_the_provider_says_where_its_keys_are() -> None:
     for described in (b"[]", b"{", b'{"jwks_uri": 7}'):
         world = World(RULE._replace(keys_uri=""))
         world.at[f"{ISSUER}/.well-known/openid-configuration"] = described
-        with pytest.raises(IdentityError, match="no known key"):
+        with pytest.raises(IdentityError, match="no key of the set"):
             await world.identify(token(iss=ISSUER))
 
 
@@ -77,7 +77,7 @@ async def test_an_unknown_key_is_asked_for_but_not_for_each_token() -> None:
     with pytest.raises(IdentityError):
         await world.identify(new)
     world.at[KEYS] = NEW
-    with pytest.raises(IdentityError, match="no known key"):
+    with pytest.raises(IdentityError, match="no key of the set"):
         await world.identify(new)
     assert len(world.asked) == 1, "a moment ago"
     world.now += AT_MOST_EVERY
@@ -93,7 +93,7 @@ async def test_keys_survive_a_provider_that_does_not_answer(caplog: pytest.LogCa
         world.now += REFRESH
         with caplog.at_level(logging.ERROR):
             assert await world.identify(token(iss=ISSUER))
-    assert "stay as they were" in caplog.text
+    assert "stay in force" in caplog.text
     world.at, world.now = {KEYS: NEW}, world.now + REFRESH
     with pytest.raises(IdentityError):
         await world.identify(token(iss=ISSUER))
@@ -125,7 +125,7 @@ async def test_the_provider_is_asked_before_kubernetes() -> None:
     rule = json.dumps({"issuer": ISSUER, "audiences": ["istio-ca"], "jwks_uri": "http://127.0.0.1:9/keys"})
     authenticate = make_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
     with pytest.raises(
-        IdentityError, match=r"client certificate: .*; OpenID Connect token: no bearer token was brought"
+        IdentityError, match=r"client certificate: .*; OpenID Connect token: the request has no bearer token"
     ):
         await authenticate(Caller("10.0.0.1:5"))
 

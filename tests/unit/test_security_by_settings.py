@@ -355,7 +355,7 @@ async def unknown(_: Caller) -> list[str]:
         (
             {},
             "nonsense",
-            "FILE: who issued the control plane's own token cannot be told: the token does not have three parts",
+            "FILE: who issued the control plane's own token cannot be told: invalid token: Not enough segments",
         ),
         ({}, token(aud=7), "FILE: who issued the control plane's own token cannot be told: "),
         ({"TOKEN_ISSUER": "https://a", "AUDIENCE": "istio"}, "nonsense", None),

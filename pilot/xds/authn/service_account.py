@@ -44,7 +44,7 @@ class ServiceAccountTokens:
     async def review(self, caller: Caller) -> Review:
         """Returns what the reviewer of the caller's cluster says of its token, which is a service account's; IdentityError likewise."""
         if not caller.token:
-            raise IdentityError("no bearer token was brought")
+            raise IdentityError("the request has no bearer token")
         cluster = caller.header("clusterid")
         reviewer = self._reviewers.get(cluster)
         if reviewer is None:

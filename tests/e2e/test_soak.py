@@ -15,7 +15,7 @@ async def test_after_a_round_of_random_edits_every_proxy_has_what_a_fresh_start_
     tmp_path: pathlib.Path, seed: int
 ) -> None:
     broken = await soak(tmp_path, random.Random(seed), minutes=0, edits=8)
-    # How many nodes are left after so short a time depends on which streams lingered; tests/unit/test_lifetime.py counts them without that.
+    # How many nodes are left after so short a time depends on which streams lingered; tests/unit/derive/test_lifetime.py counts them without that.
     assert [line for line in broken if "nodes in the graph" not in line] == []
 
 

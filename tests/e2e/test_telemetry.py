@@ -17,7 +17,7 @@ from tests.support.backends import Answer, Backend, ask
 from tests.support.collectors import Collector, Span, SpanServer
 from tests.support.objects import Plain, make
 from tests.support.processes import ControlPlane, Envoy, envoy_binary, eventually, free_port
-from tests.unit.test_cel import REFUSED, TAKEN
+from tests.unit.lib.test_cel import REFUSED, TAKEN
 
 LABELS = {"istio": "edge"}
 CANONICAL = "edge-0.edge"

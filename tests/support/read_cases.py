@@ -277,7 +277,11 @@ CASES = (
         {**WAYPOINT_FOR_ALL, **user()},
         [user(f"{{{WAYPOINT_USER}}}")],
     ),
-    ReadCase(f"{VIEWS}/ambient/waypoint_addresses.py _own_entries WorkloadEntry.all_keys", WAYPOINT_FOR_ALL, [behind("10.1.0.61")]),
+    ReadCase(
+        f"{VIEWS}/ambient/waypoint_addresses.py _own_entries WorkloadEntry.all_keys",
+        WAYPOINT_FOR_ALL,
+        [behind("10.1.0.61")],
+    ),
     ReadCase(
         f"{VIEWS}/ambient/waypoint_addresses.py _service_entries ServiceEntry.all_keys",
         WAYPOINT_FOR_ALL,
@@ -312,6 +316,8 @@ CASES = (
         for read, before in (("keys", {}), ("get", unmatched()))
     ),
     ReadCase(
-        f"{VIEWS}/registry/services.py _all_refs ServiceImport.all_keys", mesh(WEB, held(SIDECAR)), [held("ServiceImport a/web")]
+        f"{VIEWS}/registry/services.py _all_refs ServiceImport.all_keys",
+        mesh(WEB, held(SIDECAR)),
+        [held("ServiceImport a/web")],
     ),
 )

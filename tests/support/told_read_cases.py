@@ -133,7 +133,9 @@ TOLD_CASES = (
         mesh(refused("one", "first")),
         [refused("two", "second")],
     ),
-    ReadCase(f"{VIEWS}/tables/nacks.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]),
+    ReadCase(
+        f"{VIEWS}/tables/nacks.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]
+    ),
     *(
         ReadCase(
             f"{VIEWS}/{read}",

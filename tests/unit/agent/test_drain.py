@@ -1,0 +1,211 @@
+"""How a proxy ends, and what the command line says where it cannot begin."""
+
+from __future__ import annotations
+
+import mmap
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from pilot.agent import run as agent_run
+from pilot.agent.admin import AdminError
+from pilot.agent.drain import MOST_FAILURES, count_connections, drain, drain_path
+from pilot.agent.memory import clean_mappings, release
+from pilot.cli import pilot_agent
+from tests.support.processes import free_port
+
+
+class Envoy:
+    """Connections as a test sets them, one answer after the other; None does not answer."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers, self.posts, self.slept = list(answers), list[str](), list[float]()
+
+    async def post(self, path: str) -> None:
+        self.posts.append(path)
+
+    async def stats(self, regex: str) -> dict[str, int]:
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise AdminError("away")
+        return {"listener.0.0.0.0_15006.downstream_cx_active": answer}
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def drain(self, kind: str = "sidecar", until_empty: bool = False) -> None:
+        await drain(self, kind, 5.0, 2.0, until_empty, (15021, 15090), self.sleep)
+
+
+async def test_a_sidecar_drains_what_comes_in_for_a_while() -> None:
+    envoy = Envoy()
+    await envoy.drain()
+    assert envoy.posts == ["drain_listeners?inboundonly&graceful&skip_exit"]
+    assert envoy.slept == [5.0]
+
+
+def test_a_gateway_drains_everything() -> None:
+    assert drain_path("router") == drain_path("waypoint") == "drain_listeners?graceful&skip_exit"
+
+
+async def test_or_it_waits_until_no_connection_is_left() -> None:
+    envoy = Envoy(3, 1, None, 0)
+    await envoy.drain(until_empty=True)
+    assert envoy.answers == []
+    assert envoy.slept == [2.0, 1.0, 1.0, 1.0]
+
+
+async def test_an_envoy_that_does_not_answer_is_not_waited_for_without_end() -> None:
+    envoy = Envoy(*[None] * MOST_FAILURES)
+    await envoy.drain(until_empty=True)
+    assert envoy.answers == []
+
+
+def test_connections_that_are_the_proxys_own_do_not_count() -> None:
+    stats = {
+        "listener.0.0.0.0_15006.downstream_cx_active": 2,
+        "listener.0.0.0.0_15006.worker_0.downstream_cx_active": 2,
+        "listener.10.0.0.1_8443.downstream_cx_active": 1,
+        "listener.0.0.0.0_15021.downstream_cx_active": 5,
+        "listener.0.0.0.0_15090.downstream_cx_active": 5,
+        "listener.admin.downstream_cx_active": 5,
+        "listener.envoy_internal_connect_originate.downstream_cx_active": 5,
+    }
+    assert count_connections(stats, (15021, 15090)) == 3
+
+
+def mapping(perms: str, inode: int, rss: int, anonymous: int = 0, dirty: int = 0, start: int = 0x1000) -> str:
+    return (
+        f"{start:x}-{start + 0x100000:x} {perms} 00000000 fe:00 {inode} {'/lib/a.so' if inode else ''}\n"
+        f"Size: 1024 kB\nRss:  {rss} kB\nPrivate_Dirty: {dirty} kB\nAnonymous: {anonymous} kB\nVmFlags: rd ex\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (mapping("r-xp", 7, 1000), True),
+        (mapping("r--p", 7, 1000), True),
+        (mapping("rw-p", 7, 1000), False),
+        (mapping("r--p", 7, 1000, anonymous=4), False),
+        (mapping("r--p", 7, 1000, dirty=4), False),
+        (mapping("r-xp", 0, 1000), False),
+        (mapping("r-xp", 7, 100), False),
+    ],
+)
+def test_only_pages_that_are_as_in_their_file_are_given_back(text: str, found: bool) -> None:
+    assert list(clean_mappings(text)) == ([(0x1000, 0x100000)] if found else [])
+
+
+def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
+    content = bytes(range(256)) * 4096
+    (tmp_path / "file").write_bytes(content)
+    with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert mapped[:] == content
+        release()
+        assert mapped[:] == content
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "text"),
+    [
+        ([], 2, "pilot-agent: what runs beside an Envoy"),
+        (["prox"], 1, "Error: unknown command 'prox' for pilot-agent"),
+        (["proxy", "sidecar", "extra"], 1, "Error: unexpected argument 'extra'; pilot-agent proxy --help"),
+        (["wait", "--timeoutSeconds", "soon"], 1, "Error: 'soon' is not an integer"),
+        (["wait", "now"], 1, "Error: wait does not know now"),
+        (["wait", "--timeoutSeconds", "0"], 1, "Error: the proxy is not ready within 0 s"),
+        (["request", "GET"], 1, "Error: request takes METHOD PATH"),
+        (["request", "GET", "stats", "--debug-port", "1"], 1, "Error: GET http://localhost:1/stats: "),
+    ],
+)
+def test_the_command_line_says_what_is_wrong(
+    argv: list[str], status: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pilot_agent.main(argv) == status
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        (
+            "wait",
+            """\
+pilot-agent wait: return once the proxy of this machine is ready
+
+  pilot-agent wait [--timeoutSeconds 60] [--requestTimeoutMillis 500] [--periodMillis 500] [--url http://localhost:15021/healthz/ready]
+""",
+        ),
+        (
+            "request",
+            """\
+pilot-agent request: ask Envoy's admin port
+
+  pilot-agent request METHOD PATH [--debug-port 15000]
+""",
+        ),
+    ],
+)
+def test_what_the_help_of_a_command_says(
+    command: str, word: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pilot_agent.main([command, word]) == 0
+    assert capsys.readouterr() == (usage, "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind"),
+    [([], "sidecar"), (["router"], "router"), (["--concurrency", "3"], "sidecar"), (["waypoint"], "waypoint")],
+)
+def test_the_type_of_a_proxy_is_the_first_word(monkeypatch: pytest.MonkeyPatch, argv: list[str], kind: str) -> None:
+    ran = list[str]()
+    monkeypatch.setattr(agent_run, "run", lambda kind, settings, environ: ran.append(kind) or 0)
+    assert pilot_agent.main(["proxy", *argv]) == 0
+    assert ran == [kind]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["proxy", "--help"], ["version"], ["collateral"]])
+def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert pilot_agent.main(argv) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({"PROXY_CONFIG": "{}", "INSTANCE_IP": "x"}, "Error: variable INSTANCE_IP: 'x' is not an IP address"),
+        (
+            {"PROXY_CONFIG": '{"discoveryAddress": "istiod"}'},
+            "Error: ProxyConfig.discoveryAddress: 'istiod' is not host:port",
+        ),
+        ({"CA_ADDR": "istiod"}, "Error: variable CA_ADDR: 'istiod' is not host:port"),
+        (
+            {"PROXY_CONFIG": '{"binaryPath": "/no/envoy", "statusPort": PORT}'},
+            "Error: Envoy cannot be started: /no/envoy: No such file",
+        ),
+        ({"DNS_PROXY_ADDR": "localhost"}, "Error: variable DNS_PROXY_ADDR: 'localhost' is not host:port"),
+        ({"ISTIO_KUBE_APP_PROBERS": "{"}, "Error: variable ISTIO_KUBE_APP_PROBERS is not JSON"),
+        ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
+    ],
+)
+def test_an_agent_that_cannot_start_says_why_in_one_sentence(
+    environ: dict[str, str], text: str, tmp_path: pathlib.Path
+) -> None:
+    root, port = str(pathlib.Path(__file__).parents[3]), str(free_port())
+    environ = {name: value.replace("PORT", port) for name, value in environ.items()}
+    command = [sys.executable, "-m", "pilot.cli.pilot_agent", "proxy", "sidecar", "--log_output_level", "all:none"]
+    ended = subprocess.run(
+        command,
+        env={"PYTHONPATH": root, "INSTANCE_IP": "127.0.0.1", **environ},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert text in ended.stderr
+    assert "Traceback" not in ended.stderr

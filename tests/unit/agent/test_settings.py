@@ -1,0 +1,43 @@
+"""Settings of the agent and of captures: documented as they are, and each flag and variable sets the field that declares it."""
+
+from __future__ import annotations
+
+import pathlib
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from pilot.agent.capture.settings import CaptureSettings
+from pilot.agent.settings import AgentSettings
+from pilot.lib.duration import Duration
+from pilot.settings.declaration import DeclaredSetting, declared
+from pilot.settings.document import sections
+from pilot.settings.parse import load_sections
+
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+AGENT, CAPTURE = AgentSettings(), CaptureSettings()
+WAYS = [(kind, one, way) for kind in (AGENT, CAPTURE) for one in declared(kind) for way in (one.flag, one.env) if way]
+OTHERS = {
+    bool: ("true", True),
+    Duration: ("1h1m1s", Duration(3661 * 10**9)),
+    tuple: ("a,b", ("a", "b")),
+    int: ("77", 77),
+    float: ("0.75", 0.75),
+}
+
+
+@pytest.mark.parametrize(("kind", "document"), [(AGENT, "agent.md"), (CAPTURE, "capture.md")])
+def test_every_setting_is_in_the_document(kind: Any, document: str) -> None:
+    assert sections(kind) in (DOCS / document).read_text(encoding="utf-8")
+    loaded = load_sections(kind, [], {})
+    assert (loaded.settings, loaded.warnings) == (kind, [])
+
+
+@pytest.mark.parametrize(("kind", "one", "way"), WAYS, ids=[way for *_, way in WAYS])
+def test_a_flag_or_a_variable_sets_its_field_alone(kind: Any, one: DeclaredSetting, way: str) -> None:
+    text, value = ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
+    loaded = load_sections(kind, [f"--{way}={text}"], {}) if way == one.flag else load_sections(kind, [], {way: text})
+    assert loaded.warnings == []
+    found = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
+    assert found == {**{each.path: each.default for each in declared(kind)}, one.path: value}

@@ -1,0 +1,380 @@
+"""What a control plane is made of by its settings: its parts in the order of their start, its ports, what is swept, and what the pages show."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pathlib
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pilot.bootstrap import ControlPlane, StartError, control_plane
+from pilot.bootstrap.control_plane import KUBERNETES_RANK, REGISTERED_RANK
+from pilot.bootstrap.part import Part
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.ingest.batch import Commit
+from pilot.settings.parse import load
+from tests.support.clock import VirtualClock
+from tests.support.stand_ins import Journal
+from tests.unit.bootstrap.test_control_plane import ADDRESSES, running
+
+USUAL = [
+    "the HTTP port",
+    "the monitoring port",
+    "the first load",
+    "the key sets of issuers",
+    "the host names of gateways",
+    "the sweeper",
+    "looking at the health of the mesh",
+    "the clock of that",
+    "giving memory back",
+    "the certificate authority",
+    "the certificate of the port with TLS",
+    "the xDS port",
+    "the secure xDS port",
+    "the certificate of the webhooks",
+    "the injector's configuration",
+    "the webhooks port",
+    "registering workloads",
+    "following the mesh config",
+    "following FOLDER",
+    "following the sources of the mesh config",
+]
+WITH_API = ["asking who may read Secrets", "following the API server", "writing to the API server"]
+
+
+def make(folder: pathlib.Path, environ: dict[str, str] | None = None, **flags: str) -> ControlPlane:
+    given = {"configDir": str(folder), "ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+    return ControlPlane(
+        load([f"--{name}={value}" for name, value in given.items()], environ or {}).settings, VirtualClock()
+    )
+
+
+def parts(plane: ControlPlane) -> list[Part]:
+    return list(plane.parts._parts)
+
+
+def names(plane: ControlPlane, folder: pathlib.Path) -> list[str]:
+    return [part.name.replace(str(folder), "FOLDER") for part in parts(plane)]
+
+
+async def test_parts_start_in_this_order(tmp_path: pathlib.Path) -> None:
+    plane = make(tmp_path)
+    assert names(plane, tmp_path) == USUAL
+    assert list(plane.ports) == ["HTTP", "monitoring", "xDS", "secure xDS", "webhooks"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "more", "less"),
+    [
+        ({}, {"monitoringAddr": ""}, [], ["the monitoring port"]),
+        ({}, {"grpcAddr": ""}, [], ["the xDS port"]),
+        ({}, {"secureGRPCAddr": ""}, [], ["the secure xDS port", "the certificate of the port with TLS"]),
+        ({}, {"httpsAddr": ""}, [], ["the webhooks port", "the certificate of the webhooks"]),
+        ({}, {"ctrlz_port": "9876"}, ["the ControlZ port"], []),
+        ({"RESOLVE_HOSTNAME_GATEWAYS": "false"}, {}, [], ["the host names of gateways"]),
+        ({"ENABLE_CA_SERVER": "false"}, {}, [], ["the certificate authority"]),
+        ({"ISTIO_MULTIROOT_MESH": "true"}, {}, ["telling proxies the roots"], []),
+        ({"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "false"}, {}, [], ["registering workloads"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}, {}, ["sending traces"], []),
+        ({}, {"kubeconfig": "FOLDER/kubeconfig"}, WITH_API, []),
+        (
+            {},
+            {"kubeconfig": "FOLDER/kubeconfig", "configDir": ""},
+            WITH_API,
+            ["registering workloads", "following FOLDER"],
+        ),
+    ],
+)
+async def test_settings_add_and_leave_out_parts(
+    tmp_path: pathlib.Path, environ: dict[str, str], flags: dict[str, str], more: list[str], less: list[str]
+) -> None:
+    plane = make(tmp_path, environ, **{name: value.replace("FOLDER", str(tmp_path)) for name, value in flags.items()})
+    found = names(plane, tmp_path)
+    assert sorted(found) == sorted([*(name for name in USUAL if name not in less), *more])
+    if "sending traces" in more:
+        assert found[0] == "sending traces", "it stops last of all"
+        await parts(plane)[0].stop()
+    if "the ControlZ port" in more:
+        assert found.index("the ControlZ port") < found.index("the first load")
+    if "telling proxies the roots" in more:
+        assert (
+            found.index("the certificate authority")
+            < found.index("telling proxies the roots")
+            < found.index("the xDS port")
+        )
+    if more == WITH_API:
+        assert found[-2:] == WITH_API[1:]
+
+
+async def test_every_folder_is_followed_and_the_first_has_what_two_declare(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "FileSource", "Ledger")
+    own, west = tmp_path / "own", tmp_path / "west"
+    plane = make(
+        tmp_path,
+        {"REVISION": "blue", "PILOT_MAX_CONFIG_FILE_BYTES": "77", "PILOT_STATE_DIR": "/state"},
+        configDir=str(own),
+    )
+    [(path, batch, part, origin, kinds, *rest)] = journal.given("FileSource")
+    assert (path, batch is plane._batch, kinds is plane._read, rest) == (str(own), True, True, [77, "/state"])
+    assert (origin.cluster, origin.own, origin.revision) == ("Kubernetes", True, "blue")
+    assert (part._rank, part._name) == (0, str(own))
+    argv = [f"--configDir={own}", f"--configDir=west={west}", "--ctrlz_port=0", *(f"--{name}=" for name in ADDRESSES)]
+    plane = ControlPlane(load(argv, {}).settings, VirtualClock())
+    found = [(given[0], given[2]._rank, given[3].cluster, given[3].own) for given in journal.given("FileSource")[1:]]
+    assert found == [(str(own), 0, "Kubernetes", True), (str(west), 1, "west", False)]
+    assert 'istiod_managed_clusters{cluster_type="remote"} 1' in plane.metrics.exposition().decode().splitlines()
+    assert 1 < KUBERNETES_RANK < REGISTERED_RANK
+
+
+@pytest.mark.parametrize(
+    ("environ", "jobs"),
+    [
+        ({}, ["HealthFindings.check"]),
+        ({"PILOT_ENVOY_FILTER_STATS": "true"}, ["HealthFindings.check", "PatchStatus.check"]),
+    ],
+)
+async def test_what_is_done_again_and_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], jobs: list[str]
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "Sweeper")
+    plane = make(tmp_path, environ)
+    sweeps, looks, memory = journal.given("Sweeper")
+    assert {given[0] for given in (sweeps, looks, memory)} == {plane._clock}
+    assert (sweeps[1], looks[1], memory[1]) == (10.0, 10.0, 60.0)
+    assert [job.__qualname__ for job in sweeps[2]] == ["Discovery.sweep_in_steps", "Refusals.sweep", "Pusher.sweep"]
+    assert [job.__qualname__ for job in looks[2]] == jobs
+    assert [type(job).__name__ for job in memory[2]] == ["GiveBack"]
+
+
+async def test_the_health_of_the_mesh_is_that_of_what_is_connected_and_wrong(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "HealthFindings", "Refusals", "Checking", "ControlzPort")
+    plane = make(tmp_path, ctrlz_port="9876")
+    assert journal.given("HealthFindings") == [(plane.db, plane.discovery, plane.problems, plane.metrics.health)]
+    assert journal.given("Refusals") == [(plane.db, plane.discovery, plane._clock)]
+    assert journal.given("Checking")[0][:3] == (plane.db, plane._clock, plane.problems)
+    assert journal.given("ControlzPort") == [(plane.addresses.controlz, plane.metrics, plane.end)]
+
+
+@pytest.mark.parametrize(
+    ("environ", "cache", "queues"),
+    [
+        ({}, False, False),
+        ({"PILOT_XDS_CACHE_STATS": "true"}, True, False),
+        ({"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, False, True),
+    ],
+)
+async def test_caches_and_queues_are_counted_where_that_is_asked_for(
+    tmp_path: pathlib.Path, environ: dict[str, str], cache: bool, queues: bool
+) -> None:
+    plane = make(tmp_path, environ)
+    lines = plane.metrics.exposition().decode().splitlines()
+    assert plane.discovery.counts_cache is cache
+    assert any(line.startswith("xds_cache_size ") for line in lines) is cache
+    assert any(line.startswith("pilot_worker_queue_depth{") for line in lines) is queues
+
+
+async def test_registries_that_there_are_not_end_the_start(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StartError, match=r"^--registries: 'Consul' is not known, only Kubernetes is$"):
+        make(tmp_path, registries="Consul")
+
+
+async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "Sweeper", "SecretReview", "SecretAccess")
+    plane = make(tmp_path, {"CLUSTER_ID": "east"}, kubeconfig=str(tmp_path / "kubeconfig"))
+    assert plane.kubernetes is not None
+    assert [job.__qualname__ for job in journal.given("Sweeper")[0][2]][-1] == "SecretAccess.sweep"
+    assert journal.given("SecretReview") == [
+        (plane.kubernetes.client, "east", {"east"}, plane.kubernetes.remote.clusters)
+    ]
+    assert journal.given("SecretAccess")[0][0] is plane.discovery
+    assert not len(plane.db.secret_access)
+    assert len(make(tmp_path).db.secret_access) == 1, "without an API server every account may"
+
+
+async def test_every_port_of_xds_serves_the_same_mesh(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "Ads", "GrpcPort", "make_server")
+    plane = make(tmp_path, {}, clusterAliases="a=Kubernetes", shutdownDuration="7s")
+    plain, secure = journal.given("Ads")
+    common: Any = (plane.discovery, plane.pusher, plane.metrics, plane._admission, {"a": "Kubernetes"})
+    assert plain[:5] == secure[:5] == common
+    assert plain[5] == secure[5]
+    assert (plain[6], plain[7]) == (plane.security.plain.authenticate, plane.security.plain.meet)
+    assert (secure[6], secure[7]) == (plane.security.secure.authenticate, plane.security.secure.meet)
+    assert plain[8] is secure[8] is plane.security.authorize
+    [(settings, handlers)] = journal.given("make_server")
+    assert settings is plane.settings.serve
+    assert len(handlers) == 1, "certificates are issued at the port with TLS"
+    [(_, address, connections, patience)] = journal.given("GrpcPort")
+    assert (address, str(patience)) == (plane.addresses.grpc, "7s")
+    assert connections == plane.discovery.connections() or not len(connections)
+
+
+async def test_without_tls_certificates_are_issued_at_the_plain_port(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "make_server")
+    make(tmp_path, {}, secureGRPCAddr="")
+    assert [len(handlers) for _, handlers in journal.given("make_server")] == [2]
+
+
+async def test_workloads_register_in_memory_by_the_settings(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    journal.spy(monkeypatch, control_plane, "EntriesInMemory")
+    environ = {
+        "CLUSTER_ID": "east",
+        "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD": "7s",
+        "ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY": "false",
+    }
+    plane = make(tmp_path, environ)
+    [(db, batch, part, origin, terms, counts)] = journal.given("EntriesInMemory")
+    assert (db, batch, counts) == (plane.db, plane._batch, plane.metrics.kubernetes)
+    assert (part._rank, part._name, origin.cluster, tuple(terms)) == (
+        REGISTERED_RANK,
+        "registered workloads",
+        "east",
+        (7.0, False),
+    )
+    entries: Any = plane._entries
+    assert plane.discovery.lifecycle is entries
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+PATHS = ("/ready", "/metrics", "/version", "/debug/adsz", "/inject", "/nothing")
+
+
+async def test_each_page_is_at_its_port(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path, httpsAddr="") as it:
+        assert [(await it.get(path))[0] for path in PATHS] == [200, 404, 404, 200, 404, 404]
+        assert [(await it.get(path, "monitoring"))[0] for path in PATHS] == [404, 200, 200, 200, 404, 404]
+    async with running(tmp_path, monitoringAddr="") as it:
+        assert [(await it.get(path))[0] for path in PATHS] == [200, 200, 200, 200, 404, 404]
+
+
+@pytest.mark.parametrize(("webhooks", "status"), [("", 400), ("127.0.0.1:0", 404)])
+async def test_webhooks_without_a_port_of_their_own_are_at_that_of_readiness(
+    tmp_path: pathlib.Path, webhooks: str, status: int
+) -> None:
+    async with running(tmp_path, httpsAddr=webhooks) as it:
+        assert (await it.get("/validate"))[0] == status
+
+
+async def test_what_there_is_is_counted(tmp_path: pathlib.Path) -> None:
+    async with running(tmp_path) as it:
+        shown = (await it.get("/metrics", "monitoring"))[1].splitlines()
+    assert 'istiod_managed_clusters{cluster_type="local"} 1' in shown
+    assert 'istiod_managed_clusters{cluster_type="remote"} 0' in shown
+    [nodes] = [line.split()[1] for line in shown if line.startswith("pyistiod_graph_nodes ")]
+    assert float(nodes) > 0
+    assert not [line for line in shown if line.startswith(("xds_cache_size ", "pilot_worker_queue_depth"))]
+
+
+def objects(plane: ControlPlane) -> int:
+    return sum(len(table) for table in plane.db.tables.values())
+
+
+class Told:
+    """What each part is told, in the place of the part itself."""
+
+    def __init__(self, name: str, told: list[tuple[Any, ...]]) -> None:
+        self._name, self._told = name, told
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *given: self._told.append((f"{self._name}.{method}", *given))
+
+
+async def test_who_is_told_of_a_change_and_in_which_order(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane, told = make(tmp_path), list[tuple[Any, ...]]()
+    for name in (
+        "_checking",
+        "_key_sets",
+        "_gateway_names",
+        "_notices",
+        "_config_sources",
+        "security",
+        "_writers",
+        "webhooks",
+    ):
+        monkeypatch.setattr(plane, name, Told(name.lstrip("_"), told))
+    nodes: Any = ["a node"]
+    for table in ("pods", "mesh"):
+        commit = Commit(nodes, [(table, "key", None)], 1, 0.0, 0.0, Counter(), 0.0)
+        plane._committed(commit)
+        config = (
+            [("config_sources.configured", MeshConfig()), ("security.configured", MeshConfig())]
+            if table == "mesh"
+            else []
+        )
+        assert told == [
+            ("checking.reached", nodes),
+            ("key_sets.reached", nodes),
+            ("gateway_names.reached", nodes),
+            ("notices.committed", commit),
+            *config,
+            ("writers.committed", commit),
+            ("webhooks.committed", commit),
+        ]
+        told.clear()
+    plane._reached(nodes)
+    assert told == [("checking.reached", nodes), ("writers.reached", nodes)]
+    told.clear()
+    monkeypatch.setattr(plane, "_gateway_names", None)
+    monkeypatch.setattr(plane, "_writers", None)
+    plane._committed(commit)
+    plane._reached(nodes)
+    assert [what for what, *_ in told] == [
+        "checking.reached",
+        "key_sets.reached",
+        "notices.committed",
+        "config_sources.configured",
+        "security.configured",
+        "webhooks.committed",
+        "checking.reached",
+    ]
+
+
+@pytest.mark.parametrize("ends_early", [True, False])
+async def test_nothing_is_left_running(
+    tmp_path: pathlib.Path, ends_early: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pilot")
+    plane = make(tmp_path)
+    if ends_early:
+        plane.end()
+    task = asyncio.create_task(plane.run())
+    async with asyncio.timeout(30):
+        while not (plane.ready or task.done()):
+            await asyncio.sleep(0.002)
+        plane.end()
+        await task
+        await asyncio.sleep(0)
+    assert [message for message in caplog.messages if message.startswith("ready: ")] == (
+        [] if ends_early else [f"ready: {objects(plane)} objects"]
+    )
+    assert [left.get_name() for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []
+
+
+async def test_a_start_that_fails_leaves_nothing_running(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StartError, match=r"^--configDir: .*missing: No such file or directory$"):
+        await make(tmp_path / "missing").run()
+    await asyncio.sleep(0)
+    assert [left for left in asyncio.all_tasks() if left is not asyncio.current_task()] == []

@@ -1,0 +1,251 @@
+"""What pages and tools are shown of single things, to the last field."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import msgspec
+import pytest
+
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol
+from pilot.debug import slices
+from pilot.debug.caches import _brief
+from pilot.debug.explain import _identity
+from pilot.debug.health import HealthFindings
+from pilot.debug.index import _proxies
+from pilot.debug.over_xds import client_config
+from pilot.debug.registry import LookedUp, _endpoint, show_service
+from pilot.debug.slices import without_collections
+from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
+from pilot.mesh.model.proxy import NodeType, Proxy
+from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
+from pilot.mesh.tables.database import Mesh
+from tests.support.debug import FakeConnection, FakeFleet, FakeWatch
+from tests.unit.debug.test_health import SERVICE, looked_at, of
+
+PROXY = Proxy(
+    type=NodeType.SIDECAR,
+    id="web-0.a",
+    ips=("10.0.0.1",),
+    dns_domain="",
+    namespace="a",
+    metadata={"CLUSTER_ID": "east"},
+    version="1.30.0",
+)
+
+
+def made(**fields: Any) -> Service:
+    plain: dict[str, Any] = {
+        "hostname": "x.example",
+        "namespace": "a",
+        "name": "x",
+        "registry": Registry.EXTERNAL,
+        "source": ObjectKey("a", "entry"),
+        "ports": (Port("web", 80, Protocol.HTTP, 8080),),
+        "resolution": Resolution.DNS_LB,
+    }
+    return Service(**(plain | fields))
+
+
+def test_a_service_of_a_service_entry_to_the_last_field() -> None:
+    service = made(
+        auto_addresses=("240.240.0.1", "2001:2::1"),
+        created="2024-01-01T00:00:00Z",
+        labels=(("app", "x"),),
+        selector=(("run", "x"),),
+        service_accounts=("spiffe://x",),
+        mesh_external=True,
+        traffic_distribution="PreferSameNode",
+        race_connect=True,
+        publish_not_ready=True,
+        export_to=frozenset({"b", "a"}),
+    )
+    shown = show_service(LookedUp(service, "", {}, (ServiceRef("y.example", "b"),), "east"))
+    attributes = shown.pop("Attributes")
+    assert shown == {
+        "ports": [{"name": "web", "port": 80, "protocol": "HTTP"}],
+        "serviceAccounts": ["spiffe://x"],
+        "creationTime": "2024-01-01T00:00:00Z",
+        "hostname": "x.example",
+        "clusterVIPs": {"Addresses": None},
+        "defaultAddress": "0.0.0.0",
+        "autoAllocatedIPv4Address": "240.240.0.1",
+        "autoAllocatedIPv6Address": "2001:2::1",
+        "Resolution": 1,
+        "MeshExternal": True,
+        "ResourceVersion": "",
+    }
+    assert attributes == {
+        "ServiceRegistry": "External",
+        "Name": "x",
+        "Namespace": "a",
+        "Labels": {"app": "x"},
+        "ExportTo": {"a": {}, "b": {}},
+        "Visibility": 0,
+        "LabelSelectors": {"run": "x"},
+        "Aliases": [{"Hostname": "y.example", "Namespace": "b"}],
+        "ClusterExternalAddresses": {"Addresses": None},
+        "ClusterExternalPorts": None,
+        "PassthroughTargetPorts": None,
+        "Type": "",
+        "ExternalName": "",
+        "NodeLocal": False,
+        "TrafficDistribution": 2,
+        "ObjectName": "entry",
+        "DNSConnectStrategy": 1,
+        "PublishNotReadyAddresses": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "vips", "address"),
+    [
+        ({}, {"east": ["0.0.0.0"]}, "0.0.0.0"),
+        ({"addresses": ("10.1.0.1",)}, {"east": ["10.1.0.1"]}, "10.1.0.1"),
+        (
+            {"addresses": ("10.1.0.1",), "cluster_addresses": (("west", ("10.1.0.1", "fd00::1")), ("north", ()))},
+            {"west": ["10.1.0.1", "fd00::1"]},
+            "10.1.0.1",
+        ),
+    ],
+)
+def test_addresses_of_a_kubernetes_service_by_cluster(
+    fields: dict[str, Any], vips: dict[str, list[str]], address: str
+) -> None:
+    shown = show_service(
+        LookedUp(made(registry=Registry.KUBERNETES, **fields), "ClusterIP", {"west": ("1.2.3.4",)}, (), "east")
+    )
+    assert (shown["clusterVIPs"], shown["defaultAddress"]) == ({"Addresses": vips}, address)
+    assert shown["Attributes"]["ClusterExternalAddresses"] == {"Addresses": {"west": ["1.2.3.4"]}}
+    assert (shown["Attributes"]["Type"], shown["Attributes"]["ObjectName"], shown["creationTime"]) == (
+        "ClusterIP",
+        "",
+        "0001-01-01T00:00:00Z",
+    )
+
+
+@pytest.mark.parametrize(
+    ("resolution", "number"),
+    zip(("ClientSideLB", "DNSLB", "Passthrough", "DNSRoundRobinLB", "Alias", "DynamicDNS"), range(6), strict=True),
+)
+def test_resolutions_have_istiods_numbers(resolution: str, number: int) -> None:
+    assert show_service(LookedUp(made(resolution=Resolution(resolution)), "", {}, (), "east"))["Resolution"] == number
+
+
+@pytest.mark.parametrize(("number", "health"), list(enumerate(EndpointHealth)))
+def test_the_health_of_endpoints_has_istiods_numbers(number: int, health: EndpointHealth) -> None:
+    assert (
+        _endpoint(Endpoint(addresses=("10.0.0.1",), port=80, port_name="http", health=health), of_kubernetes=True)[
+            "HealthStatus"
+        ]
+        == number
+    )
+
+
+def test_objects_are_told_apart_by_all_that_names_them() -> None:
+    named = {"kind": "DestinationRule", "namespace": "a", "name": "b"}
+    others = (
+        {"group": "g"},
+        {"kind": "Service"},
+        {"cluster": "east"},
+        {"namespace": "b"},
+        {"name": "a"},
+        {"namespace": ""},
+    )
+    assert len({_identity(named | other) for other in ({}, *others)}) == 7
+    assert _identity({"kind": "Node", "name": "n"}) == ("", "Node", "", "", "n")
+
+
+def test_the_collector_rests_until_the_last_large_answer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It rests for ten seconds at most, however many answers overlap; where it was switched off, it stays so until then."""
+    now = 100.0
+    monkeypatch.setattr(slices.time, "monotonic", lambda: now)
+    seen = []
+    with without_collections():
+        seen.append(gc.isenabled())
+        now = 110.0
+        with without_collections():
+            seen.append(gc.isenabled())
+        seen.append(gc.isenabled())
+        now = 110.1
+        with without_collections():
+            seen.append(gc.isenabled())
+    assert seen == [False, False, False, True]
+    assert gc.isenabled()
+    now = 200.0
+    with without_collections():
+        assert not gc.isenabled()
+        now = 205.0
+        with without_collections():
+            assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("count", "note"), [(50, ""), (51, "<p>The first 50 of 51.</p>")])
+def test_the_index_lists_fifty_proxies(count: int, note: str) -> None:
+    page = _proxies([FakeConnection(f"web-{n}.a-1", f"web-{n}.a", PROXY) for n in range(count)])
+    assert page.count('<td class="path">') == 50
+    assert page.endswith(f"</table></div>{note}\n")
+
+
+@pytest.mark.parametrize(
+    ("arg", "shown"),
+    [
+        (("a", 1, "b", "c"), "a/1/b/c"),
+        (("a", 1, "b", "c", "d"), "tuple"),
+        ("x" * 101, "x" * 100 + "… (1 more characters)"),
+        (1.5, "float"),
+    ],
+)
+def test_keys_of_up_to_four_parts_are_written_out(arg: Any, shown: str) -> None:
+    assert _brief(arg) == shown
+
+
+def test_a_type_that_was_never_sent_has_the_first_time_of_all() -> None:
+    watches = {
+        "b": FakeWatch(sent_at=0.0, nonce_sent="", nonce_acked="", last_error="no such cluster"),
+        "a": FakeWatch(sent_at=1.5),
+    }
+    found = client_config(FakeConnection("web-0.a-1", "web-0.a", PROXY, watches=watches))
+    assert [c.type_url for c in found.generic_xds_configs] == ["a", "b"]
+    assert [c.last_updated.ToJsonString() for c in found.generic_xds_configs] == [
+        "1970-01-01T00:00:01.500Z",
+        "0001-01-01T00:00:00Z",
+    ]
+    sent, never = found.generic_xds_configs
+    assert not sent.HasField("error_state")
+    assert (never.error_state.details, never.error_state.last_update_attempt) == ("no such cluster", never.last_updated)
+    assert dict(found.node.metadata.items()) == {"CLUSTER_ID": "east", "NAMESPACE": "a", "ISTIO_VERSION": "1.30.0"}
+
+
+SLICE = """
+kind: Pod
+apiVersion: v1
+metadata: {name: web-0, namespace: a}
+spec: {serviceAccountName: web}
+status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}], phase: Running}
+---
+kind: EndpointSlice
+apiVersion: discovery.k8s.io/v1
+metadata: {name: api-1, namespace: a, labels: {kubernetes.io/service-name: api}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: web-0, namespace: a}, conditions: %s}]
+"""
+
+
+@pytest.mark.parametrize(("conditions", "found"), [("{ready: false}", ["web-0.a"]), ("{ready: true}", []), ("{}", [])])
+async def test_a_connected_proxy_whose_endpoint_is_not_ready_is_told_of(conditions: str, found: list[str]) -> None:
+    connected = FakeConnection("web-0.a-1", "web-0.a", msgspec.structs.replace(PROXY, metadata={}))
+    health, _ = await looked_at(
+        of(SERVICE.format("api", "10.1.0.1") + "\n---\n" + SLICE % conditions), connected=[connected]
+    )
+    assert health.found is not None
+    assert [finding.proxy for finding in health.found["pilot_endpoint_not_ready"].values()] == found
+    assert not health.found["endpoint_no_pod"]
+
+
+async def test_looking_ends_also_where_none_has_begun() -> None:
+    await HealthFindings(Mesh(), FakeFleet(), []).stop()

@@ -1,0 +1,46 @@
+"""What is taken for so where nobody says it: of named tuples, and of whatever Envoy's configuration is translated from."""
+
+from __future__ import annotations
+
+import msgspec
+
+import pilot.envoy
+import pilot.mesh
+from tests.unit.config.test_base import classes
+
+ASSUMED = """
+AddressPort.protocol=UnsupportedProtocol AncestorStatus.mesh=True ClassInfo.programmed=True ClassInfo.listener_sets=True ClassInfo.suffix=True
+ClassInfo.addresses=Hostname GatewayAddresses.usable=True Kind.namespaced=True Kind.push_reason=config Kind.update=config
+LoadBalancing.mode=UNSPECIFIED_MODE PolicyKind.root_selects=every TargetPort.translates=True WaypointAddress.port=15008
+AccessLogs.of_listeners=True ClusterDefaults.auto_mtls=True ClusterDefaults.dns_udp_max_queries=100 ClusterDefaults.send_unhealthy=True
+ClusterDefaults.external_tls_by_rule=True ClusterDefaults.telemetry_label=True ClusterDefaults.metadata_exchange=True
+ClusterDefaults.metadata_exchange_alpn=True ClusterTraitsKey.type=sidecar ClusterTraitsKey.metadata_exchange=True ClusterTraitsKey.tunnels=True
+ClusterTraitsKey.ipv4=True EndpointPolicy.unhealthy=True EndpointTunnel.chosen=True EndpointTunnel.listener=connect_originate
+FilterOptions.metadata_exchange=True FilterOptions.alpn=True FilterOptions.exchanges=True Frame.takes_port=True Frame.accepts=1
+GatewayOptions.accepts=1 HttpOptions.normalization=DEFAULT HttpOptions.continue_100=True L4Chain.named=True ListenerOptions.accepts=1
+ListenerOptions.lookup_family=1 Member.weight=1 NameTableEntry.own=True NetworkOptions.mongo=True Originator.redirected=True
+OutboundChainKey.protocol=TCP Peer.mtls=UNKNOWN Presentation.telemetry=True Sending.unhealthy=True Spans.sampling=1.0 Spans.istio_tags=True
+Spans.propagated=True Spans.request_id_sampling=True UpstreamTls.metadata_exchange=True VantageKey.ipv4=True VantageKey.ipv6=True
+VantageKey.sidecar=True VantageKey.ways=sni VirtualHostKey.attempt_count=True ZipkinTracer.by_endpoint=True
+"""
+
+
+def test_what_is_taken_for_so_where_nobody_says_it() -> None:
+    found: list[str] = []
+    for package in (pilot.mesh, pilot.envoy):
+        for kind in sorted(classes(package.__name__, list(package.__path__)), key=lambda kind: kind.__name__):
+            defaults = dict(getattr(kind, "_field_defaults", {}))
+            if package is pilot.envoy and issubclass(kind, msgspec.Struct):
+                defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+            found += [
+                f"{kind.__name__}.{name}={default}"
+                for name, default in defaults.items()
+                if isinstance(default, int | float | str) and default
+            ]
+    assert found == ASSUMED.split()
+
+
+def test_what_is_translated_from_is_frozen_but_groups_that_are_being_gathered() -> None:
+    structs = [kind for kind in classes("pilot.envoy", list(pilot.envoy.__path__)) if issubclass(kind, msgspec.Struct)]
+    assert len(structs) > 50
+    assert [kind.__name__ for kind in structs if not kind.__struct_config__.frozen] == ["LocalityGroup"]

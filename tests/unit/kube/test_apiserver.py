@@ -1,0 +1,285 @@
+"""The API server of the tests does what clients of a real one rely on."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pilot.kube.client import ApiClient
+from pilot.kube.errors import ApiError, Conflict, NotFound
+from tests.support.apiserver.definitions import definition
+from tests.support.apiserver.server import ApiServer
+from tests.support.apiserver.tls import make_certificate
+from tests.support.kube import client_of
+from tests.unit.ingest.test_kube_source import GATEWAY
+
+MAPS = "/api/v1/namespaces/a/configmaps"
+APPLY, STRATEGIC = "application/apply-patch+yaml", "application/strategic-merge-patch+json"
+JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
+    made = client_of(server)
+    yield made
+    await made.close()
+
+
+async def call(
+    client: ApiClient, method: str, path: str, body: Any = None, kind: str = "application/json", **query: str
+) -> Any:
+    return json.loads(
+        await client.call(method, path, query, json.dumps(body).encode() if body is not None else None, kind)
+    )
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data}
+
+
+def deployment(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": list(containers)}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {**spec, "template": template},
+    }
+
+
+async def test_writes_that_cross_are_refused(client: ApiClient) -> None:
+    made = await call(client, "POST", MAPS, config_map(a="1"))
+    with pytest.raises(Conflict):
+        await call(client, "POST", MAPS, config_map())
+    changed = await call(client, "PUT", f"{MAPS}/m", {**made, "data": {"a": "2"}})
+    with pytest.raises(Conflict):
+        await call(client, "PUT", f"{MAPS}/m", {**made, "data": {"a": "3"}})
+    assert int(changed["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+    with pytest.raises(Conflict):
+        await call(client, "DELETE", f"{MAPS}/m", {"preconditions": {"resourceVersion": "1"}})
+    await call(client, "DELETE", f"{MAPS}/m")
+    with pytest.raises(NotFound):
+        await call(client, "GET", f"{MAPS}/m")
+
+
+async def test_a_dry_run_changes_nothing(client: ApiClient) -> None:
+    await call(client, "POST", MAPS, config_map(), dryRun="All")
+    with pytest.raises(NotFound):
+        await call(client, "GET", f"{MAPS}/m")
+
+
+async def test_json_and_merge_patches(client: ApiClient) -> None:
+    await call(client, "POST", MAPS, config_map(a="1", b="2"))
+    patched = await call(client, "PATCH", f"{MAPS}/m", {"data": {"a": None, "c": "3"}}, MERGE)
+    assert patched["data"] == {"b": "2", "c": "3"}
+    operations = [
+        {"op": "test", "path": "/data/b", "value": "2"},
+        {"op": "move", "from": "/data/b", "path": "/data/d~1e"},
+    ]
+    assert (await call(client, "PATCH", f"{MAPS}/m", operations, JSON_PATCH))["data"] == {"c": "3", "d/e": "2"}
+    with pytest.raises(ApiError, match="422"):
+        await call(client, "PATCH", f"{MAPS}/m", [{"op": "test", "path": "/data/c", "value": "9"}], JSON_PATCH)
+
+
+async def test_strategic_patches_merge_lists_by_their_keys(client: ApiClient) -> None:
+    path = "/apis/apps/v1/namespaces/a/deployments"
+    one, two = {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "two", "image": "b"}
+    await call(client, "POST", path, deployment(one, two))
+    containers = [
+        {"name": "one", "env": [{"name": "Y", "value": "2"}]},
+        {"name": "two", "$patch": "delete"},
+        {"name": "three", "image": "c"},
+    ]
+    patched = await call(
+        client, "PATCH", f"{path}/d", {"spec": {"template": {"spec": {"containers": containers}}}}, STRATEGIC
+    )
+    assert patched["spec"]["template"]["spec"]["containers"] == [
+        {"name": "one", "image": "a", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
+        {"name": "three", "image": "c"},
+    ]
+
+
+async def test_who_applies_owns_what_he_applies(client: ApiClient) -> None:
+    path = "/apis/apps/v1/namespaces/a/deployments/d"
+
+    async def apply(manager: str, *containers: dict[str, Any], force: str = "false", **spec: Any) -> Any:
+        return await call(
+            client, "PATCH", path, deployment(*containers, **spec), APPLY, fieldManager=manager, force=force
+        )
+
+    await apply("one", {"name": "a", "image": "x"}, replicas=1)
+    both = await apply("two", {"name": "b", "image": "y"})
+    assert [c["name"] for c in both["spec"]["template"]["spec"]["containers"]] == ["a", "b"]
+    with pytest.raises(Conflict, match='conflicts with "one"'):
+        await apply("two", {"name": "b", "image": "y"}, replicas=2)
+    forced = await apply("two", {"name": "b", "image": "y"}, replicas=2, force="true")
+    assert forced["spec"]["replicas"] == 2
+    without = await apply("two")
+    assert [c["name"] for c in without["spec"]["template"]["spec"]["containers"]] == ["a"]
+    assert without["spec"]["replicas"] == 1  # the default
+    managers = {(m["manager"], m["operation"]) for m in without["metadata"]["managedFields"]}
+    assert managers == {("one", "Apply"), ("two", "Apply")}
+
+
+async def test_items_of_a_list_are_in_the_order_of_who_applies_them(client: ApiClient) -> None:
+    path = "/apis/apps/v1/namespaces/a/deployments/d"
+
+    async def apply(manager: str, *names: str) -> list[str]:
+        containers = [{"name": name, "image": "x"} for name in names]
+        found = await call(client, "PATCH", path, deployment(*containers), APPLY, fieldManager=manager)
+        return [c["name"] for c in found["spec"]["template"]["spec"]["containers"]]
+
+    assert await apply("one", "b", "d") == ["b", "d"]
+    assert await apply("two", "c", "d") == ["b", "c", "d"]
+    assert await apply("one", "a", "d", "b") == ["a", "d", "b", "c"]
+
+
+async def test_who_applies_nothing_but_a_name_may_do_so_again(client: ApiClient) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    made = [
+        await call(client, "PATCH", "/api/v1/namespaces/shop", namespace, APPLY, fieldManager="one") for _ in range(2)
+    ]
+    assert made[0] == made[1]
+    assert [entry["fieldsV1"] for entry in made[1]["metadata"]["managedFields"]] == [{}]
+
+
+async def test_status_is_written_apart(client: ApiClient, server: ApiServer) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"x": 1},
+        "status": {"phase": "Running"},
+    }
+    made = await call(client, "POST", "/api/v1/namespaces/a/pods", pod)
+    assert "status" not in made
+    written = await call(
+        client, "PATCH", "/api/v1/namespaces/a/pods/p/status", {"spec": {"x": 2}, "status": {"phase": "Failed"}}, MERGE
+    )
+    assert (written["spec"], written["status"], written["metadata"]["generation"]) == ({"x": 1}, {"phase": "Failed"}, 1)
+
+
+async def test_what_has_finalizers_goes_with_the_last_one(client: ApiClient) -> None:
+    await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "m", "finalizers": ["a/b"]}})
+    assert "deletionTimestamp" in (await call(client, "DELETE", f"{MAPS}/m"))["metadata"]
+    await call(client, "PATCH", f"{MAPS}/m", {"metadata": {"finalizers": None}}, MERGE)
+    with pytest.raises(NotFound):
+        await call(client, "GET", f"{MAPS}/m")
+
+
+async def test_schemas_are_enforced(client: ApiClient, server: ApiServer) -> None:
+    plain = definition(GATEWAY, "v1")
+    port = {"type": "integer", "minimum": 1, "maximum": 65535}
+    spec = {
+        "type": "object",
+        "required": ["port"],
+        "properties": {"port": port, "mode": {"type": "string", "enum": ["A", "B"], "default": "A"}},
+    }
+    plain["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    server.put(plain)
+    path, named = (
+        "/apis/networking.istio.io/v1/namespaces/a/gateways",
+        {"apiVersion": "networking.istio.io/v1", "kind": "Gateway"},
+    )
+
+    async def make(name: str, spec: Any, **query: str) -> Any:
+        return await call(client, "POST", path, {**named, "metadata": {"name": name}, "spec": spec}, **query)
+
+    assert (await make("a", {"port": 80, "unknown": 1}))["spec"] == {"mode": "A", "port": 80}
+    for wrong, where in (
+        ({}, "spec.port"),
+        ({"port": 0}, "spec.port"),
+        ({"port": "x"}, "spec.port"),
+        ({"port": 1, "mode": "C"}, "spec.mode"),
+    ):
+        with pytest.raises(ApiError, match=where):
+            await make("wrong", wrong)
+    with pytest.raises(ApiError, match=r'unknown field "spec.unknown"'):
+        await make("strict", {"port": 80, "unknown": 1}, fieldValidation="Strict")
+
+
+@contextlib.asynccontextmanager
+async def webhook(folder: pathlib.Path) -> AsyncIterator[dict[str, Any]]:
+    """A webhook over TLS that labels objects, and denies those that are called "bad"."""
+
+    async def review(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        patch = base64.b64encode(
+            json.dumps([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]).encode()
+        ).decode()
+        response: dict[str, Any] = {
+            "uid": asked["uid"],
+            "allowed": asked["name"] != "bad",
+            "status": {"message": "it is bad"},
+        }
+        if request.path == "/mutate":
+            response |= {"patch": patch, "patchType": "JSONPatch", "allowed": True}
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+
+    certificate, app = make_certificate(), web.Application()
+    app.router.add_post("/{path}", review)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.context(folder)).start()
+    yield {"url": f"https://127.0.0.1:{runner.addresses[0][1]}", "caBundle": certificate.data}
+    await runner.cleanup()
+
+
+def configuration(kind: str, path: str, config: dict[str, Any], **more: Any) -> dict[str, Any]:
+    rules = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]
+    hook = {"name": "hook.test", "clientConfig": {**config, "url": f"{config['url']}/{path}"}, "rules": rules, **more}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": path},
+        "webhooks": [hook],
+    }
+
+
+async def test_admission_webhooks_are_called(client: ApiClient, server: ApiServer, tmp_path: pathlib.Path) -> None:
+    async with webhook(tmp_path) as config:
+        server.put(configuration("MutatingWebhookConfiguration", "mutate", config))
+        server.put(
+            configuration(
+                "ValidatingWebhookConfiguration", "validate", config, objectSelector={"matchLabels": {"seen": "yes"}}
+            )
+        )
+        assert (await call(client, "POST", MAPS, config_map()))["metadata"]["labels"] == {"seen": "yes"}
+        with pytest.raises(ApiError, match="it is bad"):
+            await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "bad"}})
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}})
+    server.put(configuration("MutatingWebhookConfiguration", "mutate", config, failurePolicy="Ignore"))
+    assert (
+        "labels" not in (await call(client, "POST", MAPS, {**config_map(), "metadata": {"name": "other"}}))["metadata"]
+    )
+
+
+async def test_discovery_names_what_is_served(client: ApiClient, server: ApiServer) -> None:
+    server.put(definition(GATEWAY, "v1", "v1beta1"))
+    groups = {
+        group["name"]: [v["version"] for v in group["versions"]]
+        for group in (await call(client, "GET", "/apis"))["groups"]
+    }
+    assert groups["networking.istio.io"] == ["v1", "v1beta1"]
+    assert "networking.istio.io" in json.dumps(await call(client, "GET", "/openapi/v3/apis/networking.istio.io/v1"))
+    older = await client.call("GET", "/openapi/v2")
+    assert older.startswith(b"\x0a\x032.0")
+    assert b"/apis/networking.istio.io/v1/namespaces/{namespace}/gateways/{name}" in older
+    with pytest.raises(ApiError, match="404"):
+        await call(client, "GET", "/apis/nothing.io/v1")

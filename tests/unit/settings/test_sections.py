@@ -1,0 +1,248 @@
+"""Every section of the settings: its defaults are those that users are told of, and each flag and variable sets the field that declares it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from pilot.lib.duration import Duration
+from pilot.settings import Settings
+from pilot.settings.ambient import AmbientSettings
+from pilot.settings.declaration import FOREVER, DeclaredSetting, declared, section, setting
+from pilot.settings.document import main, sections
+from pilot.settings.kubernetes import KubernetesSettings
+from pilot.settings.mesh import MeshSettings
+from pilot.settings.parse import load, load_sections, show
+from pilot.settings.process import ProcessSettings
+from pilot.settings.security import AuthoritySettings
+from pilot.settings.usage import flag_sections
+from pilot.settings.webhook import WebhookSettings
+
+TABLES = (
+    (pathlib.Path(__file__).resolve().parents[3] / "docs" / "settings.md")
+    .read_text(encoding="utf-8")
+    .split("\n## ")[1:]
+)
+DECLARED = list(declared(Settings()))
+AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}  # without it the variables of the ambient mesh are warned of
+
+
+def documented(title: str) -> list[tuple[str, str, str]]:
+    """The flag with its letter, the variable and the default of every row of a table of docs/settings.md."""
+    [table] = [table for table in TABLES if table.startswith(f"{title}\n")]
+    rows = [row.split(" | ", 3) for row in table.split("|---|---|---|---|\n")[1].splitlines()]
+    return [
+        (flag.removeprefix("|").strip().replace("`", ""), variable.strip("` "), default.strip("` "))
+        for flag, variable, default, _ in rows
+    ]
+
+
+def titles(sections: Any) -> dict[str, Any]:
+    """Every section by its heading."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(sections):
+        if dataclasses.is_dataclass(field.default):
+            found |= titles(field.default) or {field.metadata["title"]: field.default}
+    return found
+
+
+def test_a_process_without_flags_and_variables_has_the_documented_settings() -> None:
+    made = load([], {}).settings
+    assert made == Settings()
+    assert sections(made).split("\n## ")[1:] == TABLES
+
+
+@pytest.mark.parametrize(("title", "section"), titles(Settings()).items())
+def test_the_defaults_of_a_section_are_the_documented_ones(title: str, section: Any) -> None:
+    rows = [(f, f.metadata, show(getattr(section, f.name))) for f in dataclasses.fields(section)]
+    names = [
+        (f"--{said['flag']}" + (f", -{said['short']}" if said["short"] else "") if said["flag"] else "")
+        for _, said, _ in rows
+    ]
+    assert documented(title) == [
+        (name, said["env"], default) for name, (_, said, default) in zip(names, rows, strict=True)
+    ]
+
+
+def test_sections_made_by_themselves_have_the_same_defaults() -> None:
+    whole = load([], {}).settings
+    assert whole.process == ProcessSettings()
+    assert whole.kubernetes == KubernetesSettings()
+    assert whole.authority == AuthoritySettings()
+    assert whole.webhook == WebhookSettings()
+    assert whole.mesh == MeshSettings()
+    assert whole.mesh.ambient == AmbientSettings()
+
+
+def sample(default: Any) -> tuple[str, Any]:
+    """A text that is not the default, and the value that it says."""
+    if isinstance(default, bool):
+        return ("false", False) if default else ("true", True)
+    if isinstance(default, Duration):
+        return "1h2m3s", Duration(3_723_000_000_000)
+    if isinstance(default, int):
+        return "-12345", -12345
+    if isinstance(default, float):
+        return "2.75", 2.75
+    return ("a,b", ("a", "b")) if isinstance(default, tuple) else ("Some text", "Some text")
+
+
+def changed(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
+    """What differs from the defaults, by its path, where nothing was warned of."""
+    loaded = load(argv, environ)
+    assert loaded.warnings == []
+    values = {".".join(d.path): (attrgetter(".".join(d.path))(loaded.settings), d.default) for d in DECLARED}
+    return {path: value for path, (value, default) in values.items() if value != default}
+
+
+@pytest.mark.parametrize("one", [d for d in DECLARED if d.env], ids=lambda d: d.env)
+def test_a_variable_sets_its_field_alone(one: DeclaredSetting) -> None:
+    text, value = sample(one.default)
+    own, ambient = ".".join(one.path), "mesh.ambient.enabled"
+    given = {**(AMBIENT if own.startswith("mesh.ambient.") else {}), one.env: text}
+    assert changed([], given) == {**({ambient: True} if AMBIENT.keys() & given.keys() else {}), own: value}
+
+
+@pytest.mark.parametrize("one", [d for d in DECLARED if d.flag], ids=lambda d: d.flag)
+def test_a_flag_sets_its_field_alone_and_is_logged_with_its_value(one: DeclaredSetting) -> None:
+    text, value = sample(one.default)
+    value = ("a,b",) if one.repeated else value
+    assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
+    shown = load([f"--{one.flag}={text}"], {}).flags
+    assert shown == {**load([], {}).flags, one.flag: text}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "why"),
+    [
+        ("PILOT_HTTP10", "yes", "'yes' is not a boolean: use true or false"),
+        ("PILOT_DEBOUNCE_AFTER", "soon", "invalid duration 'soon'"),
+        ("PILOT_XDS_MAX_TYPES", "64.0", "'64.0' is not an integer"),
+        ("PILOT_XDS_MAX_TYPES", "６４", "'６４' is not an integer"),
+        ("PILOT_TRACE_SAMPLING", "half", "'half' is not a number"),
+        ("PILOT_TRACE_SAMPLING", "nan", "'nan' is not a finite number"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_leaves_the_default_and_is_told(variable: str, text: str, why: str) -> None:
+    loaded = load([], {variable: text})
+    assert loaded.settings == Settings()
+    assert loaded.warnings == [f"environment variable {variable} is ignored: {why}"]
+
+
+def test_a_variable_that_is_empty_counts_where_that_says_something() -> None:
+    empty = load(
+        [], {"INJECTION_WEBHOOK_CONFIG_NAME": "", "VALIDATION_WEBHOOK_CONFIG_NAME": "", "POD_NAMESPACE": ""}
+    ).settings
+    assert (empty.kubernetes.injection_webhook, empty.kubernetes.validation_webhook, empty.mesh.registry.namespace) == (
+        "",
+        "",
+        "istio-system",
+    )
+
+
+def test_a_flag_counts_although_its_variable_makes_no_sense() -> None:
+    loaded = load(["--keepaliveInterval=1m"], {"GRPC_KEEPALIVE_INTERVAL": "often"})
+    assert loaded.settings.serve.keepalive_interval == Duration(60_000_000_000)
+    assert [warning.partition(":")[0] for warning in loaded.warnings] == [
+        "environment variable GRPC_KEEPALIVE_INTERVAL is ignored"
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Door:
+    name: str = setting("front", "Name of the door.", flag="door", short="d", env="DOOR")
+    keys: tuple[str, ...] = setting((), "Who has a key.", env="KEYS")
+    ways: tuple[str, ...] = setting((), "Ways through it.", flag="way", repeated=True)
+    guests: tuple[str, ...] = setting(("a", "b"), "Who may come.", flag="guests")
+    is_open: bool = setting(False, "Let everybody in.", flag="open")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    turns: int = setting(2, "Turns of the key.", flag="turns")
+    force: float = setting(0.5, "Force that it takes.", flag="force", env="FORCE")
+    patience: Duration = setting(FOREVER, "Time until it closes.", flag="patience")  # noqa: RUF009
+
+
+@dataclasses.dataclass(frozen=True)
+class Inside:
+    lock: Lock = section(Lock(), "Locks")  # noqa: RUF009
+
+
+@dataclasses.dataclass(frozen=True)
+class House:
+    door: Door = section(Door(), "Doors")  # noqa: RUF009
+    inside: Inside = section(Inside())  # noqa: RUF009
+
+
+def test_help_says_of_each_flag_what_it_takes_its_default_and_its_variable() -> None:
+    assert (
+        flag_sections(House())
+        == """
+Doors
+  --door, -d TEXT
+        Name of the door. (default front; variable DOOR)
+  --way TEXT
+        Ways through it.
+  --guests TEXT,TEXT
+        Who may come. (default a,b)
+  --open
+        Let everybody in. (default false)
+
+Locks
+  --turns NUMBER
+        Turns of the key. (default 2)
+  --force NUMBER
+        Force that it takes. (default 0.5; variable FORCE)
+  --patience DURATION
+        Time until it closes. (default 2562047h47m16.854775807s)
+"""
+    )
+
+
+def test_the_document_has_a_table_for_each_section() -> None:
+    head = "| flag | variable | default | meaning |\n|---|---|---|---|\n"
+    assert (
+        sections(House())
+        == f"""
+## Doors
+
+{head}| `--door`, `-d` | `DOOR` | `front` | Name of the door. |
+|  | `KEYS` |  | Who has a key. |
+| `--way` |  |  | Ways through it. |
+| `--guests` |  | `a,b` | Who may come. |
+| `--open` |  | `false` | Let everybody in. |
+
+## Locks
+
+{head}| `--turns` |  | `2` | Turns of the key. |
+| `--force` | `FORCE` | `0.5` | Force that it takes. |
+| `--patience` |  | `2562047h47m16.854775807s` | Time until it closes. |
+"""
+    )
+
+
+def test_settings_of_sections_within_sections_are_read() -> None:
+    argv = ["-d", "back", "--way=in,out", "--way=up", "--guests=c, d", "--turns=3", "--guests=e"]
+    loaded = load_sections(House(), argv, {"FORCE": "1e1", "DOOR": "x"})
+    door = Door(name="back", ways=("in,out", "up"), guests=("c", "d", "e"))
+    assert loaded.settings == House(door, Inside(Lock(turns=3, force=10.0)))
+    assert loaded.flags == {
+        "door": "back",
+        "force": "10",
+        "guests": "c,d,e",
+        "open": "false",
+        "patience": "2562047h47m16.854775807s",
+        "turns": "3",
+        "way": "in,out,up",
+    }
+    assert loaded.warnings == []
+
+
+def test_the_program_prints_the_whole_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out.split("\n## ")[1:] == TABLES

@@ -1,0 +1,175 @@
+"""Flags and environment → settings."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from operator import attrgetter
+
+import pytest
+
+from pilot.lib.duration import Duration
+from pilot.lib.flags import FlagError, scan
+from pilot.settings import Settings
+from pilot.settings.declaration import declared
+from pilot.settings.document import document
+from pilot.settings.parse import load
+from pilot.settings.without_effect import VARIABLES
+
+
+def test_defaults() -> None:
+    loaded = load([], {})
+    assert loaded.settings == Settings()
+    assert loaded.warnings == []
+    assert loaded.flags["grpcAddr"] == ":15010"
+    assert loaded.flags["shutdownDuration"] == "10s"
+    assert list(loaded.flags) == sorted(loaded.flags)
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        (["--grpcAddr", ":1"], "serve.grpc_address", ":1"),
+        (["--grpcAddr=:1"], "serve.grpc_address", ":1"),
+        (["--grpcAddr="], "serve.grpc_address", ""),
+        (["--grpcAddr", ":1", "--grpcAddr", ":2"], "serve.grpc_address", ":2"),
+        (["-n", "mesh"], "mesh.registry.namespace", "mesh"),
+        (["-nmesh"], "mesh.registry.namespace", "mesh"),
+        (["-n=mesh"], "mesh.registry.namespace", "mesh"),
+        (["--log_as_json"], "log.as_json", True),
+        (["--log_as_json=false"], "log.as_json", False),
+        (["--log_as_json=T"], "log.as_json", True),
+        (["--shutdownDuration", "1m30s"], "process.shutdown_duration", Duration(90_000_000_000)),
+        (["--log_target", "stdout", "--log_target", "a,b"], "log.targets", ("stdout", "a", "b")),
+        (["--configDir", "-odd-"], "ingest.config_dirs", ("-odd-",)),
+        (["--configDir", "a, b", "--configDir=west=c,d", "--configDir="], "ingest.config_dirs", ("a, b", "west=c,d")),
+        (["--unknown", "value", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--unknown=value", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--unknown", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["-x", "1", "--domain", "d"], "mesh.registry.domain", "d"),
+        (["--domain", "d", "--"], "mesh.registry.domain", "d"),
+    ],
+)
+def test_flags(argv: list[str], field: str, value: object) -> None:
+    assert attrgetter(field)(load(argv, {}).settings) == value
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--grpcAddr"], "flag needs an argument: --grpcAddr"),
+        (["--log_as_json=maybe"], "invalid argument for --log_as_json"),
+        (["--log_as_json", "false"], "unexpected argument 'false'"),
+        (["--shutdownDuration", "soon"], "invalid argument for --shutdownDuration"),
+        (["--keepaliveMaxServerConnectionAge=30"], "invalid argument for --keepaliveMaxServerConnectionAge"),
+        (["serve"], "unexpected argument 'serve'"),
+        (["--", "--domain"], "unexpected argument '--domain'"),
+    ],
+)
+def test_flags_that_make_no_sense(argv: list[str], text: str) -> None:
+    with pytest.raises(FlagError, match=text):
+        load(argv, {})
+
+
+def test_unknown_flags_are_accepted_and_told() -> None:
+    loaded = load(["--plugins", "0", "-v"], {})
+    assert [w.split()[1] for w in loaded.warnings] == ["--plugins", "--v"]
+    assert loaded.warnings[0] == "flag --plugins is not known and has no effect"
+    assert load(["--confgDir=x"], {}).warnings == [
+        "flag --confgDir is not known and has no effect; did you mean --configDir?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "field", "value"),
+    [
+        ({"POD_NAMESPACE": "mesh"}, "mesh.registry.namespace", "mesh"),
+        ({"PILOT_DEBOUNCE_AFTER": "0"}, "ingest.debounce_after", Duration(0)),
+        ({"PILOT_HTTP10": "1"}, "mesh.listeners.http10", True),
+        ({"ISTIO_GPRC_MAXSTREAMS": "10"}, "serve.max_streams", 10),
+        ({"PILOT_MAX_REQUESTS_PER_SECOND": "2.5"}, "serve.stream_rate", 2.5),
+        ({"POD_NAMESPACE": ""}, "mesh.registry.namespace", "istio-system"),
+    ],
+)
+def test_environment(environ: dict[str, str], field: str, value: object) -> None:
+    loaded = load([], environ)
+    assert attrgetter(field)(loaded.settings) == value
+    assert not loaded.warnings
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PILOT_DEBOUNCE_AFTER": "soon"},
+        {"PILOT_HTTP10": "yes"},
+        {"ISTIO_GPRC_MAXSTREAMS": "1_0"},
+        {"PILOT_MAX_REQUESTS_PER_SECOND": "inf"},
+    ],
+)
+def test_environment_that_makes_no_sense_is_told_and_left(environ: dict[str, str]) -> None:
+    loaded = load([], environ)
+    assert loaded.settings == Settings()
+    assert loaded.warnings[0].startswith(f"environment variable {next(iter(environ))} is ignored")
+
+
+def test_a_flag_wins_over_its_variable() -> None:
+    assert load(["--namespace", "flag"], {"POD_NAMESPACE": "variable"}).settings.mesh.registry.namespace == "flag"
+
+
+def test_every_setting_is_documented_under_the_heading_of_its_section_and_can_be_set() -> None:
+    tables = {part.partition("\n")[0]: part for part in document().split("\n## ")[1:]}
+    flags, variables = set(), set()
+    for s in declared(Settings()):
+        assert s.flag or s.env, s.path
+        assert s.about.endswith("."), s.path
+        assert s.title, s.path
+        assert s.about in tables[s.title], s.path
+        assert s.flag not in flags, s.flag
+        assert s.env not in variables, s.env
+        flags.add(s.flag or s.path)
+        variables.add(s.env or s.path)
+
+
+def test_every_section_is_given_only_what_is_its_own() -> None:
+    """A value lands in the section that declares it, and nowhere else."""
+    for s in declared(Settings()):
+        if isinstance(s.default, bool) and s.env:
+            changed = load([], {s.env: str(not s.default)}).settings
+            differs = [d.path for d in declared(Settings()) if attrgetter(".".join(d.path))(changed) != d.default]
+            assert differs == [s.path]
+
+
+def test_scan_tells_apart() -> None:
+    assert scan(["a", "--known", "1", "b", "--other", "2"], {"known"}, set(), {}) == (
+        {"known": ["1"]},
+        ["other"],
+        ["a", "b"],
+    )
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    root = pathlib.Path(__file__).resolve().parents[3] / "pilot"
+    code = "".join(path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.parent.name != "settings")
+    words = set(re.findall(r"\.(\w+)", code))
+    assert [s.path for s in declared(Settings()) if s.path[-1] not in words] == []
+
+
+def test_a_variable_of_the_ambient_mesh_is_told_of_where_the_mesh_is_not_ambient() -> None:
+    environ = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}
+    assert load([], environ).warnings == [
+        "environment variable AMBIENT_ENABLE_MULTI_NETWORK is ignored: PILOT_ENABLE_AMBIENT is off"
+    ]
+    loaded = load([], {**environ, "PILOT_ENABLE_AMBIENT": "true"})
+    assert not loaded.warnings
+    assert loaded.settings.mesh.ambient.multi_network
+
+
+def test_variables_of_istiod_without_effect_are_told_of() -> None:
+    warnings = load([], {"PILOT_PUSH_THROTTLE": "10", "PILOT_XDS_CACHE_SIZE": ""}).warnings
+    assert warnings == [
+        "environment variable PILOT_PUSH_THROTTLE has no effect: pushes are limited by size; set PILOT_PUSH_BYTES_IN_FLIGHT"
+    ]
+
+
+def test_no_variable_is_both_read_and_without_effect() -> None:
+    assert {d.env for d in declared(Settings())} & VARIABLES.keys() == set()

@@ -1,4 +1,7 @@
-"""Every setting of the agent, declared once: flag, environment variable, default and one sentence. Names are those of Istio's agent."""
+"""The settings of the agent. Each is declared once, with its flag, environment variable, default and description.
+
+Names are those of Istio's agent.
+"""
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)
 from __future__ import annotations
@@ -12,211 +15,240 @@ from pilot.settings.process import LogSettings
 
 @dataclasses.dataclass(frozen=True)
 class PodSettings:
-    """Who the proxy is."""
+    """Identity and configuration of the proxy."""
 
-    name: str = setting("", "Name of the pod; the host name where it is empty.", env="POD_NAME")
+    name: str = setting("", "Name of the pod. If empty, the hostname is used.", env="POD_NAME")
     namespace: str = setting("default", "Namespace of the pod.", env="POD_NAMESPACE")
     ip: str = setting(
-        "", "Addresses of the pod between commas; that of the default route where it is empty.", env="INSTANCE_IP"
+        "",
+        "Comma-separated IP addresses of the pod. If empty, the source address of the default route is used.",
+        env="INSTANCE_IP",
     )
     service_account: str = setting("default", "Service account of the pod.", env="SERVICE_ACCOUNT")
     domain: str = setting(
-        "", "Suffix of short host names; NAMESPACE.svc.cluster.local where it is empty.", flag="domain"
+        "", "DNS suffix of short hostnames. If empty, NAMESPACE.svc.cluster.local is used.", flag="domain"
     )
     trust_domain: str = setting(
-        "cluster.local", "Trust domain, for the common checks of a signing request.", env="TRUST_DOMAIN"
+        "cluster.local", "Trust domain of the identity in certificate signing requests.", env="TRUST_DOMAIN"
     )
     labels_file: str = setting(
-        "./etc/istio/pod/labels", "File of labels, as the downward API writes it.", env="POD_LABELS_FILE"
+        "./etc/istio/pod/labels", "File with the pod's labels, as the downward API writes it.", env="POD_LABELS_FILE"
     )
     annotations_file: str = setting(
-        "./etc/istio/pod/annotations", "File of annotations, as the downward API writes it.", env="POD_ANNOTATIONS_FILE"
+        "./etc/istio/pod/annotations",
+        "File with the pod's annotations, as the downward API writes it.",
+        env="POD_ANNOTATIONS_FILE",
     )
     mesh_config: str = setting(
-        "./etc/istio/config/mesh", "File with the mesh config, whose defaultConfig counts first.", flag="meshConfig"
+        "./etc/istio/config/mesh",
+        "File with the mesh configuration. Its defaultConfig is the base of the ProxyConfig.",
+        flag="meshConfig",
     )
-    proxy_config: str = setting("", "ProxyConfig as YAML or JSON; it wins over the mesh config.", env="PROXY_CONFIG")
+    proxy_config: str = setting(
+        "", "ProxyConfig as YAML or JSON, which overrides the mesh configuration.", env="PROXY_CONFIG"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvoySettings:
-    """How Envoy is started, watched and ended."""
+    """Starting, checking and draining Envoy."""
 
-    service_cluster: str = setting("istio-proxy", "Name of the node's cluster.", flag="serviceCluster")
-    log_level: str = setting(
-        "warning", "Level of Envoy's log; scopes may follow, as in info,misc:error.", flag="proxyLogLevel"
+    service_cluster: str = setting(
+        "istio-proxy", "Cluster name of the node in Envoy's bootstrap.", flag="serviceCluster"
     )
-    component_log_level: str = setting("", "Levels of components of Envoy's log.", flag="proxyComponentLogLevel")
+    log_level: str = setting(
+        "warning",
+        "Log level of Envoy, optionally followed by component levels, as in info,misc:error.",
+        flag="proxyLogLevel",
+    )
+    component_log_level: str = setting("", "Log levels of Envoy's components.", flag="proxyComponentLogLevel")
     concurrency: int = setting(
         0,
-        "Worker threads; 0: as the ProxyConfig says, else the CPU limit (at least 2 without one).",
+        "Number of worker threads. 0 means the ProxyConfig's value, or else the CPU limit; without a limit, at most 2.",
         flag="concurrency",
     )
-    cpu_limit: int = setting(0, "CPUs that the container may use; 0: unknown.", env="ISTIO_CPU_LIMIT")
-    outlier_log: str = setting("", "File for events of outlier detection.", flag="outlierLogPath")
-    disable: bool = setting(False, "Serve certificates and configuration without an Envoy.", env="DISABLE_ENVOY")
+    cpu_limit: int = setting(0, "CPU limit of the container. 0 means unknown.", env="ISTIO_CPU_LIMIT")
+    outlier_log: str = setting("", "File for the outlier detection event log.", flag="outlierLogPath")
+    disable: bool = setting(False, "Serve certificates and configuration without starting Envoy.", env="DISABLE_ENVOY")
     status_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
     status_proxy_protocol: bool = setting(
         False,
-        "Take the PROXY protocol on that port too, for load balancers that look there.",
+        "Accept the PROXY protocol on that port too, for the health checks of load balancers.",
         env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL",
     )
-    prometheus_port: int = setting(15090, "Port of Envoy's own /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
+    prometheus_port: int = setting(15090, "Port of Envoy's /stats/prometheus.", env="ENVOY_PROMETHEUS_PORT")
     minimum_drain: Duration = setting(
-        parse_duration("5s"), "Time that the end waits before it counts connections.", env="MINIMUM_DRAIN_DURATION"
+        parse_duration("5s"),
+        "Time to drain before connections are counted, with EXIT_ON_ZERO_ACTIVE_CONNECTIONS.",
+        env="MINIMUM_DRAIN_DURATION",
     )
     exit_on_zero: bool = setting(
         False,
-        "End once no connection is left, instead of after terminationDrainDuration.",
+        "Exit as soon as no connections remain, instead of after terminationDrainDuration.",
         env="EXIT_ON_ZERO_ACTIVE_CONNECTIONS",
     )
-    delta: bool = setting(
-        True, "Ask for configuration by delta; otherwise by state of the world.", env="ISTIO_DELTA_XDS"
-    )
+    delta: bool = setting(True, "Use delta xDS. If false, state-of-the-world xDS is used.", env="ISTIO_DELTA_XDS")
 
 
 @dataclasses.dataclass(frozen=True)
 class ControlPlaneSettings:
-    """How the control plane and the certificate authority are reached."""
+    """Connections to the control plane and the certificate authority."""
 
     authority: str = setting(
-        "", "Address of the certificate authority; the discovery address where it is empty.", env="CA_ADDR"
+        "", "Address of the certificate authority. If empty, the discovery address is used.", env="CA_ADDR"
     )
     authority_root: str = setting(
-        "", "File of roots for the authority's own certificate; SYSTEM: those of the system.", env="CA_ROOT_CA"
+        "",
+        "File with the root certificates of the certificate authority's server; SYSTEM for the system's roots.",
+        env="CA_ROOT_CA",
     )
     xds_root: str = setting(
-        "", "File of roots for the control plane's own certificate; SYSTEM: those of the system.", env="XDS_ROOT_CA"
+        "", "File with the root certificates of the xDS server; SYSTEM for the system's roots.", env="XDS_ROOT_CA"
     )
     server_name: str = setting(
         "",
-        "Name that the control plane's certificate must have; the host of its address where it is empty.",
+        "Name to expect in the control plane's certificate. If empty, the host of its address is expected.",
         env="ISTIOD_SAN",
     )
     cert_provider: str = setting(
         "istiod",
-        "Who signs the control plane's certificate: istiod, kubernetes, custom or none.",
+        "Issuer of the control plane's certificate: istiod, kubernetes, custom or none.",
         env="PILOT_CERT_PROVIDER",
     )
     token: str = setting(
         "./var/run/secrets/tokens/istio-token",
-        "File of the token that proves the service account.",
+        "File with the service account token.",
         env="ISTIO_TOKEN_FILE",
     )
-    cluster: str = setting("Kubernetes", "Cluster that the token is from.", env="ISTIO_META_CLUSTER_ID")
+    cluster: str = setting("Kubernetes", "ID of the cluster that issued the token.", env="ISTIO_META_CLUSTER_ID")
     provisioned: str = setting(
-        "", "Folder with a certificate to begin with, in place of a token, as virtual machines have.", env="PROV_CERT"
+        "",
+        "Directory with an initial certificate to use in place of a token, for example on virtual machines.",
+        env="PROV_CERT",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class CertificateSettings:
-    """The workload's own certificate."""
+    """The certificate of the workload."""
 
-    life: Duration = setting(parse_duration("24h"), "Life that is asked for.", env="SECRET_TTL")
+    life: Duration = setting(parse_duration("24h"), "Lifetime to request for a certificate.", env="SECRET_TTL")
     grace_ratio: float = setting(
-        0.5, "Part of the life that is left when a certificate is renewed.", env="SECRET_GRACE_PERIOD_RATIO"
+        0.5, "Fraction of its lifetime that a certificate has left when it is renewed.", env="SECRET_GRACE_PERIOD_RATIO"
     )
     grace_jitter: float = setting(
         0.01,
-        "Random change of that part, up or down, so that proxies do not come at once.",
+        "Maximum random change of that fraction in either direction, which spreads renewals over time.",
         env="SECRET_GRACE_PERIOD_RATIO_JITTER",
     )
-    mounted: bool = setting(False, "Serve the files below ./etc/certs, and ask no authority.", env="FILE_MOUNTED_CERTS")
-    output: str = setting("", "Folder to which key and certificates are written too.", env="OUTPUT_CERTS")
-    rsa_bits: int = setting(2048, "Bits of an RSA key.", env="WORKLOAD_RSA_KEY_SIZE")
-    pkcs8: bool = setting(False, "Write the key as PKCS #8.", env="PKCS8_KEY")
-    algorithm: str = setting("", "ECDSA for an elliptic key; RSA where it is empty.", env="ECC_SIGNATURE_ALGORITHM")
-    curve: str = setting("P256", "Curve of an elliptic key: P256 or P384.", env="ECC_CURVE")
-    signer: str = setting("", "Signer that the authority is asked for.", env="ISTIO_META_CERT_SIGNER")
+    mounted: bool = setting(
+        False,
+        "Serve the certificate files in ./etc/certs instead of requesting a certificate.",
+        env="FILE_MOUNTED_CERTS",
+    )
+    output: str = setting("", "Directory to which the key and the certificates are also written.", env="OUTPUT_CERTS")
+    rsa_bits: int = setting(2048, "Size of RSA keys, in bits.", env="WORKLOAD_RSA_KEY_SIZE")
+    pkcs8: bool = setting(False, "Encode the private key as PKCS #8.", env="PKCS8_KEY")
+    algorithm: str = setting(
+        "", "ECDSA for an elliptic-curve key. If empty, an RSA key is used.", env="ECC_SIGNATURE_ALGORITHM"
+    )
+    curve: str = setting("P256", "Curve of elliptic-curve keys: P256 or P384.", env="ECC_CURVE")
+    signer: str = setting("", "Signer to request from the certificate authority.", env="ISTIO_META_CERT_SIGNER")
     socket: str = setting(
-        "socket", "Name of the socket in ./var/run/secrets/workload-spiffe-uds.", env="WORKLOAD_IDENTITY_SOCKET_FILE"
+        "socket",
+        "Name of the SDS socket in ./var/run/secrets/workload-spiffe-uds.",
+        env="WORKLOAD_IDENTITY_SOCKET_FILE",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class GrpcSettings:
-    """Applications that use gRPC's own xDS client."""
+    """Support for applications that use gRPC's xDS client."""
 
     bootstrap: str = setting(
         "",
-        "File to which the bootstrap of gRPC's xDS client is written; empty: grpc-bootstrap.json beside Envoy's, where ISTIO_META_GENERATOR is "
-        "grpc.",
+        "File to which the bootstrap of gRPC's xDS client is written. If empty, it is grpc-bootstrap.json "
+        "next to Envoy's bootstrap, and is written only if ISTIO_META_GENERATOR is grpc.",
         env="GRPC_XDS_BOOTSTRAP",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class StatusSettings:
-    """Readiness, probes of the application, metrics."""
+    """Application probes and metrics."""
 
     probers: str = setting("", "Probes of the application by path, as JSON.", env="ISTIO_KUBE_APP_PROBERS")
-    scrape: str = setting("", "Where the application's metrics are, as JSON.", env="ISTIO_PROMETHEUS_ANNOTATIONS")
+    scrape: str = setting("", "Location of the application's metrics, as JSON.", env="ISTIO_PROMETHEUS_ANNOTATIONS")
 
 
 @dataclasses.dataclass(frozen=True)
 class DnsSettings:
-    """Names of the mesh, answered for the application."""
+    """The DNS server for the application."""
 
     capture: bool = setting(
         False,
-        "Answer names of the mesh; others go on to the resolver of /etc/resolv.conf.",
+        "Resolve the names of mesh services. Other queries are forwarded to the resolvers in /etc/resolv.conf.",
         env="ISTIO_META_DNS_CAPTURE",
     )
-    at_gateway: bool = setting(False, "Answer names at a gateway too.", env="ISTIO_META_ENABLE_DNS_SERVER")
-    address: str = setting("localhost:15053", "Address of the answers, over UDP and TCP.", env="DNS_PROXY_ADDR")
+    at_gateway: bool = setting(False, "Resolve names on gateways too.", env="ISTIO_META_ENABLE_DNS_SERVER")
+    address: str = setting("localhost:15053", "Address of the DNS server, over UDP and TCP.", env="DNS_PROXY_ADDR")
     timeout: Duration = setting(
-        parse_duration("5s"), "Time that another resolver has to answer.", env="DNS_FORWARD_TIMEOUT"
+        parse_duration("5s"), "Time to wait for an answer to a forwarded query.", env="DNS_FORWARD_TIMEOUT"
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class ModuleSettings:
-    """Wasm modules, fetched for Envoy."""
+    """Fetching and caching of Wasm modules for Envoy."""
 
     life: Duration = setting(
-        parse_duration("24h"), "Time after which a module that nothing refers to is removed.", env="WASM_MODULE_EXPIRY"
+        parse_duration("24h"), "Time after which an unused module is removed.", env="WASM_MODULE_EXPIRY"
     )
-    purge: Duration = setting(parse_duration("1h"), "Time between looks for such modules.", env="WASM_PURGE_INTERVAL")
+    purge: Duration = setting(
+        parse_duration("1h"), "Interval at which unused modules are removed.", env="WASM_PURGE_INTERVAL"
+    )
     insecure: tuple[str, ...] = setting(
         (),
-        "Hosts of registries and servers that are not verified, with their ports, and may speak plain HTTP; * for all.",
+        "Registries and servers (HOST:PORT) that may use plain HTTP or an unverified certificate; * for all.",
         env="WASM_INSECURE_REGISTRIES",
     )
     retries: int = setting(
-        5, "Times that a fetch is tried again that failed for the time being.", env="WASM_HTTP_REQUEST_MAX_RETRIES"
+        5, "Maximum number of retries after a transient failure to fetch a module.", env="WASM_HTTP_REQUEST_MAX_RETRIES"
     )
     allowed: tuple[str, ...] = setting(
         (),
-        "Blocks of addresses that modules are fetched from though they are private, such as those of a registry in the cluster.",
+        "Private CIDRs from which modules may be fetched, such as that of a registry in the cluster.",
         env="ALLOWED_CIDRS_IN_WASM_FETCH",
     )
     blocked: tuple[str, ...] = setting(
-        (), "Blocks of addresses that modules are never fetched from.", env="BLOCKED_CIDRS_IN_WASM_FETCH"
+        (), "CIDRs from which modules are never fetched.", env="BLOCKED_CIDRS_IN_WASM_FETCH"
     )
     largest: int = setting(
-        256 * 1024 * 1024, "Bytes of a module or layer; one that has more is not taken.", env="WASM_MODULE_MAX_BYTES"
+        256 * 1024 * 1024,
+        "Maximum size of a module or image layer, in bytes. Larger ones are rejected.",
+        env="WASM_MODULE_MAX_BYTES",
     )
     extra_roots: str = setting(
-        "", "File with more roots for registries and servers of modules.", env="WASM_EXTRA_ROOTS"
+        "", "File with additional root certificates for the servers of modules.", env="WASM_EXTRA_ROOTS"
     )
     logins: str = setting(
         "",
-        "Folder of Docker's config.json, whose logins count for modules without a pull secret; empty: ~/.docker.",
+        "Directory of the Docker config.json with the credentials for modules that have no pull secret. If "
+        "empty, ~/.docker is used.",
         env="DOCKER_CONFIG",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentSettings:
-    """Holds what flags and environment say. Durations are nanoseconds, as everywhere."""
+    """The values of all flags and environment variables. Durations are in nanoseconds."""
 
     pod: PodSettings = section(PodSettings(), "Proxy")
     envoy: EnvoySettings = section(EnvoySettings(), "Envoy")
-    control_plane: ControlPlaneSettings = section(ControlPlaneSettings(), "Control plane and authority")
-    certificate: CertificateSettings = section(CertificateSettings(), "Certificate of the workload")
-    grpc: GrpcSettings = section(GrpcSettings(), "gRPC without a proxy")
-    status: StatusSettings = section(StatusSettings(), "Readiness, probes, metrics")
-    dns: DnsSettings = section(DnsSettings(), "Names")
+    control_plane: ControlPlaneSettings = section(ControlPlaneSettings(), "Control plane and certificate authority")
+    certificate: CertificateSettings = section(CertificateSettings(), "Workload certificate")
+    grpc: GrpcSettings = section(GrpcSettings(), "Proxyless gRPC")
+    status: StatusSettings = section(StatusSettings(), "Probes and metrics")
+    dns: DnsSettings = section(DnsSettings(), "DNS")
     modules: ModuleSettings = section(ModuleSettings(), "Wasm modules")
     log: LogSettings = section(LogSettings(), "Logs")

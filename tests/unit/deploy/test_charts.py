@@ -11,7 +11,7 @@ import yaml
 from deploy.chart.chart import Chart, ChartError, read_chart
 from deploy.chart.render import render
 from deploy.folder import installation_folder
-from deploy.generated import CHARTS, stale
+from deploy.generated import CHARTS, chart_version, stale
 from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -37,6 +37,20 @@ def without_definitions(found: dict[str, Any]) -> set[str]:
 
 def test_generated_files_are_current() -> None:
     assert stale() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "chart"),
+    [("1.2.3", "1.2.3"), ("1.0.0rc1", "1.0.0-rc.1"), ("1.0.0a10", "1.0.0-alpha.10"), ("2.0.0b2", "2.0.0-beta.2")],
+)
+def test_charts_have_the_projects_version_as_a_semantic_version(version: str, chart: str) -> None:
+    assert chart_version(version) == chart
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.0.dev1", "1.0.0rc", "1.0.0-rc.1"])
+def test_a_version_without_an_equal_semantic_version_is_refused(version: str) -> None:
+    with pytest.raises(ValueError, match=f"^{version} is not MAJOR.MINOR.PATCH"):
+        chart_version(version)
 
 
 NAMES = {

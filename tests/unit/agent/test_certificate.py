@@ -136,23 +136,19 @@ async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_paus
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "begins"),
+    ("settings", "kind", "label"),
     [
-        (CertificateSettings(), rsa.RSAPrivateKey, b"-----BEGIN RSA PRIVATE KEY"),
-        (CertificateSettings(pkcs8=True), rsa.RSAPrivateKey, b"-----BEGIN PRIVATE KEY"),
-        (CertificateSettings(algorithm="ECDSA"), ec.EllipticCurvePrivateKey, b"-----BEGIN EC PRIVATE KEY"),
-        (
-            CertificateSettings(algorithm="ECDSA", curve="P384"),
-            ec.EllipticCurvePrivateKey,
-            b"-----BEGIN EC PRIVATE KEY",
-        ),
+        (CertificateSettings(), rsa.RSAPrivateKey, "RSA PRIVATE KEY"),
+        (CertificateSettings(pkcs8=True), rsa.RSAPrivateKey, "PRIVATE KEY"),
+        (CertificateSettings(algorithm="ECDSA"), ec.EllipticCurvePrivateKey, "EC PRIVATE KEY"),
+        (CertificateSettings(algorithm="ECDSA", curve="P384"), ec.EllipticCurvePrivateKey, "EC PRIVATE KEY"),
     ],
 )
-def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, begins: bytes) -> None:
+def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, label: str) -> None:
     check_key_settings(settings)
     key = make_key(settings)
     assert isinstance(key, kind)
-    assert key_pem(key, settings.pkcs8).startswith(begins)
+    assert key_pem(key, settings.pkcs8).startswith(f"-----BEGIN {label}-----".encode())
     decode_csr(make_request(key, IDENTITY))  # the authority's own reader takes it
 
 

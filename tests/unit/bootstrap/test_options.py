@@ -117,7 +117,7 @@ async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCap
     [told] = [message for message in caplog.messages if message.startswith("stack of task deep: ")]
     calls = [place.split()[0] for place in told.removeprefix("stack of task deep: ").split(" in ")]
     assert calls == ["asyncio.locks.Event.wait", *["test_options.wait_deep"] * 11]
-    assert " in test_options.wait_deep (unit/bootstrap/test_options.py:" in told
+    assert " in test_options.wait_deep (bootstrap/test_options.py:" in told
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,14 @@ def classes(package: str, path: list[str]) -> Iterator[type]:
             )
 
 
+def structs_of_the_model() -> list[type]:
+    """Return the structs of what users write and of what follows from it."""
+    found = [*classes("pilot.config", pilot.config.__path__), *classes("pilot.mesh", pilot.mesh.__path__)]
+    return sorted((kind for kind in found if issubclass(kind, msgspec.Struct)), key=lambda kind: kind.__name__)
+
+
 def test_what_objects_say_and_what_follows_from_it_is_frozen() -> None:
-    structs = [kind for kind in classes("pilot.mesh", pilot.mesh.__path__) if issubclass(kind, msgspec.Struct)]
+    structs = structs_of_the_model()
     assert len(structs) >= 350
     assert [f"{kind.__module__}.{kind.__name__}" for kind in structs if not kind.__struct_config__.frozen] == []
 
@@ -93,8 +99,8 @@ WorkloadMtls.mode=PERMISSIVE XBackend.protocol=HTTP
 def test_what_is_taken_for_said_where_nobody_says_it() -> None:
     """Fields that have a default other than protobuf's: of Kubernetes, of the Gateway API, of the mesh config, and of what proxies are."""
     found: list[str] = []
-    for kind in sorted(classes("pilot.mesh", pilot.mesh.__path__), key=lambda kind: kind.__name__):
-        if issubclass(kind, msgspec.Struct) and (not issubclass(kind, Strict) or kind.__name__ in OWN_DEFAULTS):
+    for kind in structs_of_the_model():
+        if not issubclass(kind, Strict) or kind.__name__ in OWN_DEFAULTS:
             said = ((field.name, field.default) for field in msgspec.structs.fields(kind))
             found += [
                 f"{kind.__name__}.{name}={default}"

@@ -22,6 +22,7 @@ from pilot.lib.shown_process import HIDDEN, shown_arguments, shown_environment
 
 SCOPE = "controlz-test"
 PLAIN = "text/plain; charset=utf-8"
+# pragma: allowlist nextline secret
 ENVIRON = {"ZONE": "<b>west</b>", "API_TOKEN": "MARKED-1", "HOME": "/root", "PROXY": "http://me:MARKED-2@proxy:3128"}
 ARGUMENTS = ("/bin/pilot-discovery", "discovery", "--password=MARKED-3", "--token", "MARKED-4", "--domain", "a<b")
 TOPICS = ("scope", "mem", "env", "proc", "arg", "version", "metric", "signal")
@@ -337,7 +338,9 @@ def test_names_of_secrets_hide_their_values(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"]
+    "value",
+    # pragma: allowlist nextline secret
+    ["-----BEGIN EC PRIVATE KEY-----\nMARKED", "eyJhbGciOiJub25lIn0.MARKED.MARKED", "Bearer MARKED"],
 )
 def test_values_that_are_secrets_are_hidden_whatever_their_name(value: str) -> None:
     assert shown_environment({"HARMLESS": value}) == [{"name": "HARMLESS", "value": HIDDEN}]

@@ -94,5 +94,5 @@ def test_callers_are_written_where_a_scope_is_to_have_them(as_json: bool, tmp_pa
     log.scope("ads").info("after")
     lines = text(tmp_path / "log").splitlines()
     callers = [json.loads(line).get("caller", "") if as_json else line.split("\t")[3] for line in lines]
-    assert callers[1].startswith("unit/lib/test_log_scopes.py:")
+    assert callers[1].startswith("lib/test_log_scopes.py:")
     assert not any("test_log_scopes" in line for line in (lines[0], lines[2]))

@@ -8,6 +8,7 @@ import pytest
 
 from pilot.lib.redact import redact
 
+# pragma: allowlist nextline secret
 PEM = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----"
 
 
@@ -16,10 +17,13 @@ PEM = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----"
     [
         (f"a {PEM} b", "MHcC"),
         (PEM.replace("\n", "\\n"), "MHcC"),
+        # pragma: allowlist nextline secret
         ("-----BEGIN PRIVATE KEY-----\nMHcC and no end", "MHcC"),
         (f'"tls.key": "{base64.b64encode(PEM.encode()).decode()}"', base64.b64encode(PEM.encode()).decode()[20:]),
+        # pragma: allowlist nextline secret
         ("token: eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln", "eyJzdWI"),
         ("Authorization: Bearer s3cr3t-token", "s3cr3t"),
+        # pragma: allowlist nextline secret
         ("https://user:pa55word@host/x", "pa55word"),
     ],
 )

@@ -26,7 +26,7 @@ from pilot.envoy.cluster.stat_name import build_stat_name, delimited
 from pilot.envoy.cluster.traffic_policy import EffectivePolicy, build_policy, build_subset_policy, passes_through
 from pilot.envoy.cluster.upstream_tls import Peer, apply_upstream_tls
 from pilot.envoy.http_filter.dynamic_forward_proxy import build_dns_cache
-from pilot.envoy.network_filter import metadata_exchange
+from pilot.envoy.network_filter.simple_network_filters import METADATA_EXCHANGE_FILTER, build_metadata_exchange_config
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Port, Registry, Resolution, Service
 from pilot.mesh.security.mtls import Mode
@@ -116,7 +116,7 @@ def cluster_name(to: ClusterDestination) -> str:
 @lru_cache(maxsize=64)
 def exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
     """Returns the upstream network filter that exchanges metadata with peers over TCP."""
-    return filter_pb2.Filter(name=metadata_exchange.NAME, typed_config=metadata_exchange.build_config(labels))
+    return filter_pb2.Filter(name=METADATA_EXCHANGE_FILTER, typed_config=build_metadata_exchange_config(labels))
 
 
 def start_dynamic(

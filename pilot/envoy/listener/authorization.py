@@ -18,10 +18,8 @@ from pilot.config.security.authorization_policy import Action, dry_run
 from pilot.derive import derived
 from pilot.envoy.ext_authz import SHADOW_PREFIX
 from pilot.envoy.filter_phase import Phase
-from pilot.envoy.http_filter.ext_authz import build_ext_authz
-from pilot.envoy.http_filter.rbac import build_http_denial, build_http_rbac
-from pilot.envoy.network_filter.ext_authz import build_network_ext_authz
-from pilot.envoy.network_filter.rbac import build_network_denial, build_network_rbac
+from pilot.envoy.http_filter.http_authz import build_http_denial, build_http_ext_authz, build_http_rbac
+from pilot.envoy.network_filter.network_authz import build_network_denial, build_network_ext_authz, build_network_rbac
 from pilot.envoy.rbac.principal import RuleContext
 from pilot.envoy.rbac.rule import NEVER, build_rule
 from pilot.envoy.rbac.rules import ActionRules, BuiltAuthorization, build_action, build_rbac, rule_name
@@ -110,7 +108,7 @@ def _ask_about_connections(provider: str, found: Authorizer) -> listener_compone
     return build_network_ext_authz(provider, found.grpc, found.port, found.hostname) if found.grpc is not None else None
 
 
-_REQUESTS = _Level(build_http_rbac, build_http_denial, build_ext_authz)
+_REQUESTS = _Level(build_http_rbac, build_http_denial, build_http_ext_authz)
 _CONNECTIONS = _Level(build_network_rbac, build_network_denial, _ask_about_connections)
 
 

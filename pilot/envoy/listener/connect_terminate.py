@@ -12,7 +12,7 @@ from pilot.envoy import names
 from pilot.envoy.access_log.build import build_listener_access_logs, build_termination_access_logs
 from pilot.envoy.http_filter.connect_authority import build_connect_authority, build_request_source
 from pilot.envoy.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
-from pilot.envoy.http_filter.router import build_router
+from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.address import wildcards
 from pilot.envoy.listener.authorization import tunnel_authorization

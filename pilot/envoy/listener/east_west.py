@@ -25,7 +25,7 @@ from pilot.envoy.listener.main_internal import Case, by_map, match_services, to_
 from pilot.envoy.listener.options import listener_options
 from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble
 from pilot.envoy.names import TCP
-from pilot.envoy.network_filter.chain import build_tcp_filters
+from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
 from pilot.envoy.resource import Resource
 from pilot.envoy.typed import pack

@@ -15,7 +15,7 @@ from pilot.envoy import names
 from pilot.envoy.cidr import build_cidr
 from pilot.envoy.durations import build_duration
 from pilot.envoy.listener.parts import ChainParts
-from pilot.envoy.network_filter.chain import NetworkOptions, build_tcp_filters
+from pilot.envoy.network_filter.tcp_filters import NetworkOptions, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import to_cluster
 
 UNMATCHED_CHAIN = "PassthroughFilterChain"

@@ -12,7 +12,7 @@ from pilot.derive import Gather, derived
 from pilot.envoy.access_log.build import build_listener_access_logs
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.address import listener_name, wildcards
-from pilot.envoy.listener.extensions import told_apart
+from pilot.envoy.listener.extension_filters import extension_port
 from pilot.envoy.listener.gateway_chains import (
     GatewayChainKey,
     GatewayListenerKey,
@@ -39,7 +39,7 @@ from pilot.envoy.listener.gateway_managers import manager, tcp_route
 from pilot.envoy.listener.http import ManagerKey, over_rds
 from pilot.envoy.listener.options import listener_options
 from pilot.envoy.names import outbound_cluster
-from pilot.envoy.network_filter.chain import build_first_filters, build_tcp_filters
+from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.resource import Resource
 from pilot.envoy.route.gateway import route_name
 from pilot.envoy.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
@@ -153,7 +153,7 @@ def _plain_chain(
     db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet
 ) -> GatewayChain | None:
     kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
-    template = manager(db, front, kind, told_apart(db, front.listening, listener.number))
+    template = manager(db, front, kind, extension_port(db, front.listening, listener.number))
     own = over_rds(_stat_prefix(listener), route_name(chain.route))
     filters = build_first_filters(listener_options(db, front.listening).network, listener.number)
     return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
@@ -165,7 +165,7 @@ def _https_chain(
     found = server(db, chain.server)
     if found is None:
         return None
-    template = manager(db, front, ManagerKey(http3=listener.quic), told_apart(db, front.listening, listener.number))
+    template = manager(db, front, ManagerKey(http3=listener.quic), extension_port(db, front.listening, listener.number))
     own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
     socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
     filters = (

@@ -13,7 +13,7 @@ from pilot.envoy.listener.gateway_listener import GatewayChain, build_gateway_ch
 from pilot.envoy.listener.gateway_managers import stat_prefix
 from pilot.envoy.listener.options import listener_options
 from pilot.envoy.names import dns_srv
-from pilot.envoy.network_filter.chain import build_tcp_filters
+from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.lib import hosts
 from pilot.mesh.model.facets import Labels, ScopeFacet

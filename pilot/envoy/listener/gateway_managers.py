@@ -31,7 +31,7 @@ Manager = hcm_pb2.HttpConnectionManager
 def manager(db: Mesh, front: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
     """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in.
 
-    `port`: as in `told_apart`.
+    `port`: as in `extension_port`.
     """
     template = http_template_of(db, kind, front.listening, port)
     return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags, front.scope)

@@ -13,15 +13,15 @@ from pilot.envoy import names
 from pilot.envoy.access_log.build import build_http_access_logs
 from pilot.envoy.cluster.dns import lookup_family
 from pilot.envoy.filter_phase import Phase
-from pilot.envoy.http_filter.chain import FilterOptions, build_http_filters
 from pilot.envoy.http_filter.dynamic_forward_proxy import (
     build_allow_any_dns_cache,
     build_dns_cache,
     build_dynamic_forward_proxy,
 )
+from pilot.envoy.http_filter.http_filters import FilterOptions, build_http_filters
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.defaults import internal_networks, listener_defaults
-from pilot.envoy.listener.extensions import told_apart
+from pilot.envoy.listener.extension_filters import extension_port
 from pilot.envoy.listener.parts import serialize_fields
 from pilot.envoy.listener.policy_filters import http_policy_filters
 from pilot.envoy.listener.tracing import spans
@@ -55,7 +55,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 @derived
 def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Returns a serialized manager without statistics prefix, routes and tracing; `port`: as in `told_apart`."""
+    """Returns a serialized manager without statistics prefix, routes and tracing; `port`: as in `extension_port`."""
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
@@ -67,7 +67,7 @@ def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
 
 def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
     """Returns the manager of `http_template_of` for a port, 0 for ports that nothing names. No node of its own."""
-    return http_template_of(db, kind, listening, told_apart(db, listening, port))
+    return http_template_of(db, kind, listening, extension_port(db, listening, port))
 
 
 def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:

@@ -20,7 +20,7 @@ from pilot.envoy.listener.http import with_routes
 from pilot.envoy.listener.listener_filter import Inspection
 from pilot.envoy.listener.options import ListenerOptions
 from pilot.envoy.listener.parts import ChainParts
-from pilot.envoy.network_filter.chain import build_first_filters, build_tcp_filters
+from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings
 from pilot.mesh.model.service import Port
 from pilot.mesh.security.mtls import Mode

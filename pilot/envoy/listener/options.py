@@ -9,9 +9,9 @@ from pilot.derive import derived
 from pilot.envoy.cluster.dns import lookup_family
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.defaults import listener_defaults
-from pilot.envoy.listener.extensions import network_extensions
+from pilot.envoy.listener.extension_filters import network_extensions
 from pilot.envoy.listener.policy_filters import network_policy_filters, network_statistics_filters
-from pilot.envoy.network_filter.chain import NetworkOptions
+from pilot.envoy.network_filter.tcp_filters import NetworkOptions
 from pilot.lib.duration import Duration
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.tables.database import Mesh

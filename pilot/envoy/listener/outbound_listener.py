@@ -17,8 +17,8 @@ from pilot.envoy.listener.listener_filter import HTTP_INSPECTOR, TLS_INSPECTOR
 from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.listener.options import ListenerOptions
 from pilot.envoy.listener.parts import ChainParts, ListenerParts
-from pilot.envoy.network_filter.chain import build_first_filters, build_tcp_filters
-from pilot.envoy.network_filter.sni_dynamic_forward_proxy import build_sni_dynamic_forward_proxy
+from pilot.envoy.network_filter.simple_network_filters import build_sni_dynamic_forward_proxy
+from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
 from pilot.lib.duration import Duration
 

@@ -10,11 +10,9 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.connect_authority import CLIENT_IDENTITY
 from pilot.envoy.http_filter.jwt_authn import build_jwt_authn
-from pilot.envoy.http_filter.stats import build_http_stats
 from pilot.envoy.listener.authorization import http_authorization, network_authorization
-from pilot.envoy.listener.extensions import http_extensions
-from pilot.envoy.listener.statistics import statistics
-from pilot.envoy.network_filter.stats import build_network_stats
+from pilot.envoy.listener.extension_filters import http_extensions
+from pilot.envoy.listener.stats_filters import http_stats_filters, network_stats_filters
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.security.jwt import token_rules
 from pilot.mesh.security.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
@@ -42,8 +40,8 @@ def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> Netwo
 
 def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yields the filters that count requests, by Telemetries."""
-    for config in statistics(db, listening):
-        yield Phase.STATS, build_http_stats(config)
+    for stats in http_stats_filters(db, listening):
+        yield Phase.STATS, stats
 
 
 def _identity_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
@@ -75,4 +73,4 @@ def network_statistics_filters(
     db: Mesh, listening: ListeningFacet
 ) -> list[tuple[Phase, listener_components_pb2.Filter]]:
     """Returns the network filters that count connections, whoever may make them, on one side of a proxy. No node of its own."""
-    return [(Phase.STATS, build_network_stats(config)) for config in statistics(db, listening)]
+    return [(Phase.STATS, stats) for stats in network_stats_filters(db, listening)]

@@ -18,15 +18,15 @@ from pilot.envoy.cluster.resolution import is_dynamic
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.cluster.vip import VipKey, vip_ports
 from pilot.envoy.listener.defaults import listener_defaults
-from pilot.envoy.listener.extensions import OTHER_PORTS
+from pilot.envoy.listener.extension_filters import OTHER_PORTS
 from pilot.envoy.listener.filter_chain import build_chain
 from pilot.envoy.listener.http import ManagerKey, http_template_of, with_routes
 from pilot.envoy.listener.options import listener_options
 from pilot.envoy.listener.parts import ChainParts
 from pilot.envoy.listener.waypoint_tcp import tcp_route
 from pilot.envoy.names import HTTP, TCP
-from pilot.envoy.network_filter.chain import build_tcp_filters
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
+from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings
 from pilot.envoy.route.waypoint import build_default_configuration, default_action, vip_routes
 from pilot.lib.addresses import joined

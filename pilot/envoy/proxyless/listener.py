@@ -8,8 +8,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.derive import Lookup, derived
 from pilot.envoy.cluster.keys import cluster_port
-from pilot.envoy.http_filter.fault import FAULT
-from pilot.envoy.http_filter.router import build_router
+from pilot.envoy.http_filter.prebuilt_http_filters import FAULT, build_router
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.proxyless.names import parse_host_port
 from pilot.envoy.resource import Resource

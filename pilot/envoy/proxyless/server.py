@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.derive import Lookup, derived
-from pilot.envoy.http_filter.router import build_router
+from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.authorization import built_policies
 from pilot.envoy.proxyless.names import HostPort, parse_server
 from pilot.envoy.proxyless.tls import build_server_socket

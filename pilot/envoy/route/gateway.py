@@ -12,7 +12,7 @@ from envoy.config.route.v3 import route_components_pb2
 
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
-from pilot.envoy.http_filter import stateful_session
+from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import gateway_routes, gateway_tls_routes
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.envoy.route.configuration import as_field, build_route_configuration
@@ -139,7 +139,7 @@ def build_gateway_host(
         include_request_attempt_count=attempt_count and bool(planned.sources or planned.redirects),
     )
     if session is not None:
-        host.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+        host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
     last = sorted(routes, key=lambda route: route.catch_all)
     return b"".join(
         (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last))

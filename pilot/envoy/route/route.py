@@ -9,9 +9,8 @@ from google.protobuf import struct_pb2
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.origin import EndpointPicker
-from pilot.envoy.http_filter import cors as cors_filter
-from pilot.envoy.http_filter import endpoint_picker, stateful_session
-from pilot.envoy.http_filter import fault as fault_filter
+from pilot.envoy.http_filter import endpoint_picker
+from pilot.envoy.http_filter.prebuilt_http_filters import CORS_FILTER, FAULT_FILTER, STATEFUL_SESSION_FILTER
 from pilot.envoy.names import config_path
 from pilot.envoy.route.action import build_action, destinations
 from pilot.envoy.route.context import RouteContext
@@ -126,12 +125,12 @@ def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute)
 
 def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext) -> None:
     if rule.fault is not None:
-        route.typed_per_filter_config[fault_filter.NAME].CopyFrom(pack(build_fault(rule.fault)))
+        route.typed_per_filter_config[FAULT_FILTER].CopyFrom(pack(build_fault(rule.fault)))
     if rule.cors_policy is not None:
-        route.typed_per_filter_config[cors_filter.NAME].CopyFrom(pack(build_cors(rule.cors_policy)))
+        route.typed_per_filter_config[CORS_FILTER].CopyFrom(pack(build_cors(rule.cors_policy)))
     session = _session(rule, context) if route.HasField("route") else None
     if session is not None:
-        route.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+        route.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
 
 
 def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None) -> None:

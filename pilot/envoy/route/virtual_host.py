@@ -12,7 +12,7 @@ from pilot.config.networking.virtual_service import HTTPRetry, VirtualService
 from pilot.config.object import Object
 from pilot.derive import derived
 from pilot.envoy.durations import NO_TIME
-from pilot.envoy.http_filter import stateful_session
+from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.route.configuration import as_field
 from pilot.envoy.route.context import RouteContext
@@ -148,5 +148,5 @@ def build_virtual_host(
         name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count
     )
     if session is not None:
-        out.typed_per_filter_config[stateful_session.NAME].CopyFrom(build_session(session))
+        out.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
     return out

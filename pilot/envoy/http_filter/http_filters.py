@@ -9,19 +9,21 @@ import msgspec
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.envoy.filter_phase import Phase, in_order
-from pilot.envoy.http_filter.alpn import ALPN
-from pilot.envoy.http_filter.cors import CORS
 from pilot.envoy.http_filter.endpoint_picker import ENDPOINT_PICKER
-from pilot.envoy.http_filter.fault import FAULT
-from pilot.envoy.http_filter.grpc_stats import GRPC_STATS
-from pilot.envoy.http_filter.grpc_web import GRPC_WEB
 from pilot.envoy.http_filter.peer_metadata import (
     UPSTREAM_OF_WAYPOINT,
     build_inbound_peer_metadata,
     build_outbound_peer_metadata,
 )
-from pilot.envoy.http_filter.router import build_router
-from pilot.envoy.http_filter.stateful_session import STATEFUL_SESSION
+from pilot.envoy.http_filter.prebuilt_http_filters import (
+    ALPN,
+    CORS,
+    FAULT,
+    GRPC_STATS,
+    GRPC_WEB,
+    STATEFUL_SESSION,
+    build_router,
+)
 from pilot.mesh.model.facets import FeaturesFacet
 
 

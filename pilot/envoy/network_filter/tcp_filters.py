@@ -10,10 +10,12 @@ from envoy.config.listener.v3 import listener_components_pb2
 from pilot.config.protocol import Protocol
 from pilot.envoy.access_log.build import AccessLogs, build_tcp_access_logs
 from pilot.envoy.filter_phase import Phase, in_order
-from pilot.envoy.network_filter.metadata_exchange import build_metadata_exchange
-from pilot.envoy.network_filter.mongo_proxy import build_mongo_proxy
-from pilot.envoy.network_filter.mysql_proxy import build_mysql_proxy
-from pilot.envoy.network_filter.redis_proxy import build_redis_proxy
+from pilot.envoy.network_filter.simple_network_filters import (
+    build_metadata_exchange,
+    build_mongo_proxy,
+    build_mysql_proxy,
+    build_redis_proxy,
+)
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, build_tcp_proxy
 
 PhasedFilter = tuple[Phase, listener_components_pb2.Filter]

@@ -17,7 +17,7 @@ from pilot.config.problem import Problem, Severity
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mcp_source import McpSource
-from pilot.kube.backoff import Backoff
+from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream

@@ -27,12 +27,12 @@ from pilot.controllers.workload_entries import EntryTerms, WorkloadEntries
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Attempts, Backoff
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import Pace
-from pilot.kube.lease import Election, LeaseTerms
-from pilot.kube.locks import CONFIG_MAP, LEASE, Lock
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import WatchOptions
+from pilot.kube.leader_election import LeaderElection, LeaseDurations
+from pilot.kube.leader_lock import CONFIG_MAP, LEASE, Lock
+from pilot.lib.backoff import Backoff, RetryDelays
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.cluster_local import cluster_local_hosts, is_local
@@ -59,7 +59,7 @@ class Writers:
         db: Mesh,
         authority: Trust | None,
         webhooks: WebhooksPart,
-        terms: LeaseTerms = LeaseTerms(),
+        terms: LeaseDurations = LeaseDurations(),
     ) -> None:
         self._client, self._source, pace, self._counts = (
             kubernetes.client,
@@ -130,7 +130,7 @@ class Writers:
 
     def _make_remote(self) -> RemoteWriters:
         registry = self._settings.mesh.registry
-        attempts = functools.partial(Attempts, self._pace.backoff, self._choose)
+        attempts = functools.partial(RetryDelays, self._pace.backoff, self._choose)
         return RemoteWriters(
             registry.cluster_id, registry.namespace, self._of_remote, self._leading_remote, self._has_started, attempts
         )
@@ -147,7 +147,7 @@ class Writers:
         )
         return WrittenCluster(self._make_roots(client, self._pace), bundles if has_webhooks else None)
 
-    def _make_roots(self, client: ApiClient, pace: Pace) -> Writer:
+    def _make_roots(self, client: ApiClient, pace: WatchOptions) -> Writer:
         """Returns what writes the roots into a cluster, where pods find them."""
         maps = RootCertificates(client, self._wanted_roots, self._selected, pace, self._choose)
         if not self._settings.kubernetes.trust_bundle:
@@ -163,11 +163,11 @@ class Writers:
         lock = Lock(client, CONFIG_MAP, self._settings.mesh.registry.namespace, ROOTS_LOCK)
         await precedence.start()
         try:
-            await Election(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(roots.run)
+            await LeaderElection(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(roots.run)
         finally:
             await precedence.stop()
 
-    def _make_bundles(self, pace: Pace) -> CaBundles | None:
+    def _make_bundles(self, pace: WatchOptions) -> CaBundles | None:
         """Returns what writes the roots into webhook configurations; None where that is switched off."""
         kubernetes, namespace = self._settings.kubernetes, self._settings.mesh.registry.namespace
         wanted = ((MUTATING, kubernetes.injection_webhook), (VALIDATING, kubernetes.validation_webhook))
@@ -217,7 +217,7 @@ class Writers:
 
     async def stop(self) -> None:
         """Writes nothing any more, and gives leadership back."""
-        await end_tasks(*self._tasks)
+        await cancel_tasks(*self._tasks)
         if self._gateways is not None:
             await self._gateways.stop()
         await self._precedence.stop()
@@ -263,10 +263,10 @@ class Writers:
             return
         namespace = self._settings.mesh.registry.namespace
         if name not in OF_ALL_REVISIONS:
-            await Election(Lock(self._client, LEASE, namespace, name), self._replica, self._terms).run(lead)
+            await LeaderElection(Lock(self._client, LEASE, namespace, name), self._replica, self._terms).run(lead)
             return
         lock, precedence = Lock(self._client, CONFIG_MAP, namespace, name), self._precedence
-        await Election(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(lead)
+        await LeaderElection(lock, self._replica, self._terms, precedence.key, precedence.outranks).run(lead)
 
     def _wanted_roots(self) -> Mapping[str, Mapping[str, str]]:
         """Returns the data of each ConfigMap that every namespace is to have, by its name; none before there are roots."""

@@ -12,7 +12,7 @@ from ca.errors import KeyMaterialError, SigningError
 from ca.external_signer import RegistrationAuthority
 from ca.pem import bundle_pem, load_bundle
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
-from pilot.kube.certificate_requests import OF_SERVERS, OF_WORKLOADS, request_certificate
+from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES, request_certificate
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
@@ -78,14 +78,14 @@ class Registration:
 
     async def _ask(self, csr: bytes, signer: str, seconds: int) -> bytes:
         try:
-            return await request_certificate(self._client, PREFIX, csr, signer, seconds, OF_WORKLOADS)
+            return await request_certificate(self._client, PREFIX, csr, signer, seconds, WORKLOAD_USAGES)
         except KubeError as error:
             raise SigningError("CERT_GEN_ERROR", str(error)) from error
 
     async def ask_for_server(self, csr: bytes, signer: str) -> bytes:
         """Returns the chain of a certificate of the control plane itself, in PEM. SigningError where there is none."""
         try:
-            return await request_certificate(self._client, SERVER_PREFIX, csr, signer, 0, OF_SERVERS)
+            return await request_certificate(self._client, SERVER_PREFIX, csr, signer, 0, SERVER_USAGES)
         except KubeError as error:
             raise SigningError("CERT_GEN_ERROR", str(error)) from error
 

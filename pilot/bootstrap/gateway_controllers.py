@@ -21,7 +21,7 @@ from pilot.controllers.statuses import Statuses
 from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
-from pilot.kube.tasks import end_tasks
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.gateway_api.gateways import GATEWAY
 from pilot.mesh.lowering.gateway_api.inference_pools import POOL
 from pilot.mesh.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
@@ -128,7 +128,7 @@ class GatewayWriters:
 
     async def stop(self) -> None:
         """Writes nothing any more."""
-        await end_tasks(*self._tasks)
+        await cancel_tasks(*self._tasks)
         await self.tags.stop()
 
     def committed(self, commit: Commit) -> None:

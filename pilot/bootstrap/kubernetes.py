@@ -27,7 +27,7 @@ from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError, KubeError, NotFound
-from pilot.kube.informer import Pace
+from pilot.kube.informer import WatchOptions
 from pilot.kube.throttle import Throttle
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
@@ -83,11 +83,11 @@ class Kubernetes:
         target: IngestTarget,
         rank: int,
         aliases: Mapping[str, str],
-        pace: Pace | None = None,
+        pace: WatchOptions | None = None,
     ) -> None:
         self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
         self.problems = target.problems
-        self.pace = pace or Pace(streams=settings.kubernetes.watch_lists)
+        self.pace = pace or WatchOptions(streams=settings.kubernetes.watch_lists)
         self.counts, self._choose = target.metrics.kubernetes, random.Random()
         self.client = self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision

@@ -11,11 +11,11 @@ import msgspec
 
 from pilot.controllers.ca_bundles import CaBundles
 from pilot.controllers.trust_bundle import Writer
-from pilot.kube.backoff import Attempts
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.tasks import end_tasks
+from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 CONTROL_PLANES = "topology.istio.io/controlPlaneClusters"
 _log = scope("secretcontroller")
@@ -50,7 +50,7 @@ class RemoteWriters:
         make: Callable[[ApiClient], WrittenCluster],
         lead: Lead,
         authority: asyncio.Event,
-        attempts: Callable[[], Attempts],
+        attempts: Callable[[], RetryDelays],
     ) -> None:
         self._own, self._namespace, self._make, self._lead, self._attempts = own, namespace, make, lead, attempts
         self._authority = authority
@@ -80,7 +80,7 @@ class RemoteWriters:
             try:
                 await asyncio.gather(*tasks)
             finally:
-                await end_tasks(*tasks)
+                await cancel_tasks(*tasks)
 
     @contextlib.asynccontextmanager
     async def _writing(self, written: WrittenCluster) -> AsyncIterator[WrittenCluster]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.kube.client import ApiClient
-from pilot.kube.secret_review import lists_secrets
+from pilot.kube.secret_review import can_list_secrets
 from pilot.mesh.tables.database import AccountKey
 
 
@@ -29,6 +29,6 @@ class SecretReview:
         remote = self._remote.get(account.cluster)
         if remote is None and account.cluster != self._own:
             return account.cluster in self._of_files
-        return await lists_secrets(
+        return await can_list_secrets(
             remote.client if remote is not None else self._client, account.namespace, account.name
         )

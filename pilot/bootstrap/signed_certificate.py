@@ -18,9 +18,9 @@ from ca.authority import Clock, utc_now
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import bundle_pem, key_pem, load_bundle
 from pilot.bootstrap.external_signer import Registration
-from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
+from pilot.lib.tasks import cancel_tasks
 from pilot.xds.tls.context import CertificatePair
 
 PROVIDER = "k8s.io/"
@@ -72,7 +72,7 @@ class SignedCertificate:
         self._task = asyncio.create_task(self._keep(), name="renew the certificate of the control plane")
 
     async def stop(self) -> None:
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
 
     def roots_pem(self) -> bytes:
         """Returns the roots of the signer that are known, else those that it has sent along."""

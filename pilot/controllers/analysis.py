@@ -17,12 +17,12 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.problem import ObjectRef, Problem
 from pilot.controllers.reconciler import Upkeep
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.informer import PAGE
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import PAGE_SIZE
+from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 MERGE_PATCH = "application/merge-patch+json"
 GROUP = "istio.io"
@@ -89,7 +89,7 @@ class Analysis:
                 await asyncio.sleep(self._interval)
                 self._look()
         finally:
-            await end_tasks(writing)
+            await cancel_tasks(writing)
 
     def _look(self) -> None:
         """Marks the objects whose problems, or whose specifications, are others than the last time."""
@@ -113,7 +113,7 @@ class Analysis:
         collection = self._path(ObjectRef(kind, "", "x")).removesuffix("/x")
         more = ""
         while collection:
-            query = {"limit": str(PAGE), **({"continue": more} if more else {})}
+            query = {"limit": str(PAGE_SIZE), **({"continue": more} if more else {})}
             page = msgspec.json.decode(await self._client.call("GET", collection, query), type=_Page)
             for found in page.items or ():
                 if found.status is not None and found.status.validation_messages:

@@ -12,9 +12,9 @@ from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.reconciler import Upkeep
 from pilot.derive import UNSET
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
+from pilot.lib.backoff import Backoff
 from pilot.mesh.registry.auto_addresses import allocated_addresses
 from pilot.mesh.tables.database import Mesh
 

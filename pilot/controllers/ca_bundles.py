@@ -16,10 +16,10 @@ import msgspec
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, KubeError, NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
+from pilot.lib.tasks import cancel_tasks
 
 JSON_PATCH = "application/json-patch+json"
 _BASE = "/apis/admissionregistration.k8s.io/v1"
@@ -67,7 +67,7 @@ class CaBundles:
         namespace: str,
         bundle: Callable[[], str],
         kinds: Sequence[WebhookKind],
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         counts: KubernetesMetrics,
     ) -> None:
@@ -77,7 +77,7 @@ class CaBundles:
         self._upkeep: Upkeep[tuple[WebhookKind, str]] = Upkeep("webhooks of", self._settle, pace.backoff, choose)
         labels = f"istio.io/rev={self._revision}"
         self._followers = [
-            Follower(client, FollowedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose)
+            Informer(client, WatchedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose)
             for kind in kinds
         ]
 
@@ -93,7 +93,7 @@ class CaBundles:
         try:
             await self._upkeep.run()
         finally:
-            await end_tasks(*tasks)
+            await cancel_tasks(*tasks)
 
     def _receiver(self, kind: WebhookKind) -> Callable[[Sequence[ObjectChange]], Any]:
         async def receive(changes: Sequence[ObjectChange]) -> None:

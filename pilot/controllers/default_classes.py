@@ -10,9 +10,9 @@ import msgspec
 from pilot.config.group_kind import GATEWAY_API
 from pilot.config.object import ObjectKey
 from pilot.controllers.reconciler import Upkeep
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict
+from pilot.lib.backoff import Backoff
 from pilot.mesh.gateway_api.classes import known_classes
 from pilot.mesh.status.objects import GATEWAY_CLASS
 from pilot.mesh.tables.database import Mesh

@@ -12,8 +12,8 @@ import msgspec
 from pilot.config.object import ObjectKey
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
+from pilot.kube.wire import NamespacedName, ObjectChange
 from webhook.gateway.render import MANAGED, NAME_LABEL
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -55,20 +55,25 @@ class DeployedObjects:
     the fields."""
 
     def __init__(
-        self, client: ApiClient, manager: str, changed: Callable[[ObjectKey], None], pace: Pace, choose: random.Random
+        self,
+        client: ApiClient,
+        manager: str,
+        changed: Callable[[ObjectKey], None],
+        pace: WatchOptions,
+        choose: random.Random,
     ) -> None:
         self._client, self._manager, self._changed, self._pace, self._choose = client, manager, changed, pace, choose
         self._applied: dict[DeployedPlace, Applied] = {}
         self._there: dict[DeployedPlace, ObjectKey] = {}
 
-    def followers(self) -> Iterator[Follower]:
+    def followers(self) -> Iterator[Informer]:
         """Yields what follows the objects. What was known of them is forgotten."""
         self._applied, self._there = {}, {}
         for kind in FOLLOWED:
             base, plural = PATHS[kind]
-            yield Follower(
+            yield Informer(
                 self._client,
-                FollowedCollection(f"{base}/{plural}", MANAGED),
+                WatchedCollection(f"{base}/{plural}", MANAGED),
                 self._receiver(kind),
                 self._pace,
                 self._choose,
@@ -116,7 +121,7 @@ class DeployedObjects:
 
         return receive
 
-    def _receive(self, place: DeployedPlace, name: Name, raw: bytes | None) -> None:
+    def _receive(self, place: DeployedPlace, name: NamespacedName, raw: bytes | None) -> None:
         owner = self._there.pop(place, None)
         if raw is not None:
             found = msgspec.json.decode(raw)

@@ -23,10 +23,10 @@ from pilot.controllers.watched_keys import WatchedKeys
 from pilot.derive import Node
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.lowering.gateway_api.deployments import (
     CONTROLLER_VERSION,
     VERSION,
@@ -75,7 +75,7 @@ class Deployments:
         path: Callable[[], str],
         around: RenderingSurroundings,
         controller: str,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
     ) -> None:
         self._client, self._db, self._path, self._around, self._pace, self._choose = (
@@ -125,12 +125,12 @@ class Deployments:
             self._watched.stop()
             self._metadata = {}
             following, self._following = self._following, None
-            await end_tasks(following)
+            await cancel_tasks(following)
 
     async def _follow(self) -> None:
         """Follows the metadata of Gateways, of which the tables have a part alone, and the objects that are deployed."""
-        gateways = Follower(
-            self._client, FollowedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose
+        gateways = Informer(
+            self._client, WatchedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose
         )
         followers = [gateways, *self._objects.followers()]
         tasks = [
@@ -139,7 +139,7 @@ class Deployments:
         try:
             await asyncio.gather(*tasks)
         finally:
-            await end_tasks(*tasks)
+            await cancel_tasks(*tasks)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:

@@ -16,9 +16,9 @@ from pilot.controllers.registered_entry import build_entry
 from pilot.ingest.decode import DocumentOrigin, Row, decode_document
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.kube.tasks import end_tasks
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.lifecycle import RegistrationError
@@ -110,7 +110,7 @@ class EntriesInMemory:
         """Takes nothing away any more."""
         for timer in self._leaving.values():
             timer.cancel()
-        await end_tasks(self._putting)
+        await cancel_tasks(self._putting)
 
     async def _keep_putting(self) -> None:
         """Hands entries to the ledger, one after the other: what reads files may have it for a while."""

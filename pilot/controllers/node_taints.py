@@ -12,9 +12,9 @@ import msgspec
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace, Receive
-from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
+from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 JSON_PATCH = "application/json-patch+json"
 PLUGIN = "k8s-app=istio-cni-node"
@@ -50,10 +50,10 @@ class _Node(msgspec.Struct):
 class NodeTaints:
     """Takes the taint `key` from each node with a ready pod of the plugin in `namespace`, while it runs."""
 
-    def __init__(self, client: ApiClient, namespace: str, key: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, namespace: str, key: str, pace: WatchOptions, choose: random.Random) -> None:
         self._client, self._key, self._pace, self._choose = client, key, pace, choose
-        self._pods = FollowedCollection(f"/api/v1/namespaces/{namespace}/pods", PLUGIN, "status.phase!=Failed")
-        self._ready: dict[Name, str] = {}
+        self._pods = WatchedCollection(f"/api/v1/namespaces/{namespace}/pods", PLUGIN, "status.phase!=Failed")
+        self._ready: dict[NamespacedName, str] = {}
         self._taints: dict[str, tuple[Plain, ...]] = {}
         self._upkeep: Upkeep[str] = Upkeep("taints of node", self._settle, pace.backoff, choose)
 
@@ -62,7 +62,7 @@ class NodeTaints:
         self._ready, self._taints = {}, {}
         followers = [
             self._follow(self._pods, self._receive_pods),
-            self._follow(FollowedCollection("/api/v1/nodes"), self._receive_nodes),
+            self._follow(WatchedCollection("/api/v1/nodes"), self._receive_nodes),
         ]
         tasks = [
             asyncio.create_task(follower.run(), name="follow nodes and the network plugin") for follower in followers
@@ -70,10 +70,10 @@ class NodeTaints:
         try:
             await self._upkeep.run()
         finally:
-            await end_tasks(*tasks)
+            await cancel_tasks(*tasks)
 
-    def _follow(self, collection: FollowedCollection, receive: Receive) -> Follower:
-        return Follower(self._client, collection, receive, self._pace, self._choose)
+    def _follow(self, collection: WatchedCollection, receive: Receive) -> Informer:
+        return Informer(self._client, collection, receive, self._pace, self._choose)
 
     async def _receive_pods(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:

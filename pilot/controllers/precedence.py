@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 DEFAULT_TAG = "istio-revision-tag-default"
@@ -41,12 +41,12 @@ class Precedence:
     """What a candidate with `key` may take from others. It follows the webhook configuration by which a cluster says what its default
     revision is; `start` and `stop` once."""
 
-    def __init__(self, client: ApiClient, key: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, key: str, pace: WatchOptions, choose: random.Random) -> None:
         self.key = key
         self._default = ""
-        self._follower = Follower(
+        self._follower = Informer(
             client,
-            FollowedCollection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"),
+            WatchedCollection(CONFIGURATIONS, fields=f"metadata.name={DEFAULT_TAG}"),
             self._receive,
             pace,
             choose,
@@ -59,7 +59,7 @@ class Precedence:
 
     async def stop(self) -> None:
         """Follows it no more."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
 
     def outranks(self, holder: str) -> bool:
         """Returns whether a lock is to be taken from a holder with this key."""

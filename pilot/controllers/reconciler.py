@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from pilot.kube.backoff import Attempts, Backoff
 from pilot.kube.errors import KubeError
+from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.log import scope
 
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +24,7 @@ class Upkeep(Generic[K]):
     ) -> None:
         self._name, self._settle, self._backoff, self._choose = name, settle, backoff, choose
         self._marked: dict[K, None] = {}
-        self._failed: dict[K, Attempts] = {}
+        self._failed: dict[K, RetryDelays] = {}
         self._news = asyncio.Event()
 
     def look_at(self, things: Iterable[K]) -> None:
@@ -56,5 +56,5 @@ class Upkeep(Generic[K]):
             self._failed.pop(thing, None)
 
     def _look_again(self, thing: K) -> None:
-        attempts = self._failed.setdefault(thing, Attempts(self._backoff, self._choose))
+        attempts = self._failed.setdefault(thing, RetryDelays(self._backoff, self._choose))
         asyncio.get_running_loop().call_later(attempts.wait(), self.look_at, (thing,))

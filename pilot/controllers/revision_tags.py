@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import FollowedCollection, Follower, Pace, Receive
-from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
+from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 REVISION, TAG = "istio.io/rev", "istio.io/tag"
 DEFAULT = "default"
@@ -35,23 +35,25 @@ class _Labelled(msgspec.Struct):
 class RevisionTags:
     """Follows the tags. `on_change` is called when objects may be another revision's now; `start` and `stop` once."""
 
-    def __init__(self, client: ApiClient, revision: str, namespace: str, pace: Pace, choose: random.Random) -> None:
+    def __init__(
+        self, client: ApiClient, revision: str, namespace: str, pace: WatchOptions, choose: random.Random
+    ) -> None:
         self.revision = revision or DEFAULT
         self.on_change: list[Callable[[], None]] = []
-        self._tags: dict[tuple[str, Name], Labels] = {}
+        self._tags: dict[tuple[str, NamespacedName], Labels] = {}
         places = (
-            ("tags", FollowedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
-            ("services", FollowedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
+            ("tags", WatchedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
+            ("services", WatchedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
             (
                 "default",
-                FollowedCollection(
+                WatchedCollection(
                     f"{_BASE}/validatingwebhookconfigurations",
                     fields=f"metadata.name={DEFAULT_VALIDATOR}",
                     metadata_alone=True,
                 ),
             ),
         )
-        self._followers = [Follower(client, where, self._receiver(what), pace, choose) for what, where in places]
+        self._followers = [Informer(client, where, self._receiver(what), pace, choose) for what, where in places]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -62,7 +64,7 @@ class RevisionTags:
 
     async def stop(self) -> None:
         """Follows nothing any more."""
-        await end_tasks(*self._tasks)
+        await cancel_tasks(*self._tasks)
 
     async def synced(self) -> None:
         """Returns when all tags are known that there were at the start."""

@@ -11,9 +11,9 @@ import msgspec
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace, Receive
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 LEFT_OUT = frozenset({"kube-public", "kube-node-lease", "local-path-storage"})
 LABELS = {"istio.io/config": "true"}
@@ -46,7 +46,7 @@ class RootCertificates:
         client: ApiClient,
         wanted: Callable[[], Mapping[str, Mapping[str, str]]],
         selected: Callable[[str, Mapping[str, str]], bool],
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
     ) -> None:
         self._client, self._wanted, self._selected, self._pace, self._choose = client, wanted, selected, pace, choose
@@ -62,10 +62,10 @@ class RootCertificates:
         """Keeps the ConfigMaps as they should be until it is cancelled."""
         self._namespaces, self._there = {}, {}
         followers = [
-            self._follow(FollowedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)
+            self._follow(WatchedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)
         ]
         followers += [
-            self._follow(FollowedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)
+            self._follow(WatchedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)
             for name in self._wanted()
         ]
         tasks = [asyncio.create_task(follower.run(), name="follow root certificates") for follower in followers]
@@ -75,10 +75,10 @@ class RootCertificates:
             self.changed()
             await self._upkeep.run()
         finally:
-            await end_tasks(*tasks)
+            await cancel_tasks(*tasks)
 
-    def _follow(self, collection: FollowedCollection, receive: Receive) -> Follower:
-        return Follower(self._client, collection, receive, self._pace, self._choose)
+    def _follow(self, collection: WatchedCollection, receive: Receive) -> Informer:
+        return Informer(self._client, collection, receive, self._pace, self._choose)
 
     async def _receive_namespaces(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:

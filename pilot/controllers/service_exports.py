@@ -12,12 +12,12 @@ from pilot.config.group_kind import MULTICLUSTER
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
+from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 VERSION = "v1alpha1"
-SERVICES = FollowedCollection("/api/v1/services", metadata_alone=True)
+SERVICES = WatchedCollection("/api/v1/services", metadata_alone=True)
 
 
 class _Metadata(msgspec.Struct):
@@ -33,21 +33,21 @@ class ServiceExports:
     somebody deletes is made again with the next start; with its Service it goes by itself."""
 
     def __init__(
-        self, client: ApiClient, is_local: Callable[[str, str], bool], pace: Pace, choose: random.Random
+        self, client: ApiClient, is_local: Callable[[str, str], bool], pace: WatchOptions, choose: random.Random
     ) -> None:
         self._client, self._is_local, self._pace, self._choose = client, is_local, pace, choose
-        self._services: dict[Name, str] = {}
-        self._upkeep: Upkeep[Name] = Upkeep("ServiceExport of", self._settle, pace.backoff, choose)
+        self._services: dict[NamespacedName, str] = {}
+        self._upkeep: Upkeep[NamespacedName] = Upkeep("ServiceExport of", self._settle, pace.backoff, choose)
 
     async def run(self) -> None:
         """Follows Services until it is cancelled."""
         self._services = {}
-        follower = Follower(self._client, SERVICES, self._receive, self._pace, self._choose)
+        follower = Informer(self._client, SERVICES, self._receive, self._pace, self._choose)
         task = asyncio.create_task(follower.run(), name="follow services that are exported")
         try:
             await self._upkeep.run()
         finally:
-            await end_tasks(task)
+            await cancel_tasks(task)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
@@ -58,7 +58,7 @@ class ServiceExports:
             if uid != before:
                 self._upkeep.look_at((change.name,))
 
-    async def _settle(self, name: Name) -> None:
+    async def _settle(self, name: NamespacedName) -> None:
         uid = self._services.get(name)
         if uid is None or self._is_local(name.namespace, name.name):
             return

@@ -16,9 +16,9 @@ from pilot.controllers.deployed_objects import APPLY_PATCH
 from pilot.controllers.reconciler import Upkeep
 from pilot.controllers.watched_keys import WatchedKeys
 from pilot.derive import Node
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
+from pilot.lib.backoff import Backoff
 from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT, POOL
 from pilot.mesh.lowering.gateway_api.pool_gateways import ShadowService, pool_keys, shadow_service
 from pilot.mesh.tables.database import Mesh

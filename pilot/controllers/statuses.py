@@ -22,12 +22,12 @@ from pilot.controllers.status_merge import Moment, Plain, merge_status
 from pilot.derive import UNSET, Node
 from pilot.ingest.decode import DocumentOrigin, decode_object
 from pilot.ingest.namespace_filter import Edit
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, NotFound
-from pilot.kube.informer import PAGE
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import PAGE_SIZE
+from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.status.objects import Status, object_with_status, objects_with_status, status_of
 from pilot.mesh.status.shown import MESH_CONTROLLER, show_status
 from pilot.mesh.tables.database import Mesh
@@ -138,7 +138,7 @@ class Statuses:
             for node in (listed, *self._refs):
                 self._db.unwatch(node)
             self._nodes, self._refs = {}, {}
-            await end_tasks(writing)
+            await cancel_tasks(writing)
 
     async def _look_at_all(self) -> None:
         """Marks the objects whose status is not what it should be: a leader that takes over finds most as they should be."""
@@ -156,7 +156,7 @@ class Statuses:
     async def _objects(self, kind: GroupKind) -> AsyncIterator[msgspec.Raw]:
         collection, more = self._path(ObjectRef(kind, "", "x")).removesuffix("/x"), ""
         while collection:
-            query = {"limit": str(PAGE), **({"continue": more} if more else {})}
+            query = {"limit": str(PAGE_SIZE), **({"continue": more} if more else {})}
             page = msgspec.json.decode(await self._client.call("GET", collection, query), type=_Page)
             for raw in page.items or ():
                 yield raw

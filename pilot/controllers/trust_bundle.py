@@ -16,9 +16,9 @@ import msgspec
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 SIGNER = "istio.io/istiod-ca"
 NAME = "istio.io:istiod-ca:root-cert"
@@ -28,7 +28,7 @@ PATH = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 class TrustBundle:
     """Writes it while it runs. `wanted` returns the roots in PEM, "" while there are none."""
 
-    def __init__(self, client: ApiClient, wanted: Callable[[], str], pace: Pace, choose: random.Random) -> None:
+    def __init__(self, client: ApiClient, wanted: Callable[[], str], pace: WatchOptions, choose: random.Random) -> None:
         self._client, self._wanted, self._pace, self._choose = client, wanted, pace, choose
         self._there: Any = None
         self._upkeep: Upkeep[str] = Upkeep("trust bundle", self._settle, pace.backoff, choose)
@@ -40,9 +40,9 @@ class TrustBundle:
     async def run(self) -> None:
         """Keeps it as it should be until it is cancelled."""
         self._there = None
-        follower = Follower(
+        follower = Informer(
             self._client,
-            FollowedCollection(PATH, fields=f"metadata.name={NAME}"),
+            WatchedCollection(PATH, fields=f"metadata.name={NAME}"),
             self._receive,
             self._pace,
             self._choose,
@@ -53,7 +53,7 @@ class TrustBundle:
             self.changed()
             await self._upkeep.run()
         finally:
-            await end_tasks(task)
+            await cancel_tasks(task)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:

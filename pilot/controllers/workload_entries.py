@@ -21,12 +21,12 @@ from pilot.config.object import Object, ObjectKey
 from pilot.controllers.claims import claimed_entry, find_entry, find_group
 from pilot.controllers.reconciler import Upkeep
 from pilot.controllers.registered_entry import CONNECTED, CONTROLLER, DISCONNECTED, build_entry
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, KubeError, NotFound
-from pilot.kube.tasks import end_tasks
+from pilot.lib.backoff import Backoff
 from pilot.lib.kubernetes_metrics import KubernetesMetrics
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.lifecycle import RegistrationError
@@ -112,7 +112,7 @@ class WorkloadEntries:
         """Writes nothing any more: the entries of proxies that go to another replica are that one's."""
         for timer in self._timers:
             timer.cancel()
-        await end_tasks(*self._tasks)
+        await cancel_tasks(*self._tasks)
 
     # -- streams -------------------------------------------------------------------------------------------------------
 

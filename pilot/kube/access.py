@@ -18,11 +18,11 @@ class Access(NamedTuple):
 
     server: str
     authorization: str = ""
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     proxy: str = ""
 
 
-class Tls(NamedTuple):
+class TlsFiles(NamedTuple):
     """Names of files: roots that the server's certificate must lead to (None: those of the system), and our own certificate.
 
     `name` is what the certificate must be for, where that is not the host of the address; `verify` is off for who wants any certificate.
@@ -128,7 +128,7 @@ def _access(found: Any) -> Access:
         raise ConfigurationError(f"kubeconfig: {server!r} is not the address of a server")
     tls = None
     if server.startswith("https://"):
-        tls = Tls(
+        tls = TlsFiles(
             found.ssl_ca_cert,
             found.cert_file,
             found.key_file,

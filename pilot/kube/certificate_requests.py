@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from pilot.kube.client import ApiClient
-from pilot.kube.errors import Conflict, KubeError, Status, refusal
+from pilot.kube.errors import Conflict, KubeError, Status, error_from_status
 from pilot.kube.wire import read_event
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-OF_SERVERS = ("digital signature", "key encipherment", "server auth")
-OF_WORKLOADS = (*OF_SERVERS, "client auth")
-SECONDS = 60.0
+SERVER_USAGES = ("digital signature", "key encipherment", "server auth")
+WORKLOAD_USAGES = (*SERVER_USAGES, "client auth")
+ISSUE_TIMEOUT = 60.0
 """Time in which a signer must have issued a certificate."""
-AGAIN = 0.1
+WATCH_RETRY_DELAY = 0.1
 """Seconds after which a watch that has ended is begun again."""
 _APPROVED = {
     "type": "Approved",
@@ -32,7 +32,7 @@ _APPROVED = {
 }
 
 
-class CertificateRefused(KubeError):
+class CertificateRequestError(KubeError):
     """The signer refuses a request, or has not answered it in time."""
 
 
@@ -43,7 +43,7 @@ class _Condition(msgspec.Struct):
     message: str = ""
 
 
-class _Decision(msgspec.Struct):
+class _RequestStatus(msgspec.Struct):
     certificate: bytes = b""
     conditions: tuple[_Condition, ...] = ()
 
@@ -55,7 +55,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _SigningRequest(msgspec.Struct):
     metadata: _Metadata
-    status: _Decision = msgspec.field(default_factory=_Decision)
+    status: _RequestStatus = msgspec.field(default_factory=_RequestStatus)
 
 
 async def request_certificate(
@@ -74,11 +74,11 @@ async def request_certificate(
     answer = await client.call("POST", PATH, body=msgspec.json.encode(made))
     name = msgspec.json.decode(answer, type=_SigningRequest).metadata.name
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(ISSUE_TIMEOUT):
             await _approve(client, name, answer)
-            return await _issued(client, name)
+            return await _wait_for_certificate(client, name)
     except TimeoutError:
-        raise CertificateRefused(f"{signer} has not answered {name} within {SECONDS:.0f} s") from None
+        raise CertificateRequestError(f"{signer} has not answered {name} within {ISSUE_TIMEOUT:.0f} s") from None
     finally:
         with contextlib.suppress(KubeError):
             await client.call("DELETE", f"{PATH}/{name}")
@@ -100,7 +100,7 @@ async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
             raw = await client.call("GET", f"{PATH}/{name}")
 
 
-async def _issued(client: ApiClient, name: str) -> bytes:
+async def _wait_for_certificate(client: ApiClient, name: str) -> bytes:
     """Returns the certificate as soon as it is there. NotIssued where the request is refused."""
     while True:
         found = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
@@ -114,18 +114,18 @@ async def _issued(client: ApiClient, name: str) -> bytes:
         async with contextlib.aclosing(client.lines(PATH, query)) as batches:
             async for lines in batches:
                 for line in filter(None, lines):
-                    if certificate := _told(line):
+                    if certificate := _certificate_of_event(line):
                         return certificate
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(WATCH_RETRY_DELAY)
 
 
-def _told(line: bytes) -> bytes:
+def _certificate_of_event(line: bytes) -> bytes:
     """Returns the certificate of which a line of a watch tells; none where there is none yet."""
     event = read_event(line)
     if event.type == "ERROR":
-        raise refusal(msgspec.json.decode(event.object, type=Status))
+        raise error_from_status(msgspec.json.decode(event.object, type=Status))
     if event.type == "DELETED":
-        raise CertificateRefused("the request is gone before it was answered")
+        raise CertificateRequestError("the request is gone before it was answered")
     return _certificate(msgspec.json.decode(event.object, type=_SigningRequest)) if event.type != "BOOKMARK" else b""
 
 
@@ -133,7 +133,7 @@ def _certificate(found: _SigningRequest) -> bytes:
     """Returns the certificate of a request, none where there is none yet. NotIssued where the request is refused."""
     for condition in found.status.conditions:
         if condition.type in ("Denied", "Failed") and condition.status == "True":
-            raise CertificateRefused(
+            raise CertificateRequestError(
                 f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}"
             )
     return found.status.certificate

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from pilot.kube.access import Access, Credentials, Tls
-from pilot.kube.errors import KubeError, Unreachable, read_refusal
+from pilot.kube.access import Access, Credentials, TlsFiles
+from pilot.kube.errors import KubeError, Unreachable, error_from_response
 from pilot.kube.throttle import Throttle
 from pilot.lib.build_info import build_info
 
@@ -21,7 +21,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP
 """Seconds and probes: a peer that is gone without a word is noticed within a minute."""
 
 
-class RequestPatience(NamedTuple):
+class RequestTimeouts(NamedTuple):
     """Seconds: to connect, for an answer to go on, and for a watch until its next line."""
 
     connect: float = 10.0
@@ -36,12 +36,12 @@ class ApiClient:
         self,
         credentials: Credentials,
         throttle: Throttle | None = None,
-        patience: RequestPatience = RequestPatience(),
+        patience: RequestTimeouts = RequestTimeouts(),
     ) -> None:
         self._credentials, self._throttle, self.patience = credentials, throttle or Throttle(0, 1), patience
         self._access: Access | None = None
         self._loaded_at = 0.0
-        self._contexts: dict[Tls, ssl.SSLContext] = {}
+        self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def call(
@@ -55,7 +55,7 @@ class ApiClient:
     ) -> bytes:
         """Returns the body of the answer. ApiError where the server refuses, Unreachable where there is no whole answer."""
         await self._throttle.turn()
-        with _unreachable_for(path):
+        with _network_errors(path):
             async with self._answer(method, path, query, body, content_type, accept, self.patience.answer) as response:
                 return await response.read()
 
@@ -69,7 +69,7 @@ class ApiClient:
         """
         await self._throttle.turn()
         seconds = self.patience.watch if patient else self.patience.answer
-        with _unreachable_for(path):
+        with _network_errors(path):
             async with self._answer("GET", path, query, None, JSON, accept, seconds) as response:
                 rest = b""
                 async for data in response.content.iter_any():
@@ -126,7 +126,9 @@ class ApiClient:
                     self._access = None
                     continue
                 if response.status >= 300:
-                    raise read_refusal(response.status, await response.read(), response.headers.get("Retry-After", ""))
+                    raise error_from_response(
+                        response.status, await response.read(), response.headers.get("Retry-After", "")
+                    )
                 yield response
                 return
 
@@ -156,7 +158,7 @@ class ApiClient:
 
 
 @contextlib.contextmanager
-def _unreachable_for(path: str) -> Any:
+def _network_errors(path: str) -> Any:
     """Raises Unreachable for what the network does."""
     try:
         yield

@@ -64,17 +64,17 @@ class Status(msgspec.Struct):
 _KINDS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Expired}
 
 
-def refusal(status: Status, retry_after: float = 0.0) -> ApiError:
+def error_from_status(status: Status, retry_after: float = 0.0) -> ApiError:
     """Returns the error that a status is."""
     wanted = status.details.retry_after_seconds if status.details is not None else 0.0
     return _KINDS.get(status.code, ApiError)(status.code, status.reason, status.message, max(retry_after, wanted))
 
 
-def read_refusal(code: int, body: bytes, retry_after: str = "") -> ApiError:
+def error_from_response(code: int, body: bytes, retry_after: str = "") -> ApiError:
     """Returns the error that an answer is; `retry_after` is its header of that name."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:
         status = Status(message=body[:500].decode(errors="replace"))
     status.code = code
-    return refusal(status, float(retry_after) if retry_after.isdecimal() else 0.0)
+    return error_from_status(status, float(retry_after) if retry_after.isdecimal() else 0.0)

@@ -14,22 +14,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.kube.backoff import Attempts, Backoff
 from pilot.kube.client import JSON, ApiClient
-from pilot.kube.errors import ApiError, Expired, KubeError, Status, Unreachable, refusal
-from pilot.kube.wire import END_OF_FIRST, Name, ObjectChange, is_newer, read_event, read_head, read_page
+from pilot.kube.errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
+from pilot.kube.wire import INITIAL_EVENTS_END, NamespacedName, ObjectChange, is_newer, read_event, read_head, read_page
+from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.log import scope
 
 _log = scope("kube")
-PAGE = 500
-REMEMBERED = 1_000
+PAGE_SIZE = 500
+DELETED_CAPACITY = 1_000
 """Objects that are gone whose version is remembered, so that an older event of them that comes late is none."""
-METADATA_ALONE = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 """What is accepted of watches, and of lists with `List` in it. A server that is told of both sends streams without their end."""
 Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
-class FollowedCollection(NamedTuple):
+class WatchedCollection(NamedTuple):
     """What is followed: the path of a collection, and selectors. `metadata_alone` leaves out all but the metadata of objects."""
 
     path: str
@@ -47,14 +47,14 @@ class FollowedCollection(NamedTuple):
 
     def accept(self, what: str = "") -> str:
         """Returns what is accepted as the answer; `what` is "List" for a list."""
-        return METADATA_ALONE % what if self.metadata_alone else JSON
+        return METADATA_ONLY % what if self.metadata_alone else JSON
 
 
 def _ignore() -> None:
     """Does nothing: nobody counts failures."""
 
 
-class Pace(NamedTuple):
+class WatchOptions(NamedTuple):
     """`streams`: first ask for a stream of all objects instead of pages. `watch`: the seconds after which a watch is begun anew, at least.
     `failed` is called for each attempt that failed."""
 
@@ -64,7 +64,7 @@ class Pace(NamedTuple):
     failed: Callable[[], None] = _ignore
 
 
-class Follower:
+class Informer:
     """One collection. `run` never returns; `synced` is set once all that the collection held has been received.
 
     `versions` are the resource versions of the objects that are there, `receiving` tells that the last of them are on their way.
@@ -73,9 +73,9 @@ class Follower:
     def __init__(
         self,
         client: ApiClient,
-        collection: FollowedCollection,
+        collection: WatchedCollection,
         receive: Receive,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         synced: asyncio.Event | None = None,
     ) -> None:
@@ -86,9 +86,9 @@ class Follower:
         self._client, self._receive, self._pace, self._choose = client, receive, pace, choose
         self._streams = pace.streams
         self._revision = ""
-        self.versions: dict[Name, str] = {}
-        self._gone: dict[Name, str] = {}
-        self._attempts = Attempts(pace.backoff, choose)
+        self.versions: dict[NamespacedName, str] = {}
+        self._gone: dict[NamespacedName, str] = {}
+        self._attempts = RetryDelays(pace.backoff, choose)
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
@@ -117,7 +117,7 @@ class Follower:
                 _log.error("cannot follow %s", self.collection.path, exc_info=error)
             await asyncio.sleep(wait)
 
-    def move(self, collection: FollowedCollection) -> None:
+    def move(self, collection: WatchedCollection) -> None:
         """Follows this collection of the same objects from now on; to be called while it is not running. All of it is told once more."""
         self.collection = collection
         self._forget_versions()
@@ -146,10 +146,10 @@ class Follower:
         await self._read_pages()
 
     async def _read_pages(self) -> None:
-        seen: set[Name] = set()
+        seen: set[NamespacedName] = set()
         more = ""
         while True:
-            query = self.collection.query(limit=str(PAGE), **({"continue": more} if more else {}))
+            query = self.collection.query(limit=str(PAGE_SIZE), **({"continue": more} if more else {}))
             page = read_page(
                 await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List"))
             )
@@ -159,7 +159,7 @@ class Follower:
                 break
         await self._end_of_all(seen, page.metadata.resource_version)
 
-    async def _end_of_all(self, seen: set[Name], revision: str) -> None:
+    async def _end_of_all(self, seen: set[NamespacedName], revision: str) -> None:
         """Tells of those that are gone, and takes the revision that everything is of."""
         gone = [name for name in self.versions if name not in seen]
         for name in gone:
@@ -168,12 +168,12 @@ class Follower:
         self._gone.clear()
         self._revision = revision
 
-    def _changed(self, items: Iterable[msgspec.Raw], seen: set[Name]) -> list[ObjectChange]:
+    def _changed(self, items: Iterable[msgspec.Raw], seen: set[NamespacedName]) -> list[ObjectChange]:
         """Returns those items that are not known as they are."""
         changes = []
         for raw in items:
             metadata = read_head(raw).metadata
-            name = Name(metadata.namespace, metadata.name)
+            name = NamespacedName(metadata.namespace, metadata.name)
             seen.add(name)
             if self.versions.get(name) != metadata.resource_version:
                 self.versions[name] = metadata.resource_version
@@ -182,7 +182,7 @@ class Follower:
 
     async def _read_stream(self) -> None:
         """Reads all objects from a watch that begins with them."""
-        seen: set[Name] = set()
+        seen: set[NamespacedName] = set()
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         async with contextlib.aclosing(
             self._client.lines(self.collection.path, query, self.collection.accept(), patient=False)
@@ -192,10 +192,10 @@ class Follower:
                 for line in filter(None, lines):
                     event = read_event(line)
                     if event.type == "ERROR":
-                        raise refusal(msgspec.json.decode(event.object, type=Status))
+                        raise error_from_status(msgspec.json.decode(event.object, type=Status))
                     if event.type != "BOOKMARK":
                         items.append(event.object)
-                    elif END_OF_FIRST in ((metadata := read_head(event.object).metadata).annotations or ()):
+                    elif INITIAL_EVENTS_END in ((metadata := read_head(event.object).metadata).annotations or ()):
                         await self._hand_on(self._changed(items, seen))
                         await self._end_of_all(seen, metadata.resource_version)
                         return
@@ -242,9 +242,9 @@ class Follower:
         """Returns the change that a line tells of, if it is one. Expired or another ApiError where it tells of an error."""
         event = read_event(line)
         if event.type == "ERROR":
-            raise refusal(msgspec.json.decode(event.object, type=Status))
+            raise error_from_status(msgspec.json.decode(event.object, type=Status))
         metadata = read_head(event.object).metadata
-        version, name = metadata.resource_version, Name(metadata.namespace, metadata.name)
+        version, name = metadata.resource_version, NamespacedName(metadata.namespace, metadata.name)
         if is_newer(version, self._revision):
             self._revision = version
         if event.type == "BOOKMARK":
@@ -254,7 +254,7 @@ class Follower:
             return []
         if event.type == "DELETED":
             self._gone[name] = version
-            if len(self._gone) > REMEMBERED:
+            if len(self._gone) > DELETED_CAPACITY:
                 del self._gone[next(iter(self._gone))]
             return [ObjectChange(name, None)] if self.versions.pop(name, None) is not None else []
         self._gone.pop(name, None)

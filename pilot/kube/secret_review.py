@@ -22,7 +22,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status
 
 
-async def lists_secrets(client: ApiClient, namespace: str, account: str) -> bool:
+async def can_list_secrets(client: ApiClient, namespace: str, account: str) -> bool:
     """Returns the answer of the API server. KubeError where there is none."""
     attributes = {"namespace": namespace, "verb": "list", "resource": "secrets"}
     spec = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": attributes}

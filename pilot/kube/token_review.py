@@ -10,7 +10,7 @@ from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
 
 
-class TokenRefused(KubeError):
+class TokenRejected(KubeError):
     """The server does not accept a token."""
 
 
@@ -40,11 +40,11 @@ async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) 
     answer = await client.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=msgspec.json.encode(body))
     status = msgspec.json.decode(answer, type=_TokenReview).status
     if not status.authenticated:
-        raise TokenRefused(status.error or "the token is not accepted")
+        raise TokenRejected(status.error or "the token is not accepted")
     if audiences and not set(audiences) & set(
         status.audiences
     ):  # a server that does not know audiences accepts its own
-        raise TokenRefused(
+        raise TokenRejected(
             f"the token is for {', '.join(status.audiences) or 'nobody'}, not for {', '.join(audiences)}"
         )
     return status.user

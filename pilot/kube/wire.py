@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-END_OF_FIRST = "k8s.io/initial-events-end"
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
@@ -35,13 +35,13 @@ class _Metadata(msgspec.Struct, rename="camel", frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class Head(msgspec.Struct, frozen=True):
+class ObjectHead(msgspec.Struct, frozen=True):
     """The beginning of any object."""
 
     metadata: _Metadata = _Metadata()
 
 
-class Name(NamedTuple):
+class NamespacedName(NamedTuple):
     """`namespace` is "" for what is in none."""
 
     namespace: str
@@ -51,13 +51,13 @@ class Name(NamedTuple):
 class ObjectChange(NamedTuple):
     """An object as it is now, as JSON; None for one that is gone."""
 
-    name: Name
+    name: NamespacedName
     raw: bytes | None
 
 
 read_page = msgspec.json.Decoder(ListPage).decode
 read_event = msgspec.json.Decoder(WatchEvent).decode
-read_head = msgspec.json.Decoder(Head).decode
+read_head = msgspec.json.Decoder(ObjectHead).decode
 
 
 def is_newer(version: str, than: str) -> bool:

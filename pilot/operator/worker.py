@@ -14,9 +14,9 @@ from pilot.install.installer import Installer
 from pilot.install.plan import InstallPlan, plan_of
 from pilot.install.prune import DEFINITION
 from pilot.install.ready import missing_of
-from pilot.kube.backoff import Attempts
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.objects import Key, key_of
+from pilot.kube.object_client import ResourceKey, resource_key
+from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
 from pilot.operator.deletion import leave
 from pilot.operator.finalizer import hold, release
@@ -51,17 +51,20 @@ class Worker:
         self._news = asyncio.Event()
         self._news.set()
         self._turn: asyncio.Task[float | None] | None = None
-        self._attempts, self._corrections = Attempts(parts.backoff, parts.choose), Attempts(parts.backoff, parts.choose)
+        self._attempts, self._corrections = (
+            RetryDelays(parts.backoff, parts.choose),
+            RetryDelays(parts.backoff, parts.choose),
+        )
         self._installed: tuple[str, int] | None = None
         self._unfinished: tuple[str, ...] = ()  # what could not be done although all components are there
         self._corrected_at = float("-inf")
         self._plan: InstallPlan | None = None
-        self._drifted: set[Key] = set()
-        self._late: dict[Key, str] = {}
+        self._drifted: set[ResourceKey] = set()
+        self._late: dict[ResourceKey, str] = {}
         self._warnings: list[str] = []
         self._mistake = ""
-        self._left: set[Key] = set()
-        self.wanted: frozenset[Key] = frozenset()
+        self._left: set[ResourceKey] = set()
+        self.wanted: frozenset[ResourceKey] = frozenset()
 
     def saw(self, custom: Custom) -> None:
         """Takes the IstioOperator as it is now. What is being done for an older one ends."""
@@ -77,12 +80,12 @@ class Worker:
         if self._turn is not None:
             self._turn.cancel()
 
-    def drifted(self, key: Key) -> None:
+    def drifted(self, key: ResourceKey) -> None:
         """Notes that somebody has changed or deleted an object."""
         self._drifted.add(key)
         self._news.set()
 
-    def lacks(self, key: Key, missing: str) -> None:
+    def lacks(self, key: ResourceKey, missing: str) -> None:
         """Notes what an object that nobody has changed lacks now, "" for nothing."""
         if self._late.get(key, "") != missing:
             self._note_late(key, missing)
@@ -219,16 +222,18 @@ class Worker:
         await asyncio.sleep(self._corrections.wait())
         return self._rest()
 
-    async def _apply(self, plan: InstallPlan, keys: set[Key]) -> None:
+    async def _apply(self, plan: InstallPlan, keys: set[ResourceKey]) -> None:
         installer = Installer(self._parts.objects, self._parts.waits)
-        steps = tuple(step._replace(objects=tuple(p for p in step.objects if key_of(p) in keys)) for step in plan.steps)
+        steps = tuple(
+            step._replace(objects=tuple(p for p in step.objects if resource_key(p) in keys)) for step in plan.steps
+        )
         for step in (await installer.prepared(plan._replace(steps=steps))).steps:
             for plain in step.objects:
                 found = await self._parts.objects.apply(plain)
                 self._parts.metrics.corrected.inc()
-                self._note_late(key_of(found), missing_of(found))
+                self._note_late(resource_key(found), missing_of(found))
 
-    def _note_late(self, key: Key, missing: str) -> None:
+    def _note_late(self, key: ResourceKey, missing: str) -> None:
         if missing:
             self._late[key] = missing
         else:
@@ -249,8 +254,8 @@ class Worker:
         found: dict[str, list[str]] = {}
         for step in self._plan.steps:
             for plain in step.objects:
-                if missing := self._late.get(key_of(plain)):
-                    found.setdefault(step.component, []).append(f"{key_of(plain)}: {missing}")
+                if missing := self._late.get(resource_key(plain)):
+                    found.setdefault(step.component, []).append(f"{resource_key(plain)}: {missing}")
         return of_late(self._plan, {component: ", ".join(lines) for component, lines in found.items()})
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.kube.backoff import Attempts, Backoff
 from pilot.kube.client import JSON, ApiClient
 from pilot.kube.errors import ApiError, KubeError, NotFound, Unreachable
 from pilot.kube.wire import read_page
+from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
-PAGE = 500
-_PASSING = frozenset({429, 500, 502, 503, 504})
+PAGE_SIZE = 500
+_TRANSIENT_CODES = frozenset({429, 500, 502, 503, 504})
 """Answers after which the same request may succeed."""
 
 
@@ -29,7 +29,7 @@ class VersionedKind(NamedTuple):
     name: str
 
 
-class Key(NamedTuple):
+class ResourceKey(NamedTuple):
     """Which object: its kind, and its namespace, "" for those of the cluster, and name."""
 
     kind: VersionedKind
@@ -47,24 +47,26 @@ class ServedKind(NamedTuple):
     namespaced: bool
 
 
-def key_of(plain: Mapping[str, Any]) -> Key:
+def resource_key(plain: Mapping[str, Any]) -> ResourceKey:
     """Returns which object it is."""
     metadata = plain["metadata"]
-    return Key(VersionedKind(plain["apiVersion"], plain["kind"]), metadata.get("namespace") or "", metadata["name"])
+    return ResourceKey(
+        VersionedKind(plain["apiVersion"], plain["kind"]), metadata.get("namespace") or "", metadata["name"]
+    )
 
 
 class UnknownKind(KubeError):
     """The server serves no such kind."""
 
 
-class Retry(NamedTuple):
+class RetryPolicy(NamedTuple):
     """How often a request is made that fails in passing, and how long to wait in between."""
 
     attempts: int = 5
     backoff: Backoff = Backoff(0.2, 5.0)
 
 
-class Objects:
+class ObjectClient:
     """The objects of one API server, written in the name of `manager`. `dry_run`: the server says what it would do, and nothing changes."""
 
     def __init__(
@@ -73,7 +75,7 @@ class Objects:
         manager: str,
         choose: random.Random,
         dry_run: bool = False,
-        retry: Retry = Retry(),
+        retry: RetryPolicy = RetryPolicy(),
     ) -> None:
         self._client, self.manager, self._choose, self.dry_run, self._retry = client, manager, choose, dry_run, retry
         self._served: dict[str, dict[str, ServedKind]] = {}
@@ -81,11 +83,11 @@ class Objects:
     async def apply(self, plain: Plain) -> Plain:
         """Returns the object after it was applied, whoever else has set its fields. KubeError where the server refuses."""
         query = {"fieldManager": self.manager, "force": "true", **self._dry()}
-        path = await self._path(key_of(plain))
+        path = await self._path(resource_key(plain))
         found: Plain = msgspec.json.decode(await self._call("PATCH", path, query, msgspec.json.encode(plain), APPLY))
         return found
 
-    async def get(self, key: Key) -> Plain | None:
+    async def get(self, key: ResourceKey) -> Plain | None:
         """Returns an object; None where there is none, or no such kind."""
         try:
             found: Plain = msgspec.json.decode(await self._call("GET", await self._path(key)))
@@ -96,11 +98,11 @@ class Objects:
     async def list(self, kind: VersionedKind, labels: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
         """Returns the objects of a kind, each with its apiVersion and kind; none where there is no such kind."""
         try:
-            path = await self._path(Key(kind, namespace, ""))
+            path = await self._path(ResourceKey(kind, namespace, ""))
         except UnknownKind:
             return []
         query = {
-            "limit": str(PAGE),
+            "limit": str(PAGE_SIZE),
             **({"labelSelector": labels} if labels else {}),
             **({"fieldSelector": fields} if fields else {}),
         }
@@ -116,7 +118,7 @@ class Objects:
             if not more:
                 return found
 
-    async def delete(self, key: Key) -> bool:
+    async def delete(self, key: ResourceKey) -> bool:
         """Deletes an object, after what it owns; returns whether it was there."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"})
         try:
@@ -125,7 +127,7 @@ class Objects:
             return False
         return True
 
-    async def patch(self, key: Key, change: Mapping[str, Any], subresource: str = "") -> Plain:
+    async def patch(self, key: ResourceKey, change: Mapping[str, Any], subresource: str = "") -> Plain:
         """Returns the object after a merge patch of it, or of a subresource. KubeError where the server refuses."""
         path = await self._path(key) + (f"/{subresource}" if subresource else "")
         query = {"fieldManager": self.manager, **self._dry()}
@@ -136,7 +138,7 @@ class Objects:
 
     async def collection(self, kind: VersionedKind, namespace: str = "") -> str:
         """Returns the path of all objects of a kind, or of those in a namespace. UnknownKind where there is none."""
-        return await self._path(Key(kind, namespace, ""))
+        return await self._path(ResourceKey(kind, namespace, ""))
 
     async def version(self) -> str:
         """Returns what the server calls its version."""
@@ -145,7 +147,7 @@ class Objects:
     def _dry(self) -> dict[str, str]:
         return {"dryRun": "All"} if self.dry_run else {}
 
-    async def _path(self, key: Key) -> str:
+    async def _path(self, key: ResourceKey) -> str:
         served = await self._find(key.kind)
         place = f"/namespaces/{key.namespace}" if served.namespaced and key.namespace else ""
         return f"{_base(key.kind.api_version)}{place}/{served.plural}" + (f"/{key.name}" if key.name else "")
@@ -177,12 +179,12 @@ class Objects:
         sent: str = JSON,
     ) -> bytes:
         """Returns the answer of a request, which is made again where it fails in passing: all of ours may be made twice."""
-        attempts = Attempts(self._retry.backoff, self._choose)
+        attempts = RetryDelays(self._retry.backoff, self._choose)
         while True:
             try:
                 return await self._client.call(method, path, query, body, sent)
             except (ApiError, Unreachable) as error:
-                if isinstance(error, ApiError) and error.code not in _PASSING:
+                if isinstance(error, ApiError) and error.code not in _TRANSIENT_CODES:
                     raise
                 wait = attempts.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
                 if attempts.failed >= self._retry.attempts:

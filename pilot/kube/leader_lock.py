@@ -12,8 +12,8 @@ from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, NotFound
 
 Plain = dict[str, Any]
-ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
-KEY_ANNOTATION = "leader.istio.io/holder-key"
+LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
+HOLDER_KEY_ANNOTATION = "leader.istio.io/holder-key"
 
 
 class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
@@ -38,7 +38,7 @@ class LockObject(NamedTuple):
         return str(self.plain["metadata"].get("resourceVersion", ""))
 
 
-class Form(NamedTuple):
+class LockKind(NamedTuple):
     """A kind of objects that say who leads. `write` changes an object that has metadata."""
 
     api: str
@@ -51,7 +51,7 @@ class Form(NamedTuple):
 class Lock:
     """One object that says who leads."""
 
-    def __init__(self, client: ApiClient, form: Form, namespace: str, name: str) -> None:
+    def __init__(self, client: ApiClient, form: LockKind, namespace: str, name: str) -> None:
         self.name = name
         self._client, self._form, self._namespace = client, form, namespace
         self._collection = f"{'/api' if form.api == 'v1' else '/apis'}/{form.api}/namespaces/{namespace}/{form.plural}"
@@ -89,7 +89,7 @@ def _read_lease(plain: Plain) -> LeaderRecord:
     spec = plain.get("spec") or {}
     return LeaderRecord(
         spec.get("holderIdentity") or "",
-        (plain["metadata"].get("annotations") or {}).get(KEY_ANNOTATION, ""),
+        (plain["metadata"].get("annotations") or {}).get(HOLDER_KEY_ANNOTATION, ""),
         spec.get("leaseDurationSeconds") or 0,
         spec.get("acquireTime"),
         spec.get("renewTime"),
@@ -106,12 +106,14 @@ def _write_lease(plain: Plain, record: LeaderRecord) -> None:
         "renewTime": record.renew_time,
         "leaseTransitions": record.leader_transitions,
     }
-    annotations = {k: v for k, v in (plain["metadata"].get("annotations") or {}).items() if k != KEY_ANNOTATION}
-    plain["metadata"]["annotations"] = annotations | ({KEY_ANNOTATION: record.holder_key} if record.holder_key else {})
+    annotations = {k: v for k, v in (plain["metadata"].get("annotations") or {}).items() if k != HOLDER_KEY_ANNOTATION}
+    plain["metadata"]["annotations"] = annotations | (
+        {HOLDER_KEY_ANNOTATION: record.holder_key} if record.holder_key else {}
+    )
 
 
 def _read_config_map(plain: Plain) -> LeaderRecord:
-    text = (plain["metadata"].get("annotations") or {}).get(ANNOTATION, "")
+    text = (plain["metadata"].get("annotations") or {}).get(LEADER_ANNOTATION, "")
     try:
         return msgspec.json.decode(text, type=LeaderRecord)
     except msgspec.DecodeError:
@@ -120,8 +122,8 @@ def _read_config_map(plain: Plain) -> LeaderRecord:
 
 def _write_config_map(plain: Plain, record: LeaderRecord) -> None:
     annotations = plain["metadata"].get("annotations") or {}
-    plain["metadata"]["annotations"] = {**annotations, ANNOTATION: msgspec.json.encode(record).decode()}
+    plain["metadata"]["annotations"] = {**annotations, LEADER_ANNOTATION: msgspec.json.encode(record).decode()}
 
 
-LEASE = Form("coordination.k8s.io/v1", "leases", "Lease", _read_lease, _write_lease)
-CONFIG_MAP = Form("v1", "configmaps", "ConfigMap", _read_config_map, _write_config_map)
+LEASE = LockKind("coordination.k8s.io/v1", "leases", "Lease", _read_lease, _write_lease)
+CONFIG_MAP = LockKind("v1", "configmaps", "ConfigMap", _read_config_map, _write_config_map)

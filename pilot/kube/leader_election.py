@@ -16,14 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.kube.errors import KubeError
-from pilot.kube.locks import LeaderRecord, Lock, LockObject
-from pilot.kube.tasks import end_tasks
+from pilot.kube.leader_lock import LeaderRecord, Lock, LockObject
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 _log = scope("leader")
 
 
-class LeaseTerms(NamedTuple):
+class LeaseDurations(NamedTuple):
     """Seconds: how long a lock holds without being renewed, after how long its holder gives up, and between two attempts."""
 
     lease: float = 30.0
@@ -31,12 +31,12 @@ class LeaseTerms(NamedTuple):
     attempt: float = 5.0
 
 
-def nobody(_: str) -> bool:
+def never_outranks(_: str) -> bool:
     """Returns False: who leads leads until he does not renew."""
     return False
 
 
-class Election:
+class LeaderElection:
     """One lock, and one replica that wants it. `leads` says whether it has it.
 
     `key` is written beside `identity`; `outranks` says of a holder's key whether this replica leads in its place.
@@ -46,9 +46,9 @@ class Election:
         self,
         lock: Lock,
         identity: str,
-        terms: LeaseTerms = LeaseTerms(),
+        terms: LeaseDurations = LeaseDurations(),
         key: str = "",
-        outranks: Callable[[str], bool] = nobody,
+        outranks: Callable[[str], bool] = never_outranks,
     ) -> None:
         self.name, self.leads = lock.name, False
         self._lock, self._identity, self._terms, self._key, self._outranks = lock, identity, terms, key, outranks
@@ -69,7 +69,7 @@ class Election:
                     _log.warning("%s: not leading any more", self.name)
                 finally:
                     self.leads = False
-                    await end_tasks(leading)
+                    await cancel_tasks(leading)
         finally:
             await self._give_back()
 

@@ -27,7 +27,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from pilot.kube.locks import ANNOTATION  # noqa: E402
+from pilot.kube.leader_lock import LEADER_ANNOTATION  # noqa: E402
 from tests.support.bad_objects import bad_objects  # noqa: E402
 from tests.support.processes import Process, eventually, free_port  # noqa: E402
 from tests.support.secure import create_certificate, secure_channel, uris  # noqa: E402
@@ -148,7 +148,8 @@ def holders() -> dict[str, str]:
     """Returns who holds each lock."""
     found = {lock: get("-n", SYSTEM, "configmap", lock) for lock in LOCKS}
     return {
-        lock: json.loads(each["metadata"]["annotations"][ANNOTATION])["holderIdentity"] for lock, each in found.items()
+        lock: json.loads(each["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"]
+        for lock, each in found.items()
     }
 
 

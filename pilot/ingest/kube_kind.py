@@ -10,12 +10,12 @@ import msgspec
 from pilot.config.catalogue import Kind
 from pilot.config.group_kind import plural_of
 from pilot.ingest.kube_kinds import collection_of, is_built_in
-from pilot.kube.backoff import Attempts
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
-from pilot.kube.informer import Follower, Pace, Receive
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, Receive, WatchOptions
+from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 _log = scope("kube")
 
@@ -25,12 +25,18 @@ class KubeKind:
     or the kind is served in no version that we read."""
 
     def __init__(
-        self, client: ApiClient, kind: Kind, receive: Receive, pace: Pace, choose: random.Random, namespace: str = ""
+        self,
+        client: ApiClient,
+        kind: Kind,
+        receive: Receive,
+        pace: WatchOptions,
+        choose: random.Random,
+        namespace: str = "",
     ) -> None:
         self.settled = asyncio.Event()
         self._client, self._kind, self._pace, self._choose, self._namespace = client, kind, pace, choose, namespace
         self._version = kind.versions[0]
-        self.follower = Follower(
+        self.follower = Informer(
             client, collection_of(kind, self._version, namespace), receive, pace, choose, self.settled
         )
         self._look = asyncio.Event()
@@ -50,14 +56,14 @@ class KubeKind:
 
     async def restart(self) -> None:
         """Reads everything once more, in a version that is looked for anew."""
-        await end_tasks(self._looking, self._following)
+        await cancel_tasks(self._looking, self._following)
         self._following = None
         self.follower.move(self.follower.collection)
         self.start()
 
     async def stop(self) -> None:
         """Ends the following."""
-        await end_tasks(self._looking, self._following)
+        await cancel_tasks(self._looking, self._following)
         self.settled.set()
 
     async def forget(self) -> None:
@@ -73,7 +79,7 @@ class KubeKind:
             self._look.clear()
             version = await self._find_version()
             if self._following is None or version != self._version:
-                await end_tasks(self._following)
+                await cancel_tasks(self._following)
                 self._version = version
                 self.follower.move(collection_of(self._kind, version, self._namespace))
                 self._begin()
@@ -81,7 +87,7 @@ class KubeKind:
 
     async def _find_version(self) -> str:
         """Returns the version to follow, as soon as there is one: a kind is served a moment after it is defined."""
-        attempts = Attempts(self._pace.backoff, self._choose)
+        attempts = RetryDelays(self._pace.backoff, self._choose)
         while True:
             try:
                 for version in self._kind.versions:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pilot.config.catalogue import Kind
 from pilot.config.group_kind import GroupKind, plural_of
-from pilot.kube.informer import FollowedCollection
+from pilot.kube.informer import WatchedCollection
 
 _BUILT_IN = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
 """Groups that every server has; the kinds of others are there when their CustomResourceDefinition is."""
@@ -19,7 +19,7 @@ _FIELDS = {
     ): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
 """What is left out: it is large or in every namespace, and no proxy can be given it."""
-DEFINITIONS = FollowedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)
+DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)
 
 
 def is_built_in(kind: Kind) -> bool:
@@ -32,11 +32,11 @@ def definition_of(kind: Kind) -> str:
     return f"{plural_of(kind.id)}.{kind.id.group}"
 
 
-def collection_of(kind: Kind, version: str, namespace: str = "") -> FollowedCollection:
+def collection_of(kind: Kind, version: str, namespace: str = "") -> WatchedCollection:
     """Returns what is followed of a kind in a version: in one namespace, where one is named and objects of the kind lie in any."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
     within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
-    return FollowedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
+    return WatchedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
 
 
 def read_kinds(kinds: Iterable[Kind], ignored: Names[str], included: Names[str]) -> Iterator[Kind]:

@@ -21,9 +21,9 @@ from pilot.ingest.documents import SyntaxFault, read_documents
 from pilot.ingest.mesh_config import MESH, NETWORKS, decode_mesh_config, decode_mesh_networks
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
+from pilot.lib.tasks import cancel_tasks
 
 Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
 
@@ -62,7 +62,7 @@ class MeshConfigMaps:
         rows: Sequence[MeshRow],
         batch: Batch,
         problems: ProblemStore,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
     ) -> None:
         self._namespace, self._names, self._rows, self._batch, self._problems = namespace, names, rows, batch, problems
@@ -71,9 +71,9 @@ class MeshConfigMaps:
         self._tasks: list[asyncio.Task[None]] = []
         self._followers = {name: self._follow(client, name, pace, choose) for name in names}
 
-    def _follow(self, client: ApiClient, name: str, pace: Pace, choose: random.Random) -> Follower:
+    def _follow(self, client: ApiClient, name: str, pace: WatchOptions, choose: random.Random) -> Informer:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        return Follower(client, FollowedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
+        return Informer(client, WatchedCollection(path, fields=f"metadata.name={name}"), self._receive, pace, choose)
 
     async def start(self) -> None:
         """Begins to read, and follows from then on."""
@@ -90,7 +90,7 @@ class MeshConfigMaps:
 
     async def stop(self) -> None:
         """Follows nothing any more."""
-        await end_tasks(*self._tasks)
+        await cancel_tasks(*self._tasks)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:

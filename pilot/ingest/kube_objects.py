@@ -14,7 +14,7 @@ from pilot.config.problem import ObjectRef, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
 from pilot.ingest.namespace_filter import Edit
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.log import scope
 
 _log = scope("kube")
@@ -63,6 +63,6 @@ class KubeObjects:
                 problems=(msgspec.structs.replace(problem, object=subject),), refused=(self._row(change.name),)
             )
 
-    def _row(self, name: Name) -> Row:
+    def _row(self, name: NamespacedName) -> Row:
         key = RegistryKey(self._origin.cluster, *name) if self._kind.per_cluster else ObjectKey(*name)
         return self._kind.table, key

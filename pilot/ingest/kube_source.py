@@ -14,10 +14,10 @@ from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
 from pilot.ingest.kube_objects import EditSink, KubeObjects
 from pilot.ingest.ledger import Ledger
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 _log = scope("kube")
 
@@ -38,7 +38,7 @@ class KubeSource:
         rank: int,
         origin: DocumentOrigin,
         kinds: Iterable[Kind],
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         namespace: str = "",
     ) -> None:
@@ -48,7 +48,7 @@ class KubeSource:
         read = [kind for kind in kinds if origin.own or kind.per_cluster]
         self._built_in = [kind for kind in read if is_built_in(kind)]
         self._defined = {definition_of(kind): kind for kind in read if not is_built_in(kind)}
-        self._definitions = Follower(client, DEFINITIONS, self._receive_definitions, pace, choose)
+        self._definitions = Informer(client, DEFINITIONS, self._receive_definitions, pace, choose)
         self.followed: dict[GroupKind, KubeKind] = {}
         self.on_follow: list[Callable[[GroupKind], None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -73,7 +73,7 @@ class KubeSource:
 
     async def stop(self) -> None:
         """Follows nothing any more; what was read stays."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
         for followed in self.followed.values():
             await followed.stop()
 
@@ -88,7 +88,7 @@ class KubeSource:
 
     async def restart(self) -> None:
         """Reads all of it once more, as it may be another server's: what has not changed is no edit."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
         self._definitions.move(DEFINITIONS)
         for followed in self.followed.values():
             await followed.restart()

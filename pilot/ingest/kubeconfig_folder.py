@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from pilot.ingest.watch import Watch
-from pilot.kube.tasks import end_tasks
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 SUFFIXES = (".yaml", ".yml")
 _log = scope("secretcontroller")
@@ -37,7 +37,7 @@ class KubeconfigFolder:
 
     async def stop(self) -> None:
         """Follows nothing any more."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
         await self._watch.stop()
 
     async def _run(self) -> None:

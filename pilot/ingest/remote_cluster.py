@@ -9,12 +9,12 @@ from typing import Any
 
 from pilot.ingest.kube_source import KubeSource
 from pilot.kube.access import Credentials
-from pilot.kube.backoff import Attempts
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.informer import Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import RetryDelays
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 _log = scope("secretcontroller")
 Beside = Callable[[], Coroutine[Any, Any, None]]
@@ -29,7 +29,7 @@ class RemoteCluster:
         self,
         client: ApiClient,
         source: KubeSource,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         told: Told,
         beside: Beside | None = None,
@@ -72,7 +72,7 @@ class RemoteCluster:
 
     async def stop(self) -> None:
         """Reads nothing any more; what was read stays."""
-        await end_tasks(self._syncing, self._changing, self._running)
+        await cancel_tasks(self._syncing, self._changing, self._running)
         await self._source.stop()
         await self.client.close()
         self._told(self._source.cluster, "closed")
@@ -87,7 +87,7 @@ class RemoteCluster:
         self._told(self._source.cluster, "synced")
 
     async def _change(self, credentials: Credentials) -> None:
-        attempts = Attempts(self._pace.backoff, self._choose)
+        attempts = RetryDelays(self._pace.backoff, self._choose)
         probe = ApiClient(credentials, patience=self.client.patience)
         try:
             while True:

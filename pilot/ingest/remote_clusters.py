@@ -22,10 +22,10 @@ from pilot.ingest.remote_kubeconfig import read_kubeconfig
 from pilot.kube.access import Credentials
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ConfigurationError
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 
 LABEL = "istio/multiCluster=true"
 _log = scope("secretcontroller")
@@ -66,7 +66,7 @@ class RemoteClusters:
         options: Options,
         join: Join,
         problems: ProblemStore,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         counts: ClusterCounts,
     ) -> None:
@@ -77,7 +77,7 @@ class RemoteClusters:
         self._reported: set[str] = set()
         path = f"/api/v1/namespaces/{options.namespace}/secrets"
         self._folder = KubeconfigFolder(options.folder, self._receive_files) if options.folder else None
-        self._follower = Follower(client, FollowedCollection(path, labels=LABEL), self._receive, pace, choose)
+        self._follower = Informer(client, WatchedCollection(path, labels=LABEL), self._receive, pace, choose)
         self._synced = self._folder.synced if self._folder is not None else self._follower.synced
         self._task: asyncio.Task[None] | None = None
 
@@ -95,7 +95,7 @@ class RemoteClusters:
 
     async def stop(self) -> None:
         """Follows nothing any more; what was read stays."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
         if self._folder is not None:
             await self._folder.stop()
         for cluster in self.clusters.values():

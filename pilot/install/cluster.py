@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from deploy.operator.tree import at
 from pilot.install.plan import InstallPlan
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, Objects, VersionedKind
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
-_CILIUM = Key(VersionedKind("v1", "ConfigMap"), "kube-system", "cilium-config")
-_CALICO = Key(VersionedKind("crd.projectcalico.org/v1", "FelixConfiguration"), "", "default")
+_CILIUM = ResourceKey(VersionedKind("v1", "ConfigMap"), "kube-system", "cilium-config")
+_CALICO = ResourceKey(VersionedKind("crd.projectcalico.org/v1", "FelixConfiguration"), "", "default")
 
 
-async def platform_of(objects: Objects) -> str:
+async def platform_of(objects: ObjectClient) -> str:
     """Returns the name of a platform that needs other defaults, "" for all others. KubeError where the server cannot be asked."""
     return "gke" if "-gke" in await objects.version() else ""
 
 
-async def cni_warnings(objects: Objects, plan: InstallPlan) -> AsyncIterator[str]:
+async def cni_warnings(objects: ObjectClient, plan: InstallPlan) -> AsyncIterator[str]:
     """Yields what other network plugins are set to that the mesh's own does not work beside."""
     if not any(step.component == "Cni" for step in plan.steps):
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Objects, VersionedKind
+from pilot.kube.object_client import ObjectClient, VersionedKind
 
 Plain = dict[str, Any]
 POD = VersionedKind("v1", "Pod")
@@ -25,7 +25,7 @@ _ADVICE = {
 }
 
 
-async def causes(objects: Objects, workload: Plain) -> list[str]:
+async def causes(objects: ObjectClient, workload: Plain) -> list[str]:
     """Returns what is known about why a workload is not ready, a line each; none where it cannot be read."""
     try:
         return [line async for line in _causes(objects, workload)]
@@ -33,7 +33,7 @@ async def causes(objects: Objects, workload: Plain) -> list[str]:
         return []
 
 
-async def _causes(objects: Objects, workload: Plain) -> Any:
+async def _causes(objects: ObjectClient, workload: Plain) -> Any:
     namespace = workload["metadata"].get("namespace") or ""
     labels = (workload.get("spec") or {}).get("selector", {}).get("matchLabels") or {}
     pods = await objects.list(POD, ",".join(f"{k}={v}" for k, v in sorted(labels.items())), namespace)
@@ -82,7 +82,7 @@ def _states(pod: Plain) -> Iterator[tuple[str, str, str]]:
         yield "", str(status.get("phase") or "Pending"), "not ready"
 
 
-async def _events(objects: Objects, namespace: str, name: str) -> list[str]:
+async def _events(objects: ObjectClient, namespace: str, name: str) -> list[str]:
     """Returns the last warnings about an object."""
     events = await objects.list(EVENT, "", namespace, f"involvedObject.name={name}")
     warnings = [event for event in events if event.get("type") != "Normal"]

@@ -16,7 +16,7 @@ from pilot.install.prune import prune
 from pilot.install.ready import WAITED_FOR, WORKLOADS, missing_of
 from pilot.install.tags import NAMESPACE, Tag, TagError, injectors, set_tag, tag_objects, with_policies
 from pilot.kube.errors import ApiError, KubeError, NotFound
-from pilot.kube.objects import Key, Objects, UnknownKind, key_of
+from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, resource_key
 
 Plain = dict[str, Any]
 NETWORK = "topology.istio.io/network"
@@ -46,7 +46,7 @@ class InstallOutcome(NamedTuple):
     """What became of an installation: the steps that failed, what was pruned, and what could not be done although all components are there."""
 
     failures: tuple[Failure, ...]
-    pruned: tuple[Key, ...]
+    pruned: tuple[ResourceKey, ...]
     remarks: tuple[str, ...]
 
 
@@ -66,7 +66,7 @@ class Installer:
 
     def __init__(
         self,
-        objects: Objects,
+        objects: ObjectClient,
         waits: Waits = Waits(),
         report: Callable[[StepProgress], None] = _ignore,
         package: Traversable | None = None,
@@ -93,7 +93,7 @@ class Installer:
             }
         return conflicts(ours, [plain for plain in there if plain["metadata"]["name"] not in own])
 
-    async def install(self, plan: InstallPlan, keep: frozenset[Key] = frozenset()) -> InstallOutcome:
+    async def install(self, plan: InstallPlan, keep: frozenset[ResourceKey] = frozenset()) -> InstallOutcome:
         """Applies a plan, waits for it, and prunes. What `keep` names is not pruned. KubeError where namespaces cannot be made."""
         takes_default = await self._takes_default(plan)
         plan = await self.prepared(plan)
@@ -136,7 +136,7 @@ class Installer:
             objects = []
             for plain in step.objects:
                 if plain["kind"] == VALIDATING.name:
-                    plain = with_policies(plain, await self._objects.get(key_of(plain)))
+                    plain = with_policies(plain, await self._objects.get(resource_key(plain)))
                 elif has_tag and is_injector(plain) and not tag_of(plain) and revision_of(plain) == DEFAULT:
                     plain = disarmed(plain)
                 objects.append(plain)
@@ -145,7 +145,7 @@ class Installer:
 
     async def _make_namespaces(self, plan: InstallPlan) -> None:
         for name in plan.namespaces():
-            found = await self._objects.get(Key(NAMESPACE, "", name))
+            found = await self._objects.get(ResourceKey(NAMESPACE, "", name))
             labels = {NETWORK: plan.network} if plan.network and name == plan.system else {}
             if found is not None and (missing := missing_of(found)):
                 raise KubeError(f"the namespace {name} is {missing}")
@@ -180,7 +180,7 @@ class Installer:
         """Applies the objects of one step, and waits until they have come up; returns why they have not."""
         begun = asyncio.get_running_loop().time()
         total = len(step.objects)
-        waiting: dict[Key, Plain] = {}
+        waiting: dict[ResourceKey, Plain] = {}
         done = 0
 
         def tell(now: str, finished: bool = False, failed: bool = False) -> None:
@@ -189,7 +189,7 @@ class Installer:
             )
 
         for plain in step.objects:
-            key = key_of(plain)
+            key = resource_key(plain)
             tell(str(key))
             try:
                 applied = await self._objects.apply(plain)
@@ -228,7 +228,7 @@ class Installer:
         tell("", finished=True)
         return None
 
-    async def _look(self, key: Key) -> Plain | None:
+    async def _look(self, key: ResourceKey) -> Plain | None:
         try:
             return await self._objects.get(key)
         except KubeError:  # the next look may succeed
@@ -246,7 +246,7 @@ class Installer:
             await set_tag(self._objects, await tag_objects(self._objects, wanted, self._package))
 
 
-def _advice(error: KubeError, key: Key) -> tuple[str, ...]:
+def _advice(error: KubeError, key: ResourceKey) -> tuple[str, ...]:
     if isinstance(error, ApiError) and error.code == 403:
         where = f"in the namespace {key.namespace}" if key.namespace else "in the cluster"
         return (f"whoever installs needs the right to create and patch {key.kind.name} {where}",)

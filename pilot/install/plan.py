@@ -10,7 +10,7 @@ from deploy.operator.inputs import system_namespace
 from deploy.operator.manifest import Installation, in_order
 from deploy.operator.tree import Plain, at
 from pilot.install.labels import OperatorOwner, labelled, owner_of
-from pilot.kube.objects import Key, key_of
+from pilot.kube.object_client import ResourceKey, resource_key
 
 AFTER: Mapping[str, str] = {
     "Pilot": "Base",
@@ -60,9 +60,9 @@ class InstallPlan(NamedTuple):
     network: str
     steps: tuple[Step, ...]
 
-    def keys(self) -> frozenset[Key]:
+    def keys(self) -> frozenset[ResourceKey]:
         """Returns which objects there are to be."""
-        return frozenset(key_of(plain) for step in self.steps for plain in step.objects)
+        return frozenset(resource_key(plain) for step in self.steps for plain in step.objects)
 
     def namespaces(self) -> list[str]:
         """Returns the namespaces that must be there, that of the control plane first."""

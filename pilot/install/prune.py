@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from pilot.install.labels import NOT_PRUNED
-from pilot.kube.objects import Key, Objects, VersionedKind, key_of
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
@@ -39,7 +39,7 @@ DEFINITION = VersionedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition"
 
 
 async def installed(
-    objects: Objects, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()
+    objects: ObjectClient, selector: str, namespaces: Sequence[str] | None = None, kinds: Sequence[VersionedKind] = ()
 ) -> list[Plain]:
     """Returns the objects that labels select, in the order in which they are to go. `namespaces`: only of these, None for all; what is in
     none is always looked at. `kinds` are looked at too, after the others.
@@ -57,13 +57,13 @@ async def installed(
 
 
 async def prune(
-    objects: Objects, selector: str, keep: Collection[Key], namespaces: Sequence[str] | None = None
-) -> list[Key]:
+    objects: ObjectClient, selector: str, keep: Collection[ResourceKey], namespaces: Sequence[str] | None = None
+) -> list[ResourceKey]:
     """Deletes the objects that labels select and that are not to be kept; returns which they were. Definitions are never deleted, nor what says
     that it is not to be."""
     gone = []
     for plain in await installed(objects, selector, namespaces):
-        key = key_of(plain)
+        key = resource_key(plain)
         if key not in keep and plain["metadata"]["labels"].get(NOT_PRUNED) != "true" and await objects.delete(key):
             gone.append(key)
     return gone

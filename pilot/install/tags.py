@@ -11,7 +11,7 @@ from deploy.chart.render import render
 from deploy.folder import installation_folder
 from pilot.install.injectors import MUTATING, VALIDATING, disarmed, is_injector, revision_of, tag_of
 from pilot.install.labels import DEFAULT, NOT_PRUNED, REVISION, TAG
-from pilot.kube.objects import Key, Objects, VersionedKind
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 Plain = dict[str, Any]
 NAMESPACE = VersionedKind("v1", "Namespace")
@@ -33,13 +33,13 @@ class Tag(NamedTuple):
     everywhere: bool = False
 
 
-async def injectors(objects: Objects) -> list[Plain]:
+async def injectors(objects: ObjectClient) -> list[Plain]:
     """Returns all configurations of injection webhooks of a cluster."""
     return [plain for plain in await objects.list(MUTATING) if is_injector(plain)]
 
 
 async def tag_objects(
-    objects: Objects, wanted: Tag, package: Traversable | None = None, taken: bool = True
+    objects: ObjectClient, wanted: Tag, package: Traversable | None = None, taken: bool = True
 ) -> list[Plain]:
     """Returns the objects that a tag consists of. TagError where its revision is not installed, or where `taken` is false and there is one of
     that name."""
@@ -58,7 +58,7 @@ async def tag_objects(
     folder = package or installation_folder()
     made = [_injector(wanted, own[0], folder)]
     if wanted.tag == DEFAULT:
-        made.append(_validator(wanted, await objects.get(Key(VALIDATING, "", _VALIDATOR)), folder))
+        made.append(_validator(wanted, await objects.get(ResourceKey(VALIDATING, "", _VALIDATOR)), folder))
     return made
 
 
@@ -109,7 +109,7 @@ def with_policies(plain: Plain, there: Plain | None) -> Plain:
     return {**plain, "webhooks": webhooks}
 
 
-async def set_tag(objects: Objects, made: list[Plain]) -> None:
+async def set_tag(objects: ObjectClient, made: list[Plain]) -> None:
     """Writes the objects of a tag. Where it is `default`, the webhooks of the revision `default` end: the tag has taken their place."""
     for plain in made:
         await objects.apply(plain)
@@ -130,10 +130,10 @@ def applied_part(plain: Plain) -> Plain:
     }
 
 
-async def remove_tag(objects: Objects, tag: str) -> list[Key]:
+async def remove_tag(objects: ObjectClient, tag: str) -> list[ResourceKey]:
     """Deletes the objects of a tag; returns which they were. TagError where there are none."""
     found = [
-        Key(kind, "", plain["metadata"]["name"])
+        ResourceKey(kind, "", plain["metadata"]["name"])
         for kind in (MUTATING, VALIDATING)
         for plain in await objects.list(kind, f"{TAG}={tag}")
     ]
@@ -144,7 +144,7 @@ async def remove_tag(objects: Objects, tag: str) -> list[Key]:
     return found
 
 
-async def namespaces_of(objects: Objects, tag: str) -> list[str]:
+async def namespaces_of(objects: ObjectClient, tag: str) -> list[str]:
     """Returns the namespaces that a tag, or a revision of that name, is for."""
     found = [
         plain["metadata"]["name"]

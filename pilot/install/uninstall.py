@@ -9,7 +9,7 @@ from pilot.install.diagnosis import POD
 from pilot.install.injectors import is_injector, revision_of, tag_of
 from pilot.install.labels import COMPONENT, REVISION, TAG, OperatorOwner
 from pilot.install.prune import DEFINITION, installed
-from pilot.kube.objects import Key, Objects, key_of
+from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
 
 Plain = dict[str, Any]
 _BASE = "Base"
@@ -22,12 +22,12 @@ class Leaving(NamedTuple):
     warnings: tuple[str, ...]
 
     @property
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[ResourceKey]:
         """Returns which objects they are."""
-        return [key_of(plain) for plain in self.objects]
+        return [resource_key(plain) for plain in self.objects]
 
 
-async def leaving_of_revision(objects: Objects, revision: str) -> Leaving:
+async def leaving_of_revision(objects: ObjectClient, revision: str) -> Leaving:
     """Returns what goes with a revision: everything of it but what all revisions share, and the tags that would point nowhere."""
     found = await installed(objects, f"{COMPONENT},{REVISION}={revision}")
     found = [plain for plain in found if not is_shared(plain)]
@@ -35,7 +35,9 @@ async def leaving_of_revision(objects: Objects, revision: str) -> Leaving:
     return Leaving(tuple(found), tuple(warnings))
 
 
-async def leaving_of_owner(objects: Objects, owner: OperatorOwner, namespaces: Sequence[str] | None = None) -> Leaving:
+async def leaving_of_owner(
+    objects: ObjectClient, owner: OperatorOwner, namespaces: Sequence[str] | None = None
+) -> Leaving:
     """Returns what goes with an IstioOperator; what all revisions share stays."""
     found = await installed(objects, owner.selector(), namespaces)
     tags = (
@@ -43,13 +45,15 @@ async def leaving_of_owner(objects: Objects, owner: OperatorOwner, namespaces: S
         if any(map(is_injector, found))
         else []
     )
-    there = {key_of(plain) for plain in found}
-    found = [plain for plain in found if not is_shared(plain)] + [plain for plain in tags if key_of(plain) not in there]
+    there = {resource_key(plain) for plain in found}
+    found = [plain for plain in found if not is_shared(plain)] + [
+        plain for plain in tags if resource_key(plain) not in there
+    ]
     proxies = await proxies_of(objects, owner.revision) if any(_component(plain) == "Pilot" for plain in found) else []
     return Leaving(tuple(found), (*_tags(found), *proxies, *_gateways(found)))
 
 
-async def leaving_at_all(objects: Objects) -> Leaving:
+async def leaving_at_all(objects: ObjectClient) -> Leaving:
     """Returns everything that any installation has made, definitions and with them all configuration included."""
     found = await installed(objects, COMPONENT, kinds=(DEFINITION,))
     definitions = [plain for plain in found if plain["kind"] == DEFINITION.name]
@@ -61,7 +65,7 @@ async def leaving_at_all(objects: Objects) -> Leaving:
     return Leaving(tuple(found), (*warnings, *_gateways(found)))
 
 
-async def delete(objects: Objects, leaving: Leaving) -> list[Key]:
+async def delete(objects: ObjectClient, leaving: Leaving) -> list[ResourceKey]:
     """Deletes what leaves; returns what was there still."""
     return [key for key in leaving.keys if await objects.delete(key)]
 
@@ -82,14 +86,14 @@ def _tags(found: Sequence[Plain]) -> list[str]:
 
 def _gateways(found: Sequence[Plain]) -> list[str]:
     names = [
-        str(key_of(plain))
+        str(resource_key(plain))
         for plain in found
         if plain["kind"] == "Deployment" and _component(plain).endswith("Gateways")
     ]
     return [f"gateways go: {', '.join(names)}"] if names else []
 
 
-async def proxies_of(objects: Objects, revision: str) -> list[str]:
+async def proxies_of(objects: ObjectClient, revision: str) -> list[str]:
     """Returns a warning where pods have proxies of a revision; gateways of the installation itself do not count."""
     pods = [
         pod

@@ -12,7 +12,7 @@ from pilot.install.prune import DEFINITION, installed
 from pilot.install.ready import missing_of
 from pilot.install.tags import injectors, with_policies
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, Objects, key_of
+from pilot.kube.object_client import ObjectClient, ResourceKey, resource_key
 
 Plain = dict[str, Any]
 _OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink")
@@ -21,18 +21,18 @@ _OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimesta
 class Checked(NamedTuple):
     """An object that was looked at; `wrong` is "" where it is as it should be."""
 
-    key: Key
+    key: ResourceKey
     wrong: str
 
 
-async def verify_plan(objects: Objects, plan: InstallPlan) -> list[Checked]:
+async def verify_plan(objects: ObjectClient, plan: InstallPlan) -> list[Checked]:
     """Returns every object of a plan with what is wrong with it. `objects` must be a dry run: the server is asked what applying would change."""
     tagged = any(tag_of(plain) == DEFAULT for plain in await injectors(objects))
     return [await _check(objects, plain, tagged) for step in plan.steps for plain in step.objects]
 
 
-async def _check(objects: Objects, plain: Plain, tagged: bool) -> Checked:
-    key = key_of(plain)
+async def _check(objects: ObjectClient, plain: Plain, tagged: bool) -> Checked:
+    key = resource_key(plain)
     try:
         there = await objects.get(key)
         if there is None:
@@ -49,10 +49,10 @@ async def _check(objects: Objects, plain: Plain, tagged: bool) -> Checked:
     return Checked(key, missing_of(there))
 
 
-async def verify_revision(objects: Objects, revision: str) -> list[Checked]:
+async def verify_revision(objects: ObjectClient, revision: str) -> list[Checked]:
     """Returns every object that is labelled as one of a revision with what it lacks."""
     found = await installed(objects, f"{COMPONENT},{REVISION}={revision}", kinds=(DEFINITION,))
-    return [Checked(key_of(plain), missing_of(plain)) for plain in found]
+    return [Checked(resource_key(plain), missing_of(plain)) for plain in found]
 
 
 def _comparable(plain: Plain) -> Plain:

@@ -16,9 +16,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import code_pb2
 from grpc import aio
 
-from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.tasks import end_tasks
+from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.lib.text import cut, one_line
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
@@ -74,7 +74,7 @@ class McpStream:
         choose: random.Random,
     ) -> None:
         self._target, self._client, self._types, self._receive, self._tell = target, client, types, receive, tell
-        self._attempts = Attempts(backoff, choose)
+        self._attempts = RetryDelays(backoff, choose)
         self._versions: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -84,7 +84,7 @@ class McpStream:
 
     async def stop(self) -> None:
         """Follows nothing any more."""
-        await end_tasks(self._task)
+        await cancel_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -11,11 +11,11 @@ from pilot.install.labels import OWNER, OWNER_NAMESPACE
 from pilot.install.ready import WORKLOADS, missing_of
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.informer import FollowedCollection, Follower, Pace
-from pilot.kube.objects import Key, Plain, Retry
-from pilot.kube.tasks import end_tasks
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
+from pilot.kube.object_client import Plain, ResourceKey, RetryPolicy
+from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
 from pilot.operator.drift import followers
 from pilot.operator.istio_operator_resource import KIND, Custom, read_custom
 from pilot.operator.metrics import OperatorMetrics
@@ -36,10 +36,10 @@ class Controller:
         namespaces: Sequence[str] | None,
         revision: str,
         waits: Waits,
-        pace: Pace,
+        pace: WatchOptions,
         choose: random.Random,
         metrics: OperatorMetrics,
-        retry: Retry = Retry(),
+        retry: RetryPolicy = RetryPolicy(),
     ) -> None:
         self.ready = False
         self._client, self._pace = client, pace
@@ -47,8 +47,8 @@ class Controller:
         self._parts = OperatorParts(
             self._objects, namespaces, revision, waits, pace.backoff, choose, metrics, self._kept, self._hand_over
         )
-        self._workers: dict[Name, Worker] = {}
-        self._tasks: dict[Name, asyncio.Task[None]] = {}
+        self._workers: dict[NamespacedName, Worker] = {}
+        self._tasks: dict[NamespacedName, asyncio.Task[None]] = {}
 
     @property
     def objects(self) -> NotedObjects:
@@ -69,24 +69,24 @@ class Controller:
             await asyncio.gather(*following)
         finally:
             self.ready = False
-            await end_tasks(*following, *self._tasks.values())
+            await cancel_tasks(*following, *self._tasks.values())
             self._tasks.clear()
             self._workers.clear()
 
     def _namespaces(self) -> Sequence[str]:
         return [""] if self._parts.namespaces is None else self._parts.namespaces
 
-    def _custom_follower(self, namespace: str) -> Follower:
+    def _custom_follower(self, namespace: str) -> Informer:
         place = f"/namespaces/{namespace}" if namespace else ""
-        return Follower(
+        return Informer(
             self._client,
-            FollowedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"),
+            WatchedCollection(f"/apis/{KIND.api_version}{place}/istiooperators"),
             self._receive,
             self._pace,
             self._parts.choose,
         )
 
-    async def _object_followers(self) -> list[Follower]:
+    async def _object_followers(self) -> list[Informer]:
         wait = 0.0
         while True:
             try:
@@ -108,7 +108,7 @@ class Controller:
                 self._see(name, read_custom(raw))
         self._parts.metrics.customs.set(len(self._workers))
 
-    def _see(self, name: Name, custom: Custom) -> None:
+    def _see(self, name: NamespacedName, custom: Custom) -> None:
         worker = self._workers.get(name)
         if worker is not None:
             worker.saw(custom)
@@ -116,11 +116,11 @@ class Controller:
         worker = self._workers[name] = Worker(self._parts, custom)
         self._tasks[name] = asyncio.create_task(worker.run(), name=f"look after {custom.key}")
 
-    async def _forget(self, name: Name) -> None:
+    async def _forget(self, name: NamespacedName) -> None:
         self._workers.pop(name, None)
-        await end_tasks(self._tasks.pop(name, None))
+        await cancel_tasks(self._tasks.pop(name, None))
 
-    def _kept(self, of: Key) -> frozenset[Key]:
+    def _kept(self, of: ResourceKey) -> frozenset[ResourceKey]:
         """Returns the objects that other IstioOperators want."""
         return frozenset().union(
             *(
@@ -130,7 +130,7 @@ class Controller:
             )
         )
 
-    def _hand_over(self, keys: Iterable[Key], of: Key) -> None:
+    def _hand_over(self, keys: Iterable[ResourceKey], of: ResourceKey) -> None:
         """Has other IstioOperators than one apply objects that they want too, which makes them the owners."""
         for key in keys:
             for name, worker in self._workers.items():
@@ -139,7 +139,7 @@ class Controller:
 
     # -- objects -------------------------------------------------------------------------------------------------------
 
-    def _changed(self, key: Key, plain: Plain | None) -> None:
+    def _changed(self, key: ResourceKey, plain: Plain | None) -> None:
         """Tells those whose object has changed: its owner, or where it is gone or says another owner, all that want it. Where its status alone
         has, all that want it are told what it lacks."""
         if self._objects.hold(key, plain):
@@ -153,6 +153,6 @@ class Controller:
                     worker.lacks(key, missing_of(plain))
             return
         labels = (plain or {}).get("metadata", {}).get("labels") or {}
-        owner = self._workers.get(Name(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
+        owner = self._workers.get(NamespacedName(labels.get(OWNER_NAMESPACE, ""), labels.get(OWNER, "")))
         for worker in [owner] if owner in wanting and owner is not None else wanting:
             worker.drifted(key)

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG
 from pilot.install.prune import DEFINITION, installed
 from pilot.install.uninstall import is_shared, proxies_of
-from pilot.kube.objects import Key, key_of
+from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.operator.istio_operator_resource import Custom
 from pilot.operator.parts import OperatorParts
 
 
-async def leave(parts: OperatorParts, custom: Custom, pending: Collection[Key]) -> str:
+async def leave(parts: OperatorParts, custom: Custom, pending: Collection[ResourceKey]) -> str:
     """Deletes what an IstioOperator has installed and no other one wants; returns "", or which proxies speak against it, and then nothing is
     deleted. Definitions stay, and with a revision what all revisions share. `pending` are objects that it was about to correct: their labels may
     not say yet that they are its own. KubeError where something cannot be deleted."""
@@ -30,10 +30,10 @@ async def leave(parts: OperatorParts, custom: Custom, pending: Collection[Key]) 
     for revision in sorted(filter(None, revisions)):
         found += await installed(parts.objects, f"{TAG},{REVISION}={revision}", ())
     for plain in found:
-        if key_of(plain) not in keep:
-            await parts.objects.delete(key_of(plain))
+        if resource_key(plain) not in keep:
+            await parts.objects.delete(resource_key(plain))
     for key in () if custom.revision else pending:
         if key not in keep and key.kind != DEFINITION:
             await parts.objects.delete(key)
-    parts.hand_over([key_of(plain) for plain in owned], custom.key)
+    parts.hand_over([resource_key(plain) for plain in owned], custom.key)
     return ""

@@ -11,8 +11,8 @@ from pilot.install.labels import MANAGED
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
 from pilot.install.ready import WORKLOADS
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import FollowedCollection, Follower, Pace, Receive
-from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind
+from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
+from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind
 from pilot.kube.wire import ObjectChange
 from pilot.operator.noted_objects import Changed
 
@@ -21,13 +21,13 @@ _OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
 
 
 async def followers(
-    objects: Objects,
+    objects: ObjectClient,
     client: ApiClient,
     namespaces: Sequence[str] | None,
     changed: Changed,
-    pace: Pace,
+    pace: WatchOptions,
     choose: random.Random,
-) -> list[Follower]:
+) -> list[Informer]:
     """Returns what follows the installed objects, in these namespaces or in all, and those of the cluster. KubeError where the server cannot be
     asked which kinds it has."""
     found = []
@@ -36,8 +36,8 @@ async def followers(
             path = await objects.collection(kind, namespace)
         except UnknownKind:
             continue
-        collection = FollowedCollection(path, f"{MANAGED}=Reconcile", metadata_alone=kind.name not in WORKLOADS)
-        found.append(Follower(client, collection, _receiver(kind, changed), pace, choose))
+        collection = WatchedCollection(path, f"{MANAGED}=Reconcile", metadata_alone=kind.name not in WORKLOADS)
+        found.append(Informer(client, collection, _receiver(kind, changed), pace, choose))
     return found
 
 
@@ -52,7 +52,7 @@ def _collections(namespaces: Sequence[str] | None) -> Iterator[tuple[VersionedKi
 def _receiver(kind: VersionedKind, changed: Changed) -> Receive:
     async def receive(changes: Sequence[ObjectChange]) -> None:
         for change in changes:
-            key = Key(kind, change.name.namespace, change.name.name)
+            key = ResourceKey(kind, change.name.namespace, change.name.name)
             changed(
                 key,
                 None

@@ -8,26 +8,26 @@ from typing import Any
 
 from pilot.install.tags import NAMESPACE
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.objects import Key, Objects, VersionedKind
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of
 
 _DEPLOYMENT = VersionedKind("apps/v1", "Deployment")
 _TRIES = 10
 
 
-async def hold(objects: Objects, custom: Custom) -> None:
+async def hold(objects: ObjectClient, custom: Custom) -> None:
     """Adds the finalizer. KubeError where that is refused."""
     if FINALIZER not in custom.finalizers:
         await _change(objects, custom.key, lambda found: found if FINALIZER in found else [*found, FINALIZER])
 
 
-async def release(objects: Objects, key: Key) -> None:
+async def release(objects: ObjectClient, key: ResourceKey) -> None:
     """Removes the finalizer; nothing happens where the object is gone. KubeError where that is refused."""
     with contextlib.suppress(NotFound):
         await _change(objects, key, lambda found: [each for each in found if each != FINALIZER])
 
 
-async def _change(objects: Objects, key: Key, change: Any) -> None:
+async def _change(objects: ObjectClient, key: ResourceKey, change: Any) -> None:
     for attempt in range(_TRIES):
         plain = await objects.get(key)
         if plain is None:
@@ -48,7 +48,7 @@ async def _change(objects: Objects, key: Key, change: Any) -> None:
                 raise
 
 
-async def release_all(objects: Objects, namespaces: Sequence[str] | None, revision: str) -> list[Key]:
+async def release_all(objects: ObjectClient, namespaces: Sequence[str] | None, revision: str) -> list[ResourceKey]:
     """Removes the finalizer of every IstioOperator that an operator looks after; returns which they were. KubeError where that is refused."""
     found = []
     for namespace in [""] if namespaces is None else namespaces:
@@ -63,13 +63,13 @@ async def release_all(objects: Objects, namespaces: Sequence[str] | None, revisi
     return held
 
 
-async def is_ending(objects: Objects, namespace: str, deployment: str) -> bool:
+async def is_ending(objects: ObjectClient, namespace: str, deployment: str) -> bool:
     """Returns whether the operator itself is taken away, and not only this pod of it: its Deployment, or the namespace, is gone or going, or there
     are to be no replicas. KubeError where that cannot be asked."""
-    there = await objects.get(Key(NAMESPACE, "", namespace))
+    there = await objects.get(ResourceKey(NAMESPACE, "", namespace))
     if there is None or there["metadata"].get("deletionTimestamp"):
         return True
-    found = await objects.get(Key(_DEPLOYMENT, namespace, deployment))
+    found = await objects.get(ResourceKey(_DEPLOYMENT, namespace, deployment))
     return (
         found is None
         or bool(found["metadata"].get("deletionTimestamp"))

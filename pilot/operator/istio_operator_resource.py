@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deploy.operator.tree import at
-from pilot.kube.objects import Key, VersionedKind
+from pilot.kube.object_client import ResourceKey, VersionedKind
 
 Plain = dict[str, Any]
 KIND = VersionedKind("install.istio.io/v1alpha1", "IstioOperator")
@@ -27,9 +27,9 @@ class Custom(NamedTuple):
     plain: Plain
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResourceKey:
         """Returns which object it is."""
-        return Key(KIND, self.namespace, self.name)
+        return ResourceKey(KIND, self.namespace, self.name)
 
     @property
     def specification(self) -> tuple[str, int]:

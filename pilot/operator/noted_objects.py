@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pilot.kube.client import ApiClient
-from pilot.kube.objects import Key, Objects, Plain, Retry, key_of
+from pilot.kube.object_client import ObjectClient, Plain, ResourceKey, RetryPolicy, resource_key
 
 _OF_CONTROLLER = "deployment.kubernetes.io/"
-Changed = Callable[[Key, Plain | None], None]
+Changed = Callable[[ResourceKey, Plain | None], None]
 
 
 def fingerprint(plain: Plain) -> Any:
@@ -27,7 +27,7 @@ def fingerprint(plain: Plain) -> Any:
     return generation, metadata.get("labels"), annotations
 
 
-class NotedObjects(Objects):
+class NotedObjects(ObjectClient):
     """Objects that are remembered as they were when they were applied last, in `seen`.
 
     `changed` is told of an object once its application is answered, if it was seen meanwhile: the server tells of a change in no order with its
@@ -39,15 +39,15 @@ class NotedObjects(Objects):
         client: ApiClient,
         manager: str,
         choose: random.Random,
-        retry: Retry,
+        retry: RetryPolicy,
         changed: Changed,
         answered_within: float = 5.0,
     ) -> None:
         super().__init__(client, manager, choose, retry=retry)
         self._changed, self._answered_within = changed, answered_within
-        self._applying: Counter[Key] = Counter()
-        self._held: dict[Key, Plain | None] = {}
-        self.seen: dict[Key, Any] = {}
+        self._applying: Counter[ResourceKey] = Counter()
+        self._held: dict[ResourceKey, Plain | None] = {}
+        self.seen: dict[ResourceKey, Any] = {}
 
     async def apply(self, plain: Plain) -> Plain:
         """Returns what `Objects.apply` does. One that is cancelled ends with the server's answer: what is listed after that has the object, if it
@@ -62,7 +62,7 @@ class NotedObjects(Objects):
             raise
 
     async def _apply(self, plain: Plain) -> Plain:
-        key = key_of(plain)
+        key = resource_key(plain)
         self._applying[key] += 1
         try:
             found = await super().apply(plain)
@@ -75,13 +75,13 @@ class NotedObjects(Objects):
                 if key in self._held:
                     self._changed(key, self._held.pop(key))
 
-    def hold(self, key: Key, plain: Plain | None) -> bool:
+    def hold(self, key: ResourceKey, plain: Plain | None) -> bool:
         """Takes an object as it is now, None where it is gone, if it is being applied; returns whether it is."""
         if key not in self._applying:
             return False
         self._held[key] = plain
         return True
 
-    def is_known(self, key: Key, plain: Plain) -> bool:
+    def is_known(self, key: ResourceKey, plain: Plain) -> bool:
         """Returns whether an object is as it was applied."""
         return key in self.seen and self.seen[key] == fingerprint(plain)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from pilot.install.installer import Waits
-from pilot.kube.backoff import Backoff
-from pilot.kube.objects import Key
+from pilot.kube.object_client import ResourceKey
+from pilot.lib.backoff import Backoff
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.noted_objects import NotedObjects
 
@@ -24,5 +24,5 @@ class OperatorParts(NamedTuple):
     backoff: Backoff
     choose: random.Random
     metrics: OperatorMetrics
-    kept: Callable[[Key], frozenset[Key]]
-    hand_over: Callable[[Iterable[Key], Key], None]
+    kept: Callable[[ResourceKey], frozenset[ResourceKey]]
+    hand_over: Callable[[Iterable[ResourceKey], ResourceKey], None]

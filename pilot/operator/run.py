@@ -13,14 +13,14 @@ from aiohttp import web
 
 from pilot.install.installer import Waits
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import ApiClient, RequestPatience
+from pilot.kube.client import ApiClient, RequestTimeouts
 from pilot.kube.errors import KubeError
-from pilot.kube.informer import Pace
-from pilot.kube.lease import Election, LeaseTerms
-from pilot.kube.locks import LEASE, Lock
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import WatchOptions
+from pilot.kube.leader_election import LeaderElection, LeaseDurations
+from pilot.kube.leader_lock import LEASE, Lock
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
+from pilot.lib.tasks import cancel_tasks
 from pilot.operator.controller import Controller
 from pilot.operator.finalizer import is_ending, release_all
 from pilot.operator.metrics import OperatorMetrics
@@ -62,9 +62,9 @@ class Operator:
         self,
         settings: OperatorSettings,
         credentials: Credentials,
-        pace: Pace = Pace(),
+        pace: WatchOptions = WatchOptions(),
         look: float = 2.0,
-        patience: RequestPatience = RequestPatience(),
+        patience: RequestTimeouts = RequestTimeouts(),
     ) -> None:
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
@@ -91,7 +91,7 @@ class Operator:
                 working.result()
         finally:
             ended.cancel()
-            await end_tasks(working)
+            await cancel_tasks(working)
             await self._release()
             await pages.cleanup()
             await self._client.close()
@@ -105,8 +105,8 @@ class Operator:
         seconds = replica.renew_deadline.seconds
         name = f"{LOCK}-{self._revision}" if self._revision else LOCK
         identity = replica.pod_name or f"istio-operator-{secrets.token_hex(4)}"
-        terms = LeaseTerms(2 * seconds, seconds, seconds / 5)
-        await Election(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(
+        terms = LeaseDurations(2 * seconds, seconds, seconds / 5)
+        await LeaderElection(Lock(self._client, LEASE, replica.lease_namespace, name), identity, terms).run(
             self.controller.run
         )
 

@@ -12,9 +12,9 @@ from deploy.operator.manifest import Installation, installation_of
 from pilot.install.installer import Installer, InstallOutcome, Waits
 from pilot.install.labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
 from pilot.install.plan import InstallPlan, plan_of
-from pilot.kube.backoff import Backoff
-from pilot.kube.client import ApiClient, RequestPatience
-from pilot.kube.objects import Objects, Retry
+from pilot.kube.client import ApiClient, RequestTimeouts
+from pilot.kube.object_client import ObjectClient, RetryPolicy
+from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import Known, chance, client_of
@@ -23,8 +23,8 @@ Plain = dict[str, Any]
 State = dict[str, Plain]
 SYSTEM = "istio-system"
 WAITS = Waits(ready=20.0, look=0.001)
-PATIENCE = RequestPatience(connect=10.0, answer=30.0)
-RETRY = Retry(5, Backoff(0.0005, 0.002))
+PATIENCE = RequestTimeouts(connect=10.0, answer=30.0)
+RETRY = RetryPolicy(5, Backoff(0.0005, 0.002))
 _KEPT = ("virtualservices.networking.istio.io", "envoyfilters.networking.istio.io")
 _OF_SERVER = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
 
@@ -52,11 +52,13 @@ def light(*assignments: str) -> Installation:
     return installation(*assignments, *excluded)
 
 
-def objects_of(server: ApiServer, client: ApiClient | None = None, dry_run: bool = False) -> Objects:
-    return Objects(client or client_of(server, PATIENCE), "istio-operator", chance(1), dry_run=dry_run, retry=RETRY)
+def objects_of(server: ApiServer, client: ApiClient | None = None, dry_run: bool = False) -> ObjectClient:
+    return ObjectClient(
+        client or client_of(server, PATIENCE), "istio-operator", chance(1), dry_run=dry_run, retry=RETRY
+    )
 
 
-async def install(objects: Objects, plan: InstallPlan) -> InstallOutcome:
+async def install(objects: ObjectClient, plan: InstallPlan) -> InstallOutcome:
     """Installs a plan, and nothing may go wrong."""
     outcome = await Installer(objects, WAITS).install(plan)
     assert outcome.failures == (), [failure[1:] for failure in outcome.failures]

@@ -12,15 +12,15 @@ from typing import Any
 import yaml
 
 from pilot.kube.access import Access
-from pilot.kube.backoff import Backoff
-from pilot.kube.client import ApiClient, RequestPatience
-from pilot.kube.informer import Pace
+from pilot.kube.client import ApiClient, RequestTimeouts
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import Backoff
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN
 
-QUICK = Pace(Backoff(0.001, 0.02))
-PATIENCE = RequestPatience(connect=1.0, answer=1.0, watch=60.0)
+QUICK = WatchOptions(Backoff(0.001, 0.02))
+PATIENCE = RequestTimeouts(connect=1.0, answer=1.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
 
 
@@ -48,11 +48,11 @@ class Known:
         return Access(self._server.url, f"Bearer {self.token}")
 
 
-def client_of(server: ApiServer, patience: RequestPatience = PATIENCE) -> ApiClient:
+def client_of(server: ApiServer, patience: RequestTimeouts = PATIENCE) -> ApiClient:
     return ApiClient(Known(server), patience=patience)
 
 
-def pace(streams: bool = False) -> Pace:
+def pace(streams: bool = False) -> WatchOptions:
     return QUICK._replace(streams=streams)
 
 

@@ -25,9 +25,9 @@ from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.access import KubeconfigFile
-from pilot.kube.client import ApiClient, RequestPatience
+from pilot.kube.client import ApiClient, RequestTimeouts
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.wire import Name
+from pilot.kube.wire import NamespacedName
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.definitions import definitions
@@ -35,7 +35,7 @@ from tests.support.apiserver.server import ApiServer
 from tests.support.clock import VirtualClock
 from tests.support.kube import client_of, pace, until
 
-Row = tuple[GroupKind, Name]
+Row = tuple[GroupKind, NamespacedName]
 Plain = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACE = GroupKind("", "Namespace")
@@ -58,7 +58,7 @@ class KubeConfig:
         self._server = None if kubeconfig else ApiServer()
         if self._server is not None:
             await self._server.start()
-            self.client = client_of(self._server, RequestPatience())
+            self.client = client_of(self._server, RequestTimeouts())
         else:
             self.client = ApiClient(KubeconfigFile(kubeconfig))
             await self._populate()
@@ -147,7 +147,7 @@ class KubeConfig:
 
     def _row(self, plain: Plain) -> Row:
         kind = self._kind(plain)
-        return kind.id, Name(
+        return kind.id, NamespacedName(
             plain["metadata"].get("namespace", "default") if kind.namespaced else "", plain["metadata"]["name"]
         )
 

@@ -15,8 +15,8 @@ from pilot.ingest.kube_source import KubeSource
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.client import ApiClient, RequestPatience
-from pilot.kube.wire import Name
+from pilot.kube.client import ApiClient, RequestTimeouts
+from pilot.kube.wire import NamespacedName
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.selectors import selector
 from tests.support.apiserver.server import ApiServer
@@ -157,12 +157,12 @@ class Servers:
 class KubeWorld:
     """A mesh that lives on these servers, and its proxies. `patience`: a large mesh in the process of its servers takes longer to answer."""
 
-    def __init__(self, servers: Servers, streams: bool, patience: RequestPatience = PATIENCE) -> None:
+    def __init__(self, servers: Servers, streams: bool, patience: RequestTimeouts = PATIENCE) -> None:
         self._servers = servers
         self.world = World()
         self.edits = 0
         self._patience = patience
-        self._known: dict[tuple[int, Any], tuple[int, dict[Name, str]]] = {}
+        self._known: dict[tuple[int, Any], tuple[int, dict[NamespacedName, str]]] = {}
         ledger = Ledger(ProblemStore(lambda _: None))
         self.clients = [client_of(server, patience) for server in servers.servers]
         self.sources = [self._source(ledger, client, CLUSTERS[i], streams) for i, client in enumerate(self.clients)]
@@ -220,7 +220,7 @@ class KubeWorld:
                 ):
                     yield f"{kind.id} of {source.cluster}"
 
-    def _versions_at(self, server: ApiServer, kind: Kind) -> dict[Name, str]:
+    def _versions_at(self, server: ApiServer, kind: Kind) -> dict[NamespacedName, str]:
         """What a server has of a kind, looked at again only where something has changed there."""
         known = self._known.get((id(server), kind.id))
         if known is None or known[0] != server.store.revision:
@@ -239,16 +239,18 @@ class KubeWorld:
         return self.world.rows()
 
 
-def _there(server: ApiServer, kind: Kind) -> dict[Name, str]:
+def _there(server: ApiServer, kind: Kind) -> dict[NamespacedName, str]:
     """The resource versions of what a server has of a kind, as far as it is read."""
     selects = selector("", collection_of(kind, "v1").fields)
     objects = server.store.collection((kind.id.group, plural_of(kind.id))).objects
     return {
-        Name(*key): str(stored.revision) for key, stored in objects.items() if selects is None or selects(stored.plain)
+        NamespacedName(*key): str(stored.revision)
+        for key, stored in objects.items()
+        if selects is None or selects(stored.plain)
     }
 
 
-async def start_fresh(servers: Servers, streams: bool, patience: RequestPatience = PATIENCE) -> KubeWorld:
+async def start_fresh(servers: Servers, streams: bool, patience: RequestTimeouts = PATIENCE) -> KubeWorld:
     """A mesh that has just been started on the servers."""
     fresh = KubeWorld(servers, streams, patience)
     await fresh.start()

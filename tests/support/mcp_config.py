@@ -15,7 +15,7 @@ from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
+from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.mesh.tables.database import Mesh

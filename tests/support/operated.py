@@ -13,10 +13,10 @@ from deploy.chart.render import render
 from deploy.folder import installation_folder
 from deploy.operator.manifest import Installation, installation_of
 from pilot.install.labels import MANAGED
-from pilot.kube.backoff import Backoff
-from pilot.kube.client import RequestPatience
+from pilot.kube.client import RequestTimeouts
 from pilot.kube.errors import KubeError
-from pilot.kube.informer import Pace
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.operator.istio_operator_resource import KIND
 from pilot.operator.run import Operator
@@ -29,9 +29,9 @@ from tests.support.kube import Known, client_of, until
 
 TOKEN = "token-of-the-operator"
 OWN = "istio-operator"
-IMPATIENCE = RequestPatience(connect=3.0, answer=3.0, watch=60.0)
+IMPATIENCE = RequestTimeouts(connect=3.0, answer=3.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
-PACE = Pace(Backoff(0.005, 0.05), watch=30)
+PACE = WatchOptions(Backoff(0.005, 0.05), watch=30)
 _CUSTOMS = ("install.istio.io", "istiooperators")
 APPLY_JSON = "application/merge-patch+json"
 

@@ -7,7 +7,7 @@ from typing import Any
 from pilot.install.labels import OperatorOwner
 from pilot.install.plan import InstallPlan, Step
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, VersionedKind, key_of
+from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 NOBODY = OperatorOwner("unknown", "", "default")
@@ -33,12 +33,12 @@ class Cluster:
         late: dict[str, int] | None = None,
         dry_run: bool = False,
     ) -> None:
-        self.there = {key_of(plain): plain for plain in there}
+        self.there = {resource_key(plain): plain for plain in there}
         self.refused, self.late, self.dry_run = refused or {}, late or {}, dry_run
         self.applied: list[str] = []
         self.deleted: list[str] = []
 
-    async def get(self, key: Key) -> Plain | None:
+    async def get(self, key: ResourceKey) -> Plain | None:
         return self._seen(key) if key in self.there else None
 
     async def list(self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
@@ -53,18 +53,18 @@ class Cluster:
         ]
 
     async def apply(self, plain: Plain) -> Plain:
-        key = key_of(plain)
+        key = resource_key(plain)
         if error := self.refused.get(key.name):
             raise error
         self.applied.append(str(key))
         self.there[key] = plain
         return self._seen(key)
 
-    async def delete(self, key: Key) -> bool:
+    async def delete(self, key: ResourceKey) -> bool:
         self.deleted.append(str(key))
         return self.there.pop(key, None) is not None
 
-    def _seen(self, key: Key) -> Plain:
+    def _seen(self, key: ResourceKey) -> Plain:
         plain = self.there[key]
         if key.kind != DEPLOYMENT:
             return plain

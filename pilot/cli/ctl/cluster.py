@@ -16,7 +16,7 @@ from pilot.kube.access import Credentials, InCluster, KubeconfigFile
 from pilot.kube.errors import KubeError
 
 if TYPE_CHECKING:
-    from pilot.kube.objects import Objects
+    from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -30,21 +30,21 @@ class Cluster:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
 
-    def ask(self, work: Callable[[Objects, Objects], Awaitable[Result]], dry_run: bool = False) -> Result:
+    def ask(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool = False) -> Result:
         """Returns what `work` does with the objects of the server; with `dry_run` it can change nothing. It is also given them as a dry run.
         CommandError where the server cannot be asked or refuses."""
         return asyncio.run(self._ask(work, dry_run))
 
-    async def _ask(self, work: Callable[[Objects, Objects], Awaitable[Result]], dry_run: bool) -> Result:
+    async def _ask(self, work: Callable[[ObjectClient, ObjectClient], Awaitable[Result]], dry_run: bool) -> Result:
         from pilot.kube.client import (
             ApiClient,
         )  # and aiohttp with it, for which commands that ask no server need not wait
-        from pilot.kube.objects import Objects
+        from pilot.kube.object_client import ObjectClient
 
         client = ApiClient(self._credentials)
         try:
-            trial = Objects(client, MANAGER, random.Random(), dry_run=True)
-            return await work(trial if dry_run else Objects(client, MANAGER, random.Random()), trial)
+            trial = ObjectClient(client, MANAGER, random.Random(), dry_run=True)
+            return await work(trial if dry_run else ObjectClient(client, MANAGER, random.Random()), trial)
         except KubeError as error:
             raise CommandError(str(error)) from error
         except ImportError as error:

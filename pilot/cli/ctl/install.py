@@ -22,7 +22,7 @@ from pilot.install.labels import VERSION
 from pilot.install.plan import InstallPlan, plan_of
 from pilot.install.prune import installed
 from pilot.install.verify import verify_plan
-from pilot.kube.objects import Objects
+from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
 
@@ -81,7 +81,7 @@ def _run(
     what = f"install profile {profile}, version {build_info().version}, revision {plan.owner.revision}, into the namespace {plan.system}"
     confirm(f"This will {'try to ' if dry_run else ''}{what}. Go on?", yes or dry_run)
 
-    async def work(objects: Objects, trial: Objects) -> InstallOutcome:
+    async def work(objects: ObjectClient, trial: ObjectClient) -> InstallOutcome:
         with shown_progress() as report:
             return await Installer(objects, waits, report, folder_of(settings)).install(plan)
 
@@ -97,7 +97,7 @@ def _seconds(text: str) -> float:
         raise CommandError(f"--readiness-timeout {text}: {error}") from error
 
 
-async def _check(objects: Objects, plan: InstallPlan, force: bool, upgrades: bool) -> None:
+async def _check(objects: ObjectClient, plan: InstallPlan, force: bool, upgrades: bool) -> None:
     """Says what speaks against an installation. CommandError where it must not be."""
     if upgrades:
         await _check_versions(objects, plan)
@@ -112,7 +112,7 @@ async def _check(objects: Objects, plan: InstallPlan, force: bool, upgrades: boo
         )
 
 
-async def _check_versions(objects: Objects, plan: InstallPlan) -> None:
+async def _check_versions(objects: ObjectClient, plan: InstallPlan) -> None:
     there = [plain for plain in await installed(objects, plan.owner.selector()) if plain["kind"] == "Deployment"]
     if not there:
         raise CommandError(

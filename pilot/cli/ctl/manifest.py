@@ -18,7 +18,7 @@ from pilot.cli.ctl.object_diff import differences, objects_of
 from pilot.cli.ctl.output import write
 
 if TYPE_CHECKING:
-    from pilot.kube.objects import Objects
+    from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specifi
     write(manifest_text(installation.objects(components)).rstrip("\n"))
 
 
-async def _platform(objects: Objects, _: Objects) -> str:
+async def _platform(objects: ObjectClient, _: ObjectClient) -> str:
     from pilot.install.cluster import platform_of
 
     return await platform_of(objects)

@@ -25,7 +25,7 @@ from pilot.install.installer import Installer, Waits
 from pilot.install.plan import Step
 from pilot.install.tags import NAMESPACE
 from pilot.kube.errors import NotFound
-from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind, key_of
+from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind, resource_key
 from pilot.operator.finalizer import release_all
 from pilot.operator.istio_operator_resource import FINALIZER, KIND
 from pilot.operator.run import watched_namespaces
@@ -99,9 +99,9 @@ def init(cluster: Cluster, values: Plain, package: str, files: Sequence[str], dr
     watched = watched_namespaces(values["watchedNamespaces"]) or []
     customs = [_custom(name, text, watched) for name, text in read_files(files).items()]
 
-    async def work(objects: Objects, _: Objects) -> None:
+    async def work(objects: ObjectClient, _: ObjectClient) -> None:
         for name in dict.fromkeys((values["operatorNamespace"], *watched)):
-            if await objects.get(Key(NAMESPACE, "", name)) is None:
+            if await objects.get(ResourceKey(NAMESPACE, "", name)) is None:
                 await objects.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         with shown_progress() as report:
             failure = await Installer(objects, Waits(), report).install_step(
@@ -179,29 +179,33 @@ def _custom(name: str, text: bytes, watched: Sequence[str]) -> Plain:
     return {**found, "apiVersion": KIND.api_version, "kind": KIND.name, "metadata": metadata}
 
 
-async def _find(objects: Objects, namespace: str, revision: str, purge: bool) -> tuple[list[Key], list[Key]]:
+async def _find(
+    objects: ObjectClient, namespace: str, revision: str, purge: bool
+) -> tuple[list[ResourceKey], list[ResourceKey]]:
     """Returns the objects of operators, in the order in which they are to go, and the IstioOperators that they look after."""
     name = f"{_NAME}-{revision}" if revision else _NAME
     deployments = await objects.list(_DEPLOYMENT, "app.kubernetes.io/name=istio-operator", namespace)
     named = [plain["metadata"]["name"] for plain in deployments if purge or plain["metadata"]["name"] == name]
-    found: list[Key] = []
+    found: list[ResourceKey] = []
     for kind_name in _GONE:
         for deployment in named:
             found += await _labelled(objects, kind_name, f"app.kubernetes.io/name=istio-operator,name={deployment}")
     customs = [
-        key_of(plain) for plain in await objects.list(KIND) if FINALIZER in (plain["metadata"].get("finalizers") or ())
+        resource_key(plain)
+        for plain in await objects.list(KIND)
+        if FINALIZER in (plain["metadata"].get("finalizers") or ())
     ]
     return found, customs
 
 
-async def _labelled(objects: Objects, kind_name: str, labels: str) -> list[Key]:
+async def _labelled(objects: ObjectClient, kind_name: str, labels: str) -> list[ResourceKey]:
     version = {"Deployment": "apps/v1", "Service": "v1", "ServiceAccount": "v1"}.get(
         kind_name, "rbac.authorization.k8s.io/v1"
     )
-    return [key_of(plain) for plain in await objects.list(VersionedKind(version, kind_name), labels)]
+    return [resource_key(plain) for plain in await objects.list(VersionedKind(version, kind_name), labels)]
 
 
-async def _wait_until_gone(objects: Objects, key: Key) -> None:
+async def _wait_until_gone(objects: ObjectClient, key: ResourceKey) -> None:
     """Returns when an object is gone, or after a minute."""
     for _ in range(_LOOKS):
         if await objects.get(key) is None:
@@ -209,7 +213,7 @@ async def _wait_until_gone(objects: Objects, key: Key) -> None:
         await asyncio.sleep(_LOOK)
 
 
-async def _remove(objects: Objects, found: Sequence[Key], revision: str, purge: bool) -> list[str]:
+async def _remove(objects: ObjectClient, found: Sequence[ResourceKey], revision: str, purge: bool) -> list[str]:
     """Deletes operators, and then the finalizers that nobody would take away any more; returns what was done, a line each."""
     lines = []
     for key in found:

@@ -17,7 +17,7 @@ from pilot.config.validation.rules import is_dns_label
 from pilot.install.injectors import conflicts, revision_of, tag_of
 from pilot.install.labels import DEFAULT
 from pilot.install.tags import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
-from pilot.kube.objects import Objects
+from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -109,7 +109,7 @@ def remove(cluster: Cluster, name: str, yes: bool) -> None:
 
 
 async def _objects(
-    objects: Objects,
+    objects: ObjectClient,
     name: str,
     revision: str,
     overwrite: bool,
@@ -128,7 +128,7 @@ async def _objects(
         raise CommandError(str(error)) from error
 
 
-async def _conflicts(objects: Objects, made: list[dict[str, Any]]) -> list[str]:
+async def _conflicts(objects: ObjectClient, made: list[dict[str, Any]]) -> list[str]:
     own = {plain["metadata"]["name"] for plain in made}
     takes_default = tag_of(made[0]) == DEFAULT
     others = [
@@ -139,7 +139,7 @@ async def _conflicts(objects: Objects, made: list[dict[str, Any]]) -> list[str]:
     return conflicts(made, others)
 
 
-async def _list(objects: Objects) -> list[dict[str, Any]]:
+async def _list(objects: ObjectClient) -> list[dict[str, Any]]:
     found = [(tag_of(plain), revision_of(plain)) for plain in await injectors(objects) if tag_of(plain)]
     return [
         {"tag": tag, "revision": revision, "namespaces": await namespaces_of(objects, tag)}
@@ -147,7 +147,7 @@ async def _list(objects: Objects) -> list[dict[str, Any]]:
     ]
 
 
-async def _remove(objects: Objects, name: str) -> list[Any]:
+async def _remove(objects: ObjectClient, name: str) -> list[Any]:
     try:
         return await remove_tag(objects, name)
     except TagError as error:

@@ -14,7 +14,7 @@ from pilot.cli.ctl.output import write
 from pilot.install.labels import owner_of
 from pilot.install.tags import injectors
 from pilot.install.uninstall import Leaving, delete, leaving_at_all, leaving_of_owner, leaving_of_revision, revisions
-from pilot.kube.objects import Objects
+from pilot.kube.object_client import ObjectClient
 
 
 @click.command()
@@ -52,7 +52,7 @@ def uninstall(
     write("✔ Uninstalled.")
 
 
-async def _find(objects: Objects, revision: str, purge: bool, force: bool, where: dict[str, Any]) -> Leaving:
+async def _find(objects: ObjectClient, revision: str, purge: bool, force: bool, where: dict[str, Any]) -> Leaving:
     if purge:
         return await leaving_at_all(objects)
     if where["files"]:

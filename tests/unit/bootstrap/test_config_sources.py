@@ -12,7 +12,7 @@ import yaml
 
 from pilot.bootstrap.server_credentials import server_credentials, server_name
 from pilot.config.networking.destination_rule import ClientTLSSettings
-from pilot.kube.backoff import Backoff
+from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from tests.support.credentials import Authority
 from tests.support.kube import chance, until

@@ -23,11 +23,11 @@ from pilot.controllers.workload_entries import EntryTerms
 from pilot.ingest.batch import Commit
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
-from pilot.kube.informer import Pace
-from pilot.kube.lease import LeaseTerms
-from pilot.kube.locks import CONFIG_MAP, LEASE
-from pilot.kube.tasks import end_tasks
+from pilot.kube.informer import WatchOptions
+from pilot.kube.leader_election import LeaseDurations
+from pilot.kube.leader_lock import CONFIG_MAP, LEASE
+from pilot.lib.backoff import Backoff
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from tests.support.objects import make
@@ -52,7 +52,7 @@ PARTS = (
 )
 USUAL = ["RootCertificates", "AutoAddresses", "CaBundles", "WorkloadEntries", "GatewayWriters", "Precedence"]
 ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
-TERMS = LeaseTerms()
+TERMS = LeaseDurations()
 
 
 class Authority:
@@ -77,7 +77,7 @@ class Written:
         authority: bool = True,
         mesh: str = "",
     ) -> None:
-        self.journal, self.client, self.counts, self.pace = journal, object(), object(), Pace(Backoff(1.0, 2.0))
+        self.journal, self.client, self.counts, self.pace = journal, object(), object(), WatchOptions(Backoff(1.0, 2.0))
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), followed=["a kind"])
         self.settings, self.webhooks = load(list(flags), {"POD_NAME": "istiod-1", **environ}).settings, object()
         self.problems, self.db, self.authority = (
@@ -451,7 +451,7 @@ async def test_other_clusters_are_written_to_by_whoever_leads_there(journal: Jou
     assert journal.made[-1].given[:3] == (lock, "istiod-1", TERMS)
     assert len(journal.made[-1].given) == 5
     assert journal.lines == ["Precedence.start", "Election.run"]
-    await end_tasks(task)
+    await cancel_tasks(task)
     assert journal.lines[2:] == ["Precedence.stop"]
     await it.writers.start()
     assert started.is_set()
@@ -466,7 +466,7 @@ async def test_without_elections_every_replica_writes_to_other_clusters(journal:
     task = asyncio.create_task(lead(there, roots))
     await asyncio.sleep(0)
     assert journal.lines == ["RootCertificates.run"]
-    await end_tasks(task)
+    await cancel_tasks(task)
 
 
 def test_only_a_control_plane_outside_writes_to_other_clusters(journal: Journal) -> None:

@@ -20,7 +20,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
+from pilot.lib.backoff import Backoff
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream

@@ -18,8 +18,8 @@ from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
-from pilot.kube.backoff import Backoff
-from pilot.kube.informer import Pace
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import Backoff
 from pilot.mesh.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
@@ -40,7 +40,12 @@ class Written:
     """The writers of Gateways of a control plane whose parts are stand-ins."""
 
     def __init__(self, journal: Journal, environ: dict[str, str], injects: bool = True) -> None:
-        self.journal, self.client, self.pace, self.choose = journal, object(), Pace(Backoff(1.0, 2.0)), random.Random(1)
+        self.journal, self.client, self.pace, self.choose = (
+            journal,
+            object(),
+            WatchOptions(Backoff(1.0, 2.0)),
+            random.Random(1),
+        )
         self.settings = load([], environ).settings
         self.db, self.mesh = Mesh(self.settings.mesh), MeshConfig()
         self.source = SimpleNamespace(path_of=lambda *ref: "/".join(map(str, ref)), on_follow=[])

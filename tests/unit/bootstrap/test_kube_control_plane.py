@@ -15,7 +15,7 @@ from cryptography import x509
 
 from pilot.bootstrap import ControlPlane, StartError
 from pilot.config.object import RegistryKey
-from pilot.kube.locks import ANNOTATION
+from pilot.kube.leader_lock import LEADER_ANNOTATION
 from pilot.settings.parse import load
 from tests.support.apiserver.server import ApiServer
 from tests.support.certificates import root, write_plugged_in
@@ -139,7 +139,7 @@ async def test_replicas_share_a_root_which_is_written_into_every_namespace(
         await until(lambda: "status" in (server.get("networking.istio.io", "serviceentries", "shop", "one") or {}))
     lock = server.get("", "configmaps", "istio-system", "istio-ip-autoallocate")
     assert lock is not None
-    assert json.loads(lock["metadata"]["annotations"][ANNOTATION])["holderIdentity"] == ""
+    assert json.loads(lock["metadata"]["annotations"][LEADER_ANNOTATION])["holderIdentity"] == ""
     async with running(kubeconfig=path) as again:
         await until(lambda: again.plane.ready)
         assert again.plane.security.authority.authority.signer.certificate == signers[0].certificate  # type: ignore[union-attr]

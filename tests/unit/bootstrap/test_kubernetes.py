@@ -17,9 +17,9 @@ from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_clusters import Options
 from pilot.kube.access import InCluster, KubeconfigFile
-from pilot.kube.backoff import Backoff
 from pilot.kube.errors import ConfigurationError, KubeError, NotFound
-from pilot.kube.informer import Pace
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import Backoff
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
@@ -29,7 +29,7 @@ from tests.support.stand_ins import Journal, StandIn
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")
 READ = [SimpleNamespace(id=one) for one in (ENTRY, SECRET, ENTRIES)]
-PACE = Pace(Backoff(1.0, 2.0))
+PACE = WatchOptions(Backoff(1.0, 2.0))
 
 
 def ledger_source(rank: int, name: str) -> tuple[str, int, str]:

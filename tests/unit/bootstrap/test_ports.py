@@ -26,7 +26,7 @@ from pilot.bootstrap.ports import GrpcPort, HttpPort, SecurePort
 from pilot.bootstrap.remote_controllers import RemoteWriters, WrittenCluster
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.certificate_requests import OF_SERVERS, OF_WORKLOADS
+from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES
 from pilot.kube.errors import KubeError, NotFound
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
@@ -325,9 +325,9 @@ async def test_a_signer_is_asked_for_what_a_workload_asks_for(monkeypatch: pytes
         await it.ask_for_server(request, "x.com/servers")
     client = it._client
     assert asked == [
-        (client, "csr-workload-", request, "example.com/mesh", 60, OF_WORKLOADS),
-        (client, "csr-workload-", request, "x.com/other", 60, OF_WORKLOADS),
-        (client, "csr-istiod-", request, "x.com/servers", 0, OF_SERVERS),
+        (client, "csr-workload-", request, "example.com/mesh", 60, WORKLOAD_USAGES),
+        (client, "csr-workload-", request, "x.com/other", 60, WORKLOAD_USAGES),
+        (client, "csr-istiod-", request, "x.com/servers", 0, SERVER_USAGES),
     ]
 
 
@@ -392,8 +392,8 @@ async def test_what_an_api_server_refuses_is_no_certificate(monkeypatch: pytest.
     client = it._client
     assert await it._ask(b"csr", "a/b", 60) == await it.ask_for_server(b"csr", "a/b") == b"chain"
     assert asked == [
-        (client, "csr-workload-", b"csr", "a/b", 60, OF_WORKLOADS),
-        (client, "csr-istiod-", b"csr", "a/b", 0, OF_SERVERS),
+        (client, "csr-workload-", b"csr", "a/b", 60, WORKLOAD_USAGES),
+        (client, "csr-istiod-", b"csr", "a/b", 0, SERVER_USAGES),
     ]
     for refused in (it._ask(b"csr", "a/b", 60), it.ask_for_server(b"csr", "a/b")):
         with pytest.raises(SigningError, match="503 busy") as caught:

@@ -23,7 +23,7 @@ from pilot.controllers.auto_addresses import AutoAddresses
 from pilot.controllers.root_certificates import RootCertificates
 from pilot.controllers.trust_bundle import TrustBundle
 from pilot.ingest.mesh_config import decode_mesh_config
-from pilot.kube.tasks import end_tasks
+from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import QUICK, client_of, defined_server, pace, until
@@ -65,7 +65,7 @@ class Roots:
 async def writing(it: Roots) -> AsyncIterator[Roots]:
     task = asyncio.create_task(it.writer.run())
     yield it
-    await end_tasks(task)
+    await cancel_tasks(task)
     await it.client.close()
 
 
@@ -121,7 +121,7 @@ async def test_a_trust_bundle_has_the_roots_and_keeps_them(server: ApiServer) ->
     roots[0] = "three"
     writer.changed()
     await until(lambda: there().get("trustBundle") == "three")
-    await end_tasks(task)
+    await cancel_tasks(task)
     await client.close()
 
 
@@ -208,7 +208,7 @@ async def test_addresses_are_written_by_age_kept_and_taken_back(server: ApiServe
     it.read()
     it.writer.changed()
     await until(lambda: it.written()["young"] == [])
-    await end_tasks(task)
+    await cancel_tasks(task)
     await it.client.close()
 
 
@@ -220,7 +220,7 @@ async def test_of_two_that_hold_one_address_the_older_keeps_it(server: ApiServer
     task = asyncio.create_task(it.writer.run())
     await until(lambda: it.written()["young"] == ["b.com=240.240.0.2", "b.com=2001:2::1"])
     assert it.written()["old"] == ["a.com=240.240.0.1"]
-    await end_tasks(task)
+    await cancel_tasks(task)
     await it.client.close()
 
 

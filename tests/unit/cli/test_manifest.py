@@ -17,7 +17,7 @@ from pilot.cli.ctl.cluster import MANAGER, Cluster, confirm
 from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import Failure, InstallOutcome
 from pilot.kube.access import InCluster, KubeconfigFile
-from pilot.kube.objects import Key, Objects, VersionedKind
+from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 
 install = import_module("pilot.cli.ctl.install")  # the module has a command of that name
 cluster = import_module("pilot.cli.ctl.cluster")
@@ -182,7 +182,7 @@ def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
 
 # -- the end of an installation ----------------------------------------------------------------------------------------------
 
-SERVICE = Key(VersionedKind("v1", "Service"), "istio-system", "old")
+SERVICE = ResourceKey(VersionedKind("v1", "Service"), "istio-system", "old")
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_the_flag_comes_before_the_variable_and_a_pod_uses_its_own_account(
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
-    async def work(objects: Objects, trial: Objects) -> list[Any]:
+    async def work(objects: ObjectClient, trial: ObjectClient) -> list[Any]:
         return [objects.dry_run, trial.dry_run, objects is trial, objects.manager, trial.manager]
 
     assert Cluster(InCluster()).ask(work, dry_run) == [dry_run, True, dry_run, MANAGER, MANAGER]

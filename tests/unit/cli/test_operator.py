@@ -16,7 +16,7 @@ from deploy.operator_roles import IN_CLUSTER, IN_NAMESPACE, IN_OWN_NAMESPACE
 from pilot.cli.pilot_operator import main
 from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import Waits
-from pilot.kube.objects import Key, Objects
+from pilot.kube.object_client import ObjectClient, ResourceKey
 from pilot.operator.istio_operator_resource import FINALIZER
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers
@@ -139,11 +139,11 @@ async def test_remove_waits_until_the_operator_has_gone(shell: Shell, monkeypatc
     assert (await shell("operator", "init")).exit_code == 0
     looked = list[object]()
 
-    async def still_there(objects: Objects, key: Key) -> object:
+    async def still_there(objects: ObjectClient, key: ResourceKey) -> object:
         looked.append(key)
         return {} if len(looked) < 3 else None
 
-    monkeypatch.setattr(Objects, "get", still_there)
+    monkeypatch.setattr(ObjectClient, "get", still_there)
     monkeypatch.setattr(operator, "_LOOK", 0.001)
     assert (await shell("operator", "remove", "-y")).exit_code == 0
     assert [str(key) for key in looked] == [f"Deployment {OWN}/istio-operator"] * 3

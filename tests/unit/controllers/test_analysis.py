@@ -14,8 +14,8 @@ from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.controllers.analysis import MOST, Analysis, messages_of
 from pilot.ingest.problems import ProblemStore
-from pilot.kube.backoff import Backoff
-from pilot.kube.tasks import end_tasks
+from pilot.lib.backoff import Backoff
+from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
@@ -60,7 +60,7 @@ class Writing:
         self.task = asyncio.create_task(self.writer.run())
 
     async def stop(self) -> None:
-        await end_tasks(self.task)
+        await cancel_tasks(self.task)
         await self.client.close()
         await self.server.stop()
 

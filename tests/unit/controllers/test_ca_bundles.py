@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundles
-from pilot.kube.tasks import end_tasks
 from pilot.lib.metrics import Metrics
+from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.definitions import definition
 from tests.support.apiserver.refusal import Refusal
 from tests.support.apiserver.resource import ADMISSION
@@ -72,7 +72,7 @@ class Writing:
 async def writing(it: Writing) -> AsyncIterator[Writing]:
     task = asyncio.create_task(it.writer.run())
     yield it
-    await end_tasks(task)
+    await cancel_tasks(task)
     await it.client.close()
 
 

@@ -14,10 +14,10 @@ from pilot.config.object import ObjectKey
 from pilot.controllers.default_classes import DefaultClasses
 from pilot.controllers.deployed_objects import MANAGED, DeployedObjects, DeployedPlace, fingerprint
 from pilot.controllers.trust_bundle import NAME, PATH, Together, TrustBundle
-from pilot.kube.backoff import Backoff
 from pilot.kube.errors import Conflict, NotFound
-from pilot.kube.informer import Pace
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import WatchOptions
+from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.lib.backoff import Backoff
 from tests.support.clock import run_virtual
 from tests.support.objects import make
 from tests.support.world import World, rows_of
@@ -50,7 +50,7 @@ class Scripted:
 
 
 def deployed(client: Scripted, changed: Any = print) -> DeployedObjects:
-    return DeployedObjects(client, "me", changed, Pace(), random.Random(1))  # type: ignore[arg-type]
+    return DeployedObjects(client, "me", changed, WatchOptions(), random.Random(1))  # type: ignore[arg-type]
 
 
 def service(version: str = "", labels: Plain | None = None, **spec: Any) -> Plain:
@@ -117,7 +117,7 @@ async def test_whose_objects_change_is_told_unless_it_was_us() -> None:
 
     async def see(plain: Plain | None) -> None:
         await follower._receive(
-            [ObjectChange(Name("a", "edge"), None if plain is None else json.dumps(plain).encode())]
+            [ObjectChange(NamespacedName("a", "edge"), None if plain is None else json.dumps(plain).encode())]
         )
 
     await them.apply(service(labels=labelled, type="A"))
@@ -182,7 +182,7 @@ def test_the_class_that_nobody_wrote_is_made_once(answer: Any) -> None:
 
 async def test_the_trust_bundle_is_made_and_changed() -> None:
     client, roots = Scripted(POST=[{}], PUT=[{}, Conflict(409, "x", "")]), ""
-    bundle = TrustBundle(client, lambda: roots, Pace(), random.Random(1))  # type: ignore[arg-type]
+    bundle = TrustBundle(client, lambda: roots, WatchOptions(), random.Random(1))  # type: ignore[arg-type]
     await bundle._settle(NAME)
     assert client.asked == [], "there are no roots yet"
     roots = "one"
@@ -196,14 +196,14 @@ async def test_the_trust_bundle_is_made_and_changed() -> None:
     }
     assert client.asked == [("POST", PATH, made)]
     kept = {**made, "metadata": {"name": NAME, "resourceVersion": "7"}}
-    await bundle._receive([ObjectChange(Name("", NAME), json.dumps(kept).encode())])
+    await bundle._receive([ObjectChange(NamespacedName("", NAME), json.dumps(kept).encode())])
     await bundle._settle(NAME)
     assert len(client.asked) == 1
     roots = "two"
     await bundle._settle(NAME)
     await bundle._settle(NAME)
     assert client.asked[1:] == [("PUT", f"{PATH}/{NAME}", {**kept, "spec": {**spec, "trustBundle": "two"}})] * 2
-    await bundle._receive([ObjectChange(Name("", NAME), None)])
+    await bundle._receive([ObjectChange(NamespacedName("", NAME), None)])
     await bundle._settle(NAME)
     assert client.asked[3:] == [("POST", PATH, {**made, "spec": {**spec, "trustBundle": "two"}})]
 

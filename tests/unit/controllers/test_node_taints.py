@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot.controllers.node_taints import NodeTaints
-from pilot.kube.tasks import end_tasks
+from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import chance, client_of, pace, until
 
@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[ApiServer]:
     client = client_of(server)
     task = asyncio.create_task(NodeTaints(client, "cni", TAINT["key"], pace(), chance(1)).run())
     yield server
-    await end_tasks(task)
+    await cancel_tasks(task)
     await client.close()
     await server.stop()
 

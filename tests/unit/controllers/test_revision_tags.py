@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pilot.controllers.revision_tags import RevisionTags
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.wire import NamespacedName, ObjectChange
 from tests.support.kube import chance, pace
 
 REV, TAG = "istio.io/rev", "istio.io/tag"
@@ -21,7 +21,7 @@ def made(revision: str) -> RevisionTags:
 
 async def put(tags: RevisionTags, what: str, name: str, labels: dict[str, str] | None) -> None:
     raw = msgspec.json.encode({"metadata": {"name": name, "labels": labels}}) if labels is not None else None
-    await tags._receiver(what)([ObjectChange(Name("", name), raw)])
+    await tags._receiver(what)([ObjectChange(NamespacedName("", name), raw)])
 
 
 def whose(tags: RevisionTags) -> list[bool]:

@@ -9,10 +9,10 @@ import pytest
 
 from pilot.controllers.service_exports import ServiceExports
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.wire import NamespacedName, ObjectChange
 from tests.support.kube import chance, pace
 
-TEA, CUPS = Name("shop", "tea"), Name("shop", "cups")
+TEA, CUPS = NamespacedName("shop", "tea"), NamespacedName("shop", "cups")
 
 
 class Client:
@@ -33,12 +33,12 @@ class Exports:
     """The part with a client that is a stand-in; `looked` has what it wants to look at."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.client, self.looked = Client(), list[Name]()
+        self.client, self.looked = Client(), list[NamespacedName]()
         client: Any = self.client
         self.part = ServiceExports(client, lambda namespace, name: (namespace, name) == tuple(CUPS), pace(), chance(1))
         monkeypatch.setattr(self.part._upkeep, "look_at", self.looked.extend)
 
-    async def receive(self, name: Name, uid: str | None) -> None:
+    async def receive(self, name: NamespacedName, uid: str | None) -> None:
         raw = msgspec.json.encode({"metadata": {"uid": uid}}) if uid is not None else None
         await self.part._receive([ObjectChange(name, raw)])
 

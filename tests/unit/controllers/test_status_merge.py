@@ -14,8 +14,8 @@ from pilot.controllers.claims import check_identity, claimed_entry
 from pilot.controllers.reconciler import Upkeep
 from pilot.controllers.registered_entry import build_entry, entry_name
 from pilot.controllers.status_merge import Moment, merge_conditions, merge_status
-from pilot.kube.backoff import Backoff
 from pilot.kube.errors import Unreachable
+from pilot.lib.backoff import Backoff
 from pilot.mesh.model.proxy import Locality, NodeType, Proxy
 from pilot.xds.lifecycle import RegistrationError
 from tests.support.clock import run_virtual

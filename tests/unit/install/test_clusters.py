@@ -10,7 +10,7 @@ import pytest
 from pilot.install.cluster import cni_warnings, platform_of
 from pilot.install.verify import _comparable, _differing
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key
+from pilot.kube.object_client import ResourceKey
 
 EXCLUSIVE = (
     "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
@@ -28,7 +28,7 @@ class Server:
     async def version(self) -> str:
         return self.said
 
-    async def get(self, key: Key) -> dict[str, Any] | None:
+    async def get(self, key: ResourceKey) -> dict[str, Any] | None:
         found = self.there.get(
             {"ConfigMap kube-system/cilium-config": "cilium", "FelixConfiguration default": "calico"}[str(key)]
         )

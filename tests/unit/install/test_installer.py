@@ -12,7 +12,7 @@ from pilot.install.labels import REVISION, TAG, OperatorOwner
 from pilot.install.tags import Tag, TagError, remove_tag, tag_objects
 from pilot.install.verify import Checked, verify_plan
 from pilot.kube.errors import ApiError, KubeError, NotFound
-from pilot.kube.objects import Key, UnknownKind, key_of
+from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
@@ -155,13 +155,16 @@ async def test_the_namespace_of_the_control_plane_is_made_and_labelled_where_it_
     assert cluster.applied == applied
     if applied:
         labels = {"labels": {"topology.istio.io/network": "n1"}} if network else {}
-        assert cluster.there[Key(NAMESPACE, "", "istio-system")]["metadata"] == {"name": "istio-system", **labels}
+        assert cluster.there[ResourceKey(NAMESPACE, "", "istio-system")]["metadata"] == {
+            "name": "istio-system",
+            **labels,
+        }
 
 
 async def test_other_namespaces_are_made_without_the_label_and_one_that_goes_away_is_an_error() -> None:
     cluster = Cluster()
     await installer(cluster).install(plan(step(made(CONFIG_MAP, "c", "gateways")), network="n1"))
-    assert cluster.there[Key(NAMESPACE, "", "gateways")] == made(NAMESPACE, "gateways")
+    assert cluster.there[ResourceKey(NAMESPACE, "", "gateways")] == made(NAMESPACE, "gateways")
     with pytest.raises(KubeError, match=r"^the namespace istio-system is being deleted$"):
         await installer(Cluster(made(NAMESPACE, "istio-system", status={"phase": "Terminating"}))).install(plan())
 
@@ -284,15 +287,15 @@ async def test_what_is_verified_is_compared_with_what_it_has_become() -> None:
     changed, absent = made(CONFIG_MAP, "there", "a", data={"k": "2"}), made(CONFIG_MAP, "absent", "a")
     found = await verify_plan(cluster, plan(step(OWN, VALIDATOR, changed, absent, WORKLOAD)))
     assert found == [
-        Checked(key_of(OWN), ""),
-        Checked(key_of(VALIDATOR), ""),
-        Checked(key_of(changed), "data.k is not as it would be installed"),
-        Checked(key_of(absent), "it is not there"),
-        Checked(key_of(WORKLOAD), ""),
+        Checked(resource_key(OWN), ""),
+        Checked(resource_key(VALIDATOR), ""),
+        Checked(resource_key(changed), "data.k is not as it would be installed"),
+        Checked(resource_key(absent), "it is not there"),
+        Checked(resource_key(WORKLOAD), ""),
     ]
     untagged: Any = Cluster(OWN, refused={"config": KubeError("no answer")})
-    untagged.there[key_of(CONFIG)] = CONFIG
+    untagged.there[resource_key(CONFIG)] = CONFIG
     assert await verify_plan(untagged, plan(step(OWN, CONFIG))) == [
-        Checked(key_of(OWN), ""),
-        Checked(key_of(CONFIG), "no answer"),
+        Checked(resource_key(OWN), ""),
+        Checked(resource_key(CONFIG), "no answer"),
     ]

@@ -23,7 +23,7 @@ from pilot.install.uninstall import (
     revisions,
 )
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, VersionedKind, key_of
+from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Cluster:
     def __init__(self, *there: Plain) -> None:
         self.there = list(there)
         self.asked: list[tuple[str, str, str]] = []
-        self.gone: list[Key] = []
+        self.gone: list[ResourceKey] = []
 
     async def list(
         self, kind: VersionedKind, selector: str = "", namespace: str = "", fields: str = ""
@@ -52,7 +52,7 @@ class Cluster:
 
         return [p for p in self.there if (p["apiVersion"], p["kind"]) == (kind.api_version, kind.name) and is_meant(p)]
 
-    async def delete(self, key: Key) -> bool:
+    async def delete(self, key: ResourceKey) -> bool:
         if key in self.gone:
             return False
         self.gone.append(key)
@@ -309,7 +309,7 @@ def names(plains: Sequence[Plain]) -> list[str]:
 async def test_what_goes_with_a_revision() -> None:
     leaving = await leaving_of_revision(Cluster(*THERE), "default")  # type: ignore[arg-type]
     assert (names(leaving.objects), leaving.warnings) == (MINE, WARNED)
-    assert leaving.keys == [key_of(plain) for plain in leaving.objects]
+    assert leaving.keys == [resource_key(plain) for plain in leaving.objects]
 
 
 async def test_what_goes_with_an_operator_is_followed_by_the_tags_of_its_revision() -> None:
@@ -378,8 +378,8 @@ async def test_what_is_kept_or_is_made_by_a_controller_is_not_pruned() -> None:
         made(CONFIG_MAP, "gone", "edge", component="Pilot"),
     )
     cluster = Cluster(owned, stays, kept, gone)
-    assert await prune(cluster, COMPONENT, {key_of(kept)}) == [key_of(gone)]  # type: ignore[arg-type]
-    assert cluster.gone == [key_of(gone)]
+    assert await prune(cluster, COMPONENT, {resource_key(kept)}) == [resource_key(gone)]  # type: ignore[arg-type]
+    assert cluster.gone == [resource_key(gone)]
 
 
 # -- why something does not come up ------------------------------------------------------------------------------------

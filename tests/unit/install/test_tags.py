@@ -15,7 +15,7 @@ from pilot.install.labels import NOT_PRUNED, TAG
 from pilot.install.tags import Tag, TagError, set_tag, tag_objects
 from pilot.install.uninstall import delete, leaving_at_all, leaving_of_revision
 from pilot.install.verify import verify_plan, verify_revision
-from pilot.kube.objects import Objects
+from pilot.kube.object_client import ObjectClient
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers
 from tests.support.installations import (
@@ -34,7 +34,7 @@ from tests.support.installations import (
     state_of,
 )
 
-Work = Callable[[Objects], Awaitable[Any]]
+Work = Callable[[ObjectClient], Awaitable[Any]]
 FIRST = ("profile=demo",)
 CHANGED = ("profile=default", "values.pilot.autoscaleEnabled=false", "components.pilot.k8s.replicaCount=2", "tag=1.2.3")
 SECOND = ("profile=default", "revision=r2")
@@ -64,21 +64,21 @@ async def started(objects: list[Plain] = []) -> ApiServer:  # noqa: B006
 # -- the four stages of a control plane's life, each of which may be repeated ---------------------------------------------
 
 
-async def installed(objects: Objects) -> None:
+async def installed(objects: ObjectClient) -> None:
     await install(objects, plan(*FIRST))
 
 
-async def changed(objects: Objects) -> None:
+async def changed(objects: ObjectClient) -> None:
     await install(objects, plan(*CHANGED))
 
 
-async def upgraded(objects: Objects) -> None:
+async def upgraded(objects: ObjectClient) -> None:
     await install(objects, plan(*SECOND))
     for name in ("prod", "default"):
         await set_tag(objects, await tag_objects(objects, Tag(name, "r2", SYSTEM)))
 
 
-async def uninstalled(objects: Objects) -> None:
+async def uninstalled(objects: ObjectClient) -> None:
     await delete(objects, await leaving_of_revision(objects, "default"))
 
 

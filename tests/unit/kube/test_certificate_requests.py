@@ -19,7 +19,7 @@ from pilot.bootstrap.external_signer import Registration
 from pilot.bootstrap.signed_certificate import SignedCertificate
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.kube import certificate_requests
-from pilot.kube.certificate_requests import OF_WORKLOADS, CertificateRefused, request_certificate
+from pilot.kube.certificate_requests import WORKLOAD_USAGES, CertificateRequestError, request_certificate
 from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
@@ -47,7 +47,7 @@ async def server() -> AsyncIterator[ApiServer]:
 async def ask(server: ApiServer, seconds: int = 3600) -> bytes:
     client = client_of(server)
     try:
-        return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds, OF_WORKLOADS)
+        return await request_certificate(client, "csr-workload-", REQUEST, NAME, seconds, WORKLOAD_USAGES)
     finally:
         await client.close()
         assert not server.store.collection(REQUESTS).objects, "it is taken away whatever comes of it"
@@ -76,18 +76,22 @@ def line(kind: str, certificate: str = "", **status: Any) -> bytes:
 
 
 def test_what_a_watch_tells_of_a_request() -> None:
-    assert [certificate_requests._told(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")] == [
+    assert [
+        certificate_requests._certificate_of_event(line(kind, "YWJj")) for kind in ("ADDED", "MODIFIED", "BOOKMARK")
+    ] == [
         b"abc",
         b"abc",
         b"",
     ]
-    assert certificate_requests._told(line("MODIFIED")) == b""
-    with pytest.raises(CertificateRefused, match="the request is gone before it was answered"):
-        certificate_requests._told(line("DELETED", "YWJj"))
-    with pytest.raises(CertificateRefused, match="Denied"):
-        certificate_requests._told(line("MODIFIED", conditions=[{"type": "Denied", "status": "True", "message": "no"}]))
+    assert certificate_requests._certificate_of_event(line("MODIFIED")) == b""
+    with pytest.raises(CertificateRequestError, match="the request is gone before it was answered"):
+        certificate_requests._certificate_of_event(line("DELETED", "YWJj"))
+    with pytest.raises(CertificateRequestError, match="Denied"):
+        certificate_requests._certificate_of_event(
+            line("MODIFIED", conditions=[{"type": "Denied", "status": "True", "message": "no"}])
+        )
     with pytest.raises(KubeError, match="too old"):
-        certificate_requests._told(
+        certificate_requests._certificate_of_event(
             json.dumps({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}).encode()
         )
 
@@ -123,7 +127,7 @@ async def test_a_watch_that_ends_is_begun_again(server: ApiServer) -> None:
     server.faults.refuse(500, concerns=issue_late)
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, OF_WORKLOADS))
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
         while not asking.done():
             server.faults.end_watches("close")
             await asyncio.sleep(0.005)
@@ -151,11 +155,11 @@ async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(
 async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServer) -> None:
     client = client_of(server)
     try:
-        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, OF_WORKLOADS))
+        asking = asyncio.create_task(request_certificate(client, "csr-", REQUEST, NAME, 0, WORKLOAD_USAGES))
         await until(lambda: any(asked.verb == "watch" for asked in server.requests))
         await until(lambda: bool(server.store.collection(REQUESTS).watchers))
         server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
-        with pytest.raises(CertificateRefused, match="gone before it was answered"):
+        with pytest.raises(CertificateRequestError, match="gone before it was answered"):
             await asking
     finally:
         await client.close()

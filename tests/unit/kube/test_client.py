@@ -15,12 +15,20 @@ from aiohttp import web
 
 from pilot.kube import client as client_module
 from pilot.kube import throttle
-from pilot.kube.access import Access, Kubeconfig, KubeconfigFile, Tls
-from pilot.kube.backoff import Attempts, Backoff
-from pilot.kube.client import ApiClient, RequestPatience, _unreachable_for
-from pilot.kube.errors import ApiError, ConfigurationError, Conflict, Expired, NotFound, Unreachable, read_refusal
+from pilot.kube.access import Access, Kubeconfig, KubeconfigFile, TlsFiles
+from pilot.kube.client import ApiClient, RequestTimeouts, _network_errors
+from pilot.kube.errors import (
+    ApiError,
+    ConfigurationError,
+    Conflict,
+    Expired,
+    NotFound,
+    Unreachable,
+    error_from_response,
+)
 from pilot.kube.throttle import Throttle
 from pilot.kube.wire import is_newer
+from pilot.lib.backoff import Backoff, RetryDelays
 
 Plain = dict[str, Any]
 
@@ -34,14 +42,14 @@ class Longest(random.Random):
 
 
 def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
-    attempts = Attempts(Backoff(), Longest())
+    attempts = RetryDelays(Backoff(), Longest())
     assert [round(attempts.wait(), 1) for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
     assert attempts.wait(31.0) == 31.0
     attempts.failed = 5000
     assert attempts.wait(29.0) == 30.0
     attempts.succeeded()
     assert (attempts.wait(), attempts.failed) == (0.2, 1)
-    waits = [Attempts(Backoff(2.0, 30.0), random.Random(n)).wait() for n in range(100)]
+    waits = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).wait() for n in range(100)]
     assert 1.0 <= min(waits) < 1.1 < 1.9 < max(waits) <= 2.0
 
 
@@ -102,7 +110,7 @@ async def test_a_limit_of_requests(
 def test_what_an_answer_refuses(
     code: int, body: bytes, header: str, kind: type[ApiError], text: str, wait: float
 ) -> None:
-    error = read_refusal(code, body, header)
+    error = error_from_response(code, body, header)
     assert (type(error), str(error), error.code, error.retry_after) == (kind, text, code, wait)
 
 
@@ -148,13 +156,17 @@ def config(cluster: Plain, user: Plain) -> Plain:
             {"token": "t"},
             Access("http://a", "Bearer t", proxy="http://p:1"),
         ),
-        ({"server": "https://a"}, {"token": "t"}, Access("https://a", "Bearer t", Tls())),
+        ({"server": "https://a"}, {"token": "t"}, Access("https://a", "Bearer t", TlsFiles())),
         (
             {"server": "https://a", "insecure-skip-tls-verify": True, "tls-server-name": "n"},
             {},
-            Access("https://a", "", Tls(name="n", verify=False)),
+            Access("https://a", "", TlsFiles(name="n", verify=False)),
         ),
-        ({"server": "https://a"}, {"username": "me", "password": "p"}, Access("https://a", "Basic bWU6cA==", Tls())),
+        (
+            {"server": "https://a"},
+            {"username": "me", "password": "p"},
+            Access("https://a", "Basic bWU6cA==", TlsFiles()),
+        ),
     ],
 )
 async def test_what_a_kubeconfig_says(cluster: Plain, user: Plain, access: Access) -> None:
@@ -170,12 +182,12 @@ async def test_what_a_kubeconfig_does_not_say(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/bad: "):
         await KubeconfigFile(f"{tmp_path}/bad").load()
     with pytest.raises(ConfigurationError, match=r"^the certificates of a kubeconfig cannot be used: "):
-        Tls(roots=f"{tmp_path}/none").context()
+        TlsFiles(roots=f"{tmp_path}/none").context()
 
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_whether_a_servers_certificate_is_verified(verify: bool) -> None:
-    context = Tls(verify=verify).context()
+    context = TlsFiles(verify=verify).context()
     assert (context.check_hostname, context.verify_mode != 0) == (verify, verify)
 
 
@@ -222,7 +234,7 @@ async def answering(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     credentials = Renewed(f"http://127.0.0.1:{runner.addresses[0][1]}", seconds)
-    client = ApiClient(credentials, patience=RequestPatience(1.0, 1.0, 1.0))
+    client = ApiClient(credentials, patience=RequestTimeouts(1.0, 1.0, 1.0))
     try:
         yield server, client, credentials
     finally:
@@ -315,10 +327,10 @@ def test_connections_notice_when_their_peer_is_gone() -> None:
     ("error", "told"), [(TimeoutError(), "/api: TimeoutError"), (OSError("no route"), "/api: no route")]
 )
 def test_what_the_network_does_is_told_also_where_it_has_no_words(error: Exception, told: str) -> None:
-    with pytest.raises(Unreachable) as caught, _unreachable_for("/api"):
+    with pytest.raises(Unreachable) as caught, _network_errors("/api"):
         raise error
     assert str(caught.value) == told
     gone = Unreachable("as it is")
-    with pytest.raises(Unreachable) as caught, _unreachable_for("/api"):
+    with pytest.raises(Unreachable) as caught, _network_errors("/api"):
         raise gone
     assert caught.value is gone

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import lease
+from pilot.kube import leader_election as lease
 from pilot.kube.errors import Unreachable
-from pilot.kube.lease import Election, LeaseTerms, nobody
-from pilot.kube.locks import LeaderRecord, LockObject
+from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
+from pilot.kube.leader_lock import LeaderRecord, LockObject
 from tests.support.clock import run_virtual
 
 OTHER = LeaderRecord("other", "their key", 10, "a", "b", 4)
@@ -53,7 +53,7 @@ class Held:
 
 
 def lead(
-    held: Held, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = nobody
+    held: Held, seconds: float, monkeypatch: pytest.MonkeyPatch, outranks: Callable[[str], bool] = never_outranks
 ) -> list[tuple[float, bool]]:
     """When a replica began to lead and stopped, within that time; then it ends."""
     led: list[tuple[float, bool]] = []
@@ -67,7 +67,7 @@ def lead(
         finally:
             led.append((now(), False))
 
-    election = Election(held, "me", LeaseTerms(), "key", outranks)  # type: ignore[arg-type]
+    election = LeaderElection(held, "me", LeaseDurations(), "key", outranks)  # type: ignore[arg-type]
 
     async def run() -> None:
         task = asyncio.create_task(election.run(work))

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.kube.backoff import Backoff
 from pilot.kube.client import ApiClient
-from pilot.kube.informer import PAGE, FollowedCollection, Follower
-from pilot.kube.wire import Name, ObjectChange
+from pilot.kube.informer import PAGE_SIZE, Informer, WatchedCollection
+from pilot.kube.wire import NamespacedName, ObjectChange
+from pilot.lib.backoff import Backoff
 from tests.support.apiserver.faults import End
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import PATIENCE, QUICK, Known, pace, until
 
-MAPS = FollowedCollection("/api/v1/configmaps")
+MAPS = WatchedCollection("/api/v1/configmaps")
 
 
 def config_map(name: str, value: int = 0, namespace: str = "a", **labels: str) -> dict[str, Any]:
@@ -31,13 +31,13 @@ class Following:
     """What somebody who follows the ConfigMaps of a server has been told."""
 
     def __init__(
-        self, server: ApiServer, streams: bool, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff
+        self, server: ApiServer, streams: bool, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
     ) -> None:
         self.server, self.credentials = server, Known(server)
         self.client = ApiClient(self.credentials, patience=PATIENCE)
-        self.have: dict[Name, str] = {}
+        self.have: dict[NamespacedName, str] = {}
         self.told: list[tuple[str, bool]] = []
-        self.follower = Follower(
+        self.follower = Informer(
             self.client, collection, self.receive, pace(streams)._replace(backoff=backoff), random.Random(1)
         )
 
@@ -52,7 +52,7 @@ class Following:
 
     def is_current(self) -> bool:
         return self.have == {
-            Name(*key): s.plain["data"]["value"]
+            NamespacedName(*key): s.plain["data"]["value"]
             for key, s in self.server.store.collection(("", "configmaps")).objects.items()
         }
 
@@ -72,7 +72,7 @@ def streams(request: pytest.FixtureRequest) -> bool:
 
 @contextlib.asynccontextmanager
 async def following(
-    server: ApiServer, streams: bool = False, collection: FollowedCollection = MAPS, backoff: Backoff = QUICK.backoff
+    server: ApiServer, streams: bool = False, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
 ) -> AsyncIterator[Following]:
     made = Following(server, streams, collection, backoff)
     task = asyncio.create_task(made.follower.run())
@@ -88,7 +88,7 @@ async def following(
 async def test_what_is_there_is_received_before_it_is_synced_and_changes_after(
     server: ApiServer, streams: bool
 ) -> None:
-    for number in range(PAGE + 10):
+    for number in range(PAGE_SIZE + 10):
         server.put(config_map(f"m{number}"))
     async with following(server, streams) as it:
         await it.follower.synced.wait()
@@ -165,7 +165,7 @@ async def test_a_server_without_streams_of_all_objects_is_read_in_pages(server: 
 
 
 async def test_a_list_whose_pages_expire_is_begun_again(server: ApiServer) -> None:
-    for number in range(2 * PAGE):
+    for number in range(2 * PAGE_SIZE):
         server.put(config_map(f"m{number}"))
     compacted = False
 
@@ -182,7 +182,7 @@ async def test_a_list_whose_pages_expire_is_begun_again(server: ApiServer) -> No
         await it.follower.synced.wait()
         assert compacted
         assert it.is_current()
-        assert len(it.told) == 2 * PAGE + 1, "each once, and m1 again"
+        assert len(it.told) == 2 * PAGE_SIZE + 1, "each once, and m1 again"
 
 
 async def test_events_that_come_twice_and_in_another_order_do_no_harm(server: ApiServer, seed: int) -> None:
@@ -226,7 +226,7 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
     server.put(config_map("b", kept="no"))
     server.put(config_map("c", kept="yes"))
     async with following(
-        server, streams, FollowedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")
+        server, streams, WatchedCollection("/api/v1/configmaps", "kept=yes", "metadata.name!=c")
     ) as it:
         await it.follower.synced.wait()
         assert {name.name for name in it.have} == {"a"}
@@ -239,7 +239,7 @@ async def test_metadata_alone_has_no_data(server: ApiServer, streams: bool) -> N
     server.put(config_map("a", 7))
     async with following(server, streams, MAPS._replace(metadata_alone=True)) as it:
         await it.follower.synced.wait()
-        assert it.have == {Name("a", "a"): ""}
+        assert it.have == {NamespacedName("a", "a"): ""}
 
 
 async def test_bookmarks_move_the_point_from_which_a_watch_goes_on(server: ApiServer) -> None:

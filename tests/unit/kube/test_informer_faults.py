@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from pilot.kube import informer as follow
-from pilot.kube.backoff import Backoff
 from pilot.kube.errors import ApiError, Expired, Unreachable
-from pilot.kube.informer import FollowedCollection, Follower, Pace
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
+from pilot.lib.backoff import Backoff
 
-PODS = FollowedCollection("/api/v1/pods")
+PODS = WatchedCollection("/api/v1/pods")
 Answer = Any
 """Bytes of a list, batches of lines of a watch, or an error."""
 
@@ -97,8 +97,8 @@ class Followed:
         self.server, self.told, self.waits = Scripted(*answers), list[str](), list[float]()
         self.failed = 0
         self._fails, self._batches = fails, 0
-        pace = Pace(Backoff(1.0, 30.0), streams, failed=self._count)
-        self.follower = Follower(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
+        pace = WatchOptions(Backoff(1.0, 30.0), streams, failed=self._count)
+        self.follower = Informer(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
 
     def _count(self) -> None:
         self.failed += 1
@@ -300,7 +300,7 @@ async def test_a_stream_that_fails_in_passing_is_asked_for_again(
 
 async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     it = await Followed(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
-    it.follower.move(FollowedCollection("/api/v2/pods", "x=y", "f=g"))
+    it.follower.move(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
     it.server._answers = [page(4, ("a", 1))]
     await it.run(monkeypatch)
     assert it.told == ["+a +b", "+a", "-b"]

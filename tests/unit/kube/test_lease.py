@@ -10,15 +10,24 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import lease
+from pilot.kube import leader_election as lease
 from pilot.kube.client import ApiClient
-from pilot.kube.lease import Election, LeaseTerms, nobody
-from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, LeaderRecord, Lock, LockObject
-from pilot.kube.tasks import end_tasks
+from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
+from pilot.kube.leader_lock import (
+    CONFIG_MAP,
+    HOLDER_KEY_ANNOTATION,
+    LEADER_ANNOTATION,
+    LEASE,
+    LeaderRecord,
+    Lock,
+    LockKind,
+    LockObject,
+)
+from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
 
-TERMS = LeaseTerms(lease=1.0, give_up=0.3, attempt=0.01)
+TERMS = LeaseDurations(lease=1.0, give_up=0.3, attempt=0.01)
 FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])
 
 
@@ -26,10 +35,15 @@ class Replica:
     """A process that wants to lead."""
 
     def __init__(
-        self, server: ApiServer, name: str, form: Form = LEASE, key: str = "", outranks: Callable[[str], bool] = nobody
+        self,
+        server: ApiServer,
+        name: str,
+        form: LockKind = LEASE,
+        key: str = "",
+        outranks: Callable[[str], bool] = never_outranks,
     ) -> None:
         self.client: ApiClient = client_of(server)
-        self.election = Election(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
+        self.election = LeaderElection(Lock(self.client, form, "istio-system", "writers"), name, TERMS, key, outranks)
         self.task = asyncio.create_task(self.election.run(self.lead))
         self.working = False
 
@@ -44,10 +58,10 @@ class Replica:
         """Ends it without a word to the server."""
         await self.client.close()
         self.election._held = None
-        await end_tasks(self.task)
+        await cancel_tasks(self.task)
 
     async def stop(self) -> None:
-        await end_tasks(self.task)
+        await cancel_tasks(self.task)
         await self.client.close()
 
 
@@ -59,24 +73,24 @@ async def server() -> AsyncIterator[ApiServer]:
     await made.stop()
 
 
-def record(server: ApiServer, form: Form) -> dict[str, Any]:
+def record(server: ApiServer, form: LockKind) -> dict[str, Any]:
     """What stands in the lock, in the words of a ConfigMap's record."""
     found = server.get("coordination.k8s.io" if form is LEASE else "", form.plural, "istio-system", "writers")
     if found is None:
         return {}
     if form is LEASE:
-        key = found["metadata"]["annotations"].get(KEY_ANNOTATION, "")
+        key = found["metadata"]["annotations"].get(HOLDER_KEY_ANNOTATION, "")
         return {**found["spec"], "leaderTransitions": found["spec"]["leaseTransitions"], "holderKey": key}
-    read: dict[str, Any] = json.loads(found["metadata"]["annotations"][ANNOTATION])
+    read: dict[str, Any] = json.loads(found["metadata"]["annotations"][LEADER_ANNOTATION])
     return read
 
 
-def holder(server: ApiServer, form: Form = LEASE) -> str:
+def holder(server: ApiServer, form: LockKind = LEASE) -> str:
     return str(record(server, form).get("holderIdentity", ""))
 
 
 @FORMS
-async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServer, form: Form) -> None:
+async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServer, form: LockKind) -> None:
     replicas = {name: Replica(server, name, form) for name in "abc"}
     await until(lambda: any(r.working for r in replicas.values()))
     first = holder(server, form)
@@ -92,7 +106,7 @@ async def test_one_of_three_leads_and_another_when_it_is_killed(server: ApiServe
 
 
 @FORMS
-async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form: Form) -> None:
+async def test_who_has_more_right_takes_the_lead_at_once(server: ApiServer, form: LockKind) -> None:
     old = Replica(server, "old", form, "canary")
     await until(lambda: old.working)
     assert record(server, form)["holderKey"] == "canary"
@@ -108,7 +122,7 @@ async def test_what_else_is_in_a_config_map_stays(server: ApiServer) -> None:
         "name": "writers",
         "namespace": "istio-system",
         "labels": {"a": "b"},
-        "annotations": {"c": "d", ANNOTATION: "nonsense"},
+        "annotations": {"c": "d", LEADER_ANNOTATION: "nonsense"},
     }
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"e": "f"}})
     replica = Replica(server, "one", CONFIG_MAP)
@@ -132,7 +146,7 @@ async def test_a_lock_that_istiod_holds_is_respected_until_it_ends(server: ApiSe
         "renewTime": "2025-01-01T00:00:00Z",
         "leaderTransitions": 3,
     }
-    metadata = {"name": "writers", "namespace": "istio-system", "annotations": {ANNOTATION: json.dumps(held)}}
+    metadata = {"name": "writers", "namespace": "istio-system", "annotations": {LEADER_ANNOTATION: json.dumps(held)}}
     server.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     replica = Replica(server, "one", CONFIG_MAP)
     await until(lambda: replica.working)
@@ -175,11 +189,11 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
         raise ZeroDivisionError
 
     client = client_of(server)
-    election = Election(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
+    election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
     task = asyncio.create_task(election.run(fail))
     await until(lambda: "has failed" in caplog.text)
     assert election.leads
-    await end_tasks(task)
+    await cancel_tasks(task)
     await client.close()
 
 
@@ -235,7 +249,7 @@ async def test_what_a_candidate_writes_into_a_lock(
 ) -> None:
     monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
     lock: Any = Written(found)
-    election = Election(lock, "me", LeaseTerms(seconds), "key", lambda key: key == "lowest")
+    election = LeaderElection(lock, "me", LeaseDurations(seconds), "key", lambda key: key == "lowest")
     assert await election._take() == (None if written is None else LockObject(written, {}))
     assert lock.record == (written or found)
 
@@ -247,7 +261,7 @@ async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(
     now = 100.0
     monkeypatch.setattr(lease, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now)))
     lock: Any = Written(other(lease_duration_seconds=says))
-    election = Election(lock, "me", LeaseTerms(20.0))
+    election = LeaderElection(lock, "me", LeaseDurations(20.0))
     assert await election._take() is None
     now += ends
     assert await election._take() is None
@@ -261,7 +275,7 @@ async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(
 async def test_a_lock_that_is_given_back_is_nobodys_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
     lock: Any = Written(other())
-    election = Election(lock, "other")
+    election = LeaderElection(lock, "other")
     await election._give_back()
     assert lock.record == other()
     election._held = await lock.read()

@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from pilot.kube import objects as objects_module
+from pilot.kube import object_client as objects_module
 from pilot.kube.errors import ApiError, Conflict, NotFound, Unreachable
-from pilot.kube.locks import ANNOTATION, CONFIG_MAP, KEY_ANNOTATION, LEASE, Form, LeaderRecord, Lock
-from pilot.kube.objects import Key, Objects, UnknownKind, VersionedKind, key_of
+from pilot.kube.leader_lock import (
+    CONFIG_MAP,
+    HOLDER_KEY_ANNOTATION,
+    LEADER_ANNOTATION,
+    LEASE,
+    LeaderRecord,
+    Lock,
+    LockKind,
+)
+from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind, resource_key
 
 Plain = dict[str, Any]
 
@@ -52,17 +60,17 @@ RESOURCES = {
         {"name": "rules", "kind": "Rule", "namespaced": False},
     ]
 }
-MAP, RULE = Key(VersionedKind("v1", "Map"), "a", "m"), Key(VersionedKind("x.io/v2", "Rule"), "", "r")
+MAP, RULE = ResourceKey(VersionedKind("v1", "Map"), "a", "m"), ResourceKey(VersionedKind("x.io/v2", "Rule"), "", "r")
 APPLIED = "application/apply-patch+yaml"
 
 
-def objects(client: Scripted, dry_run: bool = False) -> Objects:
-    return Objects(client, "me", Longest(), dry_run)  # type: ignore[arg-type]
+def objects(client: Scripted, dry_run: bool = False) -> ObjectClient:
+    return ObjectClient(client, "me", Longest(), dry_run)  # type: ignore[arg-type]
 
 
 def test_keys_are_what_objects_say() -> None:
-    assert key_of({"apiVersion": "v1", "kind": "Map", "metadata": {"namespace": "a", "name": "m"}}) == MAP
-    assert key_of({"apiVersion": "x.io/v2", "kind": "Rule", "metadata": {"namespace": None, "name": "r"}}) == RULE
+    assert resource_key({"apiVersion": "v1", "kind": "Map", "metadata": {"namespace": "a", "name": "m"}}) == MAP
+    assert resource_key({"apiVersion": "x.io/v2", "kind": "Rule", "metadata": {"namespace": None, "name": "r"}}) == RULE
     assert (str(MAP), str(RULE)) == ("Map a/m", "Rule r")
 
 
@@ -117,7 +125,7 @@ async def test_what_is_not_there() -> None:
     client = Scripted(GET=[RESOURCES, missing], DELETE=[missing])
     them = objects(client)
     assert (await them.get(MAP), await them.delete(MAP)) == (None, False)
-    other = Key(VersionedKind("v1", "Other"), "a", "o")
+    other = ResourceKey(VersionedKind("v1", "Other"), "a", "o")
     assert (await them.get(other), await them.list(other.kind), await them.delete(other)) == (None, [], False)
     with pytest.raises(UnknownKind, match=r"^the API server has no Other in v1$"):
         await them.patch(other, {})
@@ -154,7 +162,7 @@ async def test_what_fails_in_passing_is_asked_again(
 
 RECORD = LeaderRecord("me", "key", 30, "t1", "t2", 4)
 ANNOTATED = {
-    ANNOTATION: '{"holderIdentity":"me","holderKey":"key","leaseDurationSeconds":30,"acquireTime":"t1","renewTime":"t2","leaderTransitions":4}'
+    LEADER_ANNOTATION: '{"holderIdentity":"me","holderKey":"key","leaseDurationSeconds":30,"acquireTime":"t1","renewTime":"t2","leaderTransitions":4}'
 }
 NAMED = {"name": "l", "namespace": "n"}
 SPEC = {
@@ -171,13 +179,13 @@ SPEC = {
     [
         (
             LEASE,
-            {"metadata": {**NAMED, "annotations": {KEY_ANNOTATION: "key"}}, "spec": SPEC},
+            {"metadata": {**NAMED, "annotations": {HOLDER_KEY_ANNOTATION: "key"}}, "spec": SPEC},
             "/apis/coordination.k8s.io/v1/namespaces/n/leases",
         ),
         (CONFIG_MAP, {"metadata": {**NAMED, "annotations": ANNOTATED}}, "/api/v1/namespaces/n/configmaps"),
     ],
 )
-async def test_a_lock_is_made_and_read(form: Form, written: Plain, path: str) -> None:
+async def test_a_lock_is_made_and_read(form: LockKind, written: Plain, path: str) -> None:
     whole = {"apiVersion": form.api, "kind": form.kind, **written}
     kept = {**whole, "metadata": {**written["metadata"], "resourceVersion": "7"}}
     client = Scripted(
@@ -214,19 +222,19 @@ async def test_a_lock_is_made_and_read(form: Form, written: Plain, path: str) ->
             },
             LeaderRecord(),
         ),
-        (LEASE, {"metadata": {"annotations": {KEY_ANNOTATION: "key"}}, "spec": SPEC}, RECORD),
+        (LEASE, {"metadata": {"annotations": {HOLDER_KEY_ANNOTATION: "key"}}, "spec": SPEC}, RECORD),
         (CONFIG_MAP, {"metadata": {}}, LeaderRecord()),
-        (CONFIG_MAP, {"metadata": {"annotations": {ANNOTATION: "nonsense"}}}, LeaderRecord()),
+        (CONFIG_MAP, {"metadata": {"annotations": {LEADER_ANNOTATION: "nonsense"}}}, LeaderRecord()),
         (CONFIG_MAP, {"metadata": {"annotations": ANNOTATED}}, RECORD),
     ],
 )
-def test_who_holds_a_lock(form: Form, plain: Plain, found: LeaderRecord) -> None:
+def test_who_holds_a_lock(form: LockKind, plain: Plain, found: LeaderRecord) -> None:
     assert form.read(plain) == found
 
 
 def test_what_else_stands_in_a_lease_stays_and_a_key_that_is_gone_goes() -> None:
     plain: Plain = {
-        "metadata": {"annotations": {"a": "b", KEY_ANNOTATION: "old"}},
+        "metadata": {"annotations": {"a": "b", HOLDER_KEY_ANNOTATION: "old"}},
         "spec": {"strategy": "x", "holderIdentity": "other"},
     }
     LEASE.write(plain, LeaderRecord("me"))

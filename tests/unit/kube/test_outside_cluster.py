@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.kube.locks import ANNOTATION
+from pilot.kube.leader_lock import LEADER_ANNOTATION
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import kubeconfig, until, write_kubeconfig
@@ -75,7 +75,7 @@ async def test_roots_are_written_into_a_cluster_that_names_this_one(
         )
         lock = west.get("", "configmaps", SYSTEM, "istio-namespace-controller-election")
         assert lock is not None
-        record = json.loads(lock["metadata"]["annotations"][ANNOTATION])
+        record = json.loads(lock["metadata"]["annotations"][LEADER_ANNOTATION])
         assert (record["holderIdentity"], record["holderKey"]) == ("a", "^default")
 
 

@@ -15,7 +15,7 @@ from ca.self_signed import make_root
 from ca.store import FolderStore
 from pilot.bootstrap.secret_review import SecretReview
 from pilot.kube.errors import KubeError
-from pilot.kube.secret_review import lists_secrets
+from pilot.kube.secret_review import can_list_secrets
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import AccountKey
 from tests.support.agent import Root
@@ -49,12 +49,12 @@ def only_edge(user: str, _: Sequence[str], what: Mapping[str, Any]) -> bool:
 async def test_the_api_server_says_which_account_may_list_secrets(server: ApiServer) -> None:
     client = client_of(server)
     try:
-        assert await lists_secrets(client, "edge", "edge")
-        assert not await lists_secrets(client, "edge", "other")
-        assert not await lists_secrets(client, "far", "edge")
+        assert await can_list_secrets(client, "edge", "edge")
+        assert not await can_list_secrets(client, "edge", "other")
+        assert not await can_list_secrets(client, "far", "edge")
         await server.stop()
         with pytest.raises(KubeError):
-            await lists_secrets(client, "edge", "edge")
+            await can_list_secrets(client, "edge", "edge")
         await server.start()
     finally:
         await client.close()

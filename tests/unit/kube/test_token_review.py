@@ -11,8 +11,8 @@ import pytest
 
 from pilot.bootstrap.reviewers import ClusterReviewers
 from pilot.kube.errors import Unreachable
-from pilot.kube.secret_review import lists_secrets
-from pilot.kube.token_review import TokenRefused, UserInfo, review_token
+from pilot.kube.secret_review import can_list_secrets
+from pilot.kube.token_review import TokenRejected, UserInfo, review_token
 from pilot.xds.authn.service_account import ServiceAccountTokens
 from pilot.xds.identity import Caller, IdentityError
 from tests.support.apiserver.server import ApiServer
@@ -98,7 +98,7 @@ async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: A
     client = Answering({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
     found = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
     assert [repr(one) for one in found] == [
-        repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRefused(reason))
+        repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRejected(reason))
     ]
     spec = {"token": "secret", **({"audiences": [*audiences]} if audiences else {})}
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
@@ -111,7 +111,7 @@ async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: A
 )
 async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
     client = Answering({"status": status})
-    assert await lists_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
+    assert await can_list_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
     spec = {
         "user": "system:serviceaccount:shop:edge",
         "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"},
@@ -121,7 +121,7 @@ async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
 
 
 async def test_a_review_without_a_status_accepts_nobody() -> None:
-    with pytest.raises(TokenRefused, match="the token is not accepted"):
+    with pytest.raises(TokenRejected, match="the token is not accepted"):
         await review_token(Answering({}), "secret", ())  # type: ignore[arg-type]
     with pytest.raises(Unreachable, match="subjectaccessreviews: the answer is no review: "):
-        await lists_secrets(Answering({}), "shop", "edge")  # type: ignore[arg-type]
+        await can_list_secrets(Answering({}), "shop", "edge")  # type: ignore[arg-type]

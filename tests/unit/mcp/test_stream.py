@@ -13,7 +13,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 from grpc import aio
 
-from pilot.kube.backoff import Backoff
+from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import NACK_LENGTH, McpClient, McpSourceServer, McpStream
 
 TYPES = ("a/v1/A", "b/v1/B")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, Retry, VersionedKind
+from pilot.kube.object_client import ResourceKey, RetryPolicy, VersionedKind
 from pilot.operator.noted_objects import NotedObjects
 
-SHARED, OTHER = (Key(VersionedKind("v1", "ConfigMap"), "istio-system", name) for name in ("shared", "other"))
+SHARED, OTHER = (ResourceKey(VersionedKind("v1", "ConfigMap"), "istio-system", name) for name in ("shared", "other"))
 Plain = dict[str, Any]
 
 
@@ -31,11 +31,11 @@ class Slow:
     def __init__(self, answered_within: float = 60.0) -> None:
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
-        self.told: list[tuple[Key, Plain | None]] = []
+        self.told: list[tuple[ResourceKey, Plain | None]] = []
         client: Any = self
-        self.objects = NotedObjects(client, "m", random.Random(1), Retry(), self.changed, answered_within)
+        self.objects = NotedObjects(client, "m", random.Random(1), RetryPolicy(), self.changed, answered_within)
 
-    def changed(self, key: Key, plain: Plain | None) -> None:
+    def changed(self, key: ResourceKey, plain: Plain | None) -> None:
         self.told.append((key, plain))
 
     async def call(self, method: str, *_: Any) -> bytes:

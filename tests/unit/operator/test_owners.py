@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from pilot.install.installer import Waits
-from pilot.kube.informer import Pace
-from pilot.kube.objects import Key, VersionedKind
-from pilot.kube.wire import Name
+from pilot.kube.informer import WatchOptions
+from pilot.kube.object_client import ResourceKey, VersionedKind
+from pilot.kube.wire import NamespacedName
 from pilot.operator.controller import Controller
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.noted_objects import fingerprint
 
 CONFIG = VersionedKind("v1", "ConfigMap")
-SHARED, OWN = Key(CONFIG, "istio-system", "shared"), Key(CONFIG, "istio-system", "own")
+SHARED, OWN = ResourceKey(CONFIG, "istio-system", "shared"), ResourceKey(CONFIG, "istio-system", "own")
 OWNER, OWNER_NAMESPACE = (
     "install.operator.istio.io/owning-resource",
     "install.operator.istio.io/owning-resource-namespace",
@@ -26,13 +26,13 @@ OWNER, OWNER_NAMESPACE = (
 class Wanting:
     """A worker that wants some objects and notes what it is told."""
 
-    def __init__(self, *wanted: Key) -> None:
-        self.wanted, self.told, self.lacking = frozenset(wanted), list[Key](), list[tuple[str, str]]()
+    def __init__(self, *wanted: ResourceKey) -> None:
+        self.wanted, self.told, self.lacking = frozenset(wanted), list[ResourceKey](), list[tuple[str, str]]()
 
-    def drifted(self, key: Key) -> None:
+    def drifted(self, key: ResourceKey) -> None:
         self.told.append(key)
 
-    def lacks(self, key: Key, missing: str) -> None:
+    def lacks(self, key: ResourceKey, missing: str) -> None:
         self.lacking.append((key.name, missing))
 
 
@@ -41,11 +41,11 @@ class Three:
 
     def __init__(self) -> None:
         client: Any = None
-        self.controller = Controller(client, None, "", Waits(), Pace(), random.Random(1), OperatorMetrics())
+        self.controller = Controller(client, None, "", Waits(), WatchOptions(), random.Random(1), OperatorMetrics())
         self.workers = {
-            Name("a", "mesh"): Wanting(SHARED, OWN),
-            Name("b", "mesh"): Wanting(SHARED),
-            Name("a", "none"): Wanting(),
+            NamespacedName("a", "mesh"): Wanting(SHARED, OWN),
+            NamespacedName("b", "mesh"): Wanting(SHARED),
+            NamespacedName("a", "none"): Wanting(),
         }
         workers: Any = self.workers
         self.controller._workers = workers
@@ -99,13 +99,13 @@ def test_an_object_that_is_as_it_was_applied_is_no_news_and_one_that_is_gone_is_
 
 def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_what_it_lacks() -> None:
     three = Three()
-    key = Key(VersionedKind("apps/v1", "Deployment"), "istio-system", "istiod")
+    key = ResourceKey(VersionedKind("apps/v1", "Deployment"), "istio-system", "istiod")
     plain: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "istiod", "generation": 1, "labels": {}},
     }
-    for name in (Name("a", "mesh"), Name("b", "mesh")):
+    for name in (NamespacedName("a", "mesh"), NamespacedName("b", "mesh")):
         three.workers[name].wanted |= {key}
     three.controller.objects.seen[key] = fingerprint(plain)
     definition: dict[str, Any] = {**plain, "kind": "CustomResourceDefinition"}
@@ -122,7 +122,7 @@ def test_where_the_status_alone_of_a_workload_changed_all_that_want_it_are_told_
 
 def test_what_others_want_is_kept_and_handed_over_to_them() -> None:
     three = Three()
-    of = Key(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
+    of = ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "b", "mesh")
     assert three.controller._kept(of) == {SHARED, OWN}
     assert three.controller._kept(of._replace(namespace="a")) == {SHARED}
     three.controller._hand_over([SHARED, OWN], of._replace(namespace="a"))

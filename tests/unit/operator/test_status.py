@@ -13,7 +13,7 @@ from pilot.install.installer import Failure, InstallOutcome
 from pilot.install.labels import OperatorOwner
 from pilot.install.plan import InstallPlan, Step
 from pilot.kube.errors import Conflict
-from pilot.kube.objects import Key, VersionedKind
+from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
 from pilot.operator.finalizer import hold, release
@@ -47,7 +47,7 @@ def test_an_istio_operator_is_read_as_the_api_server_has_it() -> None:
     plain = istio_operator({"revision": "r1", "profile": "minimal"}, **now)
     read = read_custom(json.dumps(plain).encode())
     assert read == Custom("istio-system", "mesh", "u", 3, True, plain)
-    assert read.key == Key(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "istio-system", "mesh")
+    assert read.key == ResourceKey(VersionedKind("install.istio.io/v1alpha1", "IstioOperator"), "istio-system", "mesh")
     assert (read.specification, read.revision, read.finalizers) == (("u", 3), "r1", ["f"])
     assert read.settings() == istio_operator({"revision": "r1", "profile": "minimal"})
 
@@ -312,10 +312,10 @@ class Contended:
         self.conflicts, self.patches = conflicts, list[Plain]()
         self.metadata = {"resourceVersion": "1", **metadata}
 
-    async def get(self, key: Key) -> Plain:
+    async def get(self, key: ResourceKey) -> Plain:
         return {"metadata": {**self.metadata}}
 
-    async def patch(self, key: Key, change: Plain) -> Plain:
+    async def patch(self, key: ResourceKey, change: Plain) -> Plain:
         self.patches.append(change["metadata"])
         if len(self.patches) <= self.conflicts:
             raise Conflict(409, "Conflict", "somebody was faster")
@@ -326,7 +326,7 @@ class Contended:
 async def test_the_finalizer_is_tried_ten_times_while_somebody_is_faster(conflicts: int, gives_up: bool) -> None:
     there: Any = Contended(conflicts, finalizers=["a", FINALIZER])
     try:
-        await release(there, Key(KIND, "istio-system", "mesh"))
+        await release(there, ResourceKey(KIND, "istio-system", "mesh"))
     except Conflict:
         assert gives_up
     else:

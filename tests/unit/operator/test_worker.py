@@ -11,9 +11,9 @@ import pytest
 from deploy.operator.errors import SettingsError
 from pilot.install.installer import Waits
 from pilot.install.plan import InstallPlan
-from pilot.kube.backoff import Backoff
 from pilot.kube.errors import KubeError
-from pilot.kube.objects import Key, key_of
+from pilot.kube.object_client import ResourceKey, resource_key
+from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info
 from pilot.operator import worker as module
 from pilot.operator.istio_operator_resource import FINALIZER, Custom, custom_of
@@ -34,7 +34,7 @@ class Objects(Cluster):
         super().__init__(*there, **more)
         self.told: list[Plain] = []
 
-    async def patch(self, key: Key, patch: Plain, subresource: str = "") -> Plain:
+    async def patch(self, key: ResourceKey, patch: Plain, subresource: str = "") -> Plain:
         assert (str(key), subresource) == ("IstioOperator istio-system/mesh", "status")
         components = patch["status"]["componentStatus"]
         there = {
@@ -60,7 +60,7 @@ class Life:
     """A worker, its cluster and its metrics; `says` is what its settings come to."""
 
     def __init__(
-        self, cluster: Objects, monkeypatch: pytest.MonkeyPatch, kept: frozenset[Key] = frozenset(), **more: Any
+        self, cluster: Objects, monkeypatch: pytest.MonkeyPatch, kept: frozenset[ResourceKey] = frozenset(), **more: Any
     ) -> None:
         self.cluster, self.metrics = cluster, OperatorMetrics()
         self.says: InstallPlan | Exception = plan(step(CONFIG, WORKLOAD))
@@ -116,7 +116,7 @@ async def test_what_is_installed_is_told_and_counted_and_not_done_again(monkeypa
         ("RECONCILING", "", {"Pilot": "RECONCILING"}),
         ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"}),
     ]
-    assert life.worker.wanted == {key_of(CONFIG), key_of(WORKLOAD)}
+    assert life.worker.wanted == {resource_key(CONFIG), resource_key(WORKLOAD)}
     assert life.counted("install", "done") == 1
     life.cluster.applied.clear()
     assert await life.worker._look() is None
@@ -152,16 +152,16 @@ async def test_what_others_change_is_put_back_and_counted(monkeypatch: pytest.Mo
     await life.worker._look()
     life.said()
     life.cluster.applied.clear()
-    life.worker.drifted(key_of(OTHER))
+    life.worker.drifted(resource_key(OTHER))
     assert (await life.worker._look(), life.cluster.applied, life.slept) == (None, [], [])
     life.cluster.late["istiod"] = 5
-    life.worker.drifted(key_of(WORKLOAD))
+    life.worker.drifted(resource_key(WORKLOAD))
     assert await life.worker._look() is None
     assert life.cluster.applied == ["Deployment istio-system/istiod"]
     assert life.said() == [("RECONCILING", "w has no effect", {"Pilot": "RECONCILING"})]
     assert life.worker._components()["Pilot"].error == "Deployment istio-system/istiod: 0 of 1 pods ready"
     life.cluster.late["istiod"] = 0
-    life.worker.drifted(key_of(WORKLOAD))
+    life.worker.drifted(resource_key(WORKLOAD))
     assert await life.worker._look() is None
     assert life.said() == [("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})]
     assert life.metrics.registry.get_sample_value("istio_install_operator_corrected_resource_total") == 2
@@ -174,10 +174,10 @@ async def test_what_workloads_lack_later_is_told_without_a_correction(monkeypatc
     life.said()
     life.cluster.applied.clear()
     life.worker._news.clear()
-    life.worker.lacks(key_of(WORKLOAD), "")
+    life.worker.lacks(resource_key(WORKLOAD), "")
     assert not life.worker._news.is_set()
     for missing, status in (("0 of 1 pods ready", "RECONCILING"), ("", "HEALTHY")):
-        life.worker.lacks(key_of(WORKLOAD), missing)
+        life.worker.lacks(resource_key(WORKLOAD), missing)
         assert life.worker._news.is_set()
         life.worker._news.clear()
         assert await life.worker._look() is None
@@ -192,10 +192,10 @@ async def test_a_workload_that_comes_up_after_it_was_waited_for_is_noticed_at_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     life = Life(Objects(late={"istiod": 5}), monkeypatch)
-    life.worker.lacks(key_of(WORKLOAD), "0 of 1 pods ready")
+    life.worker.lacks(resource_key(WORKLOAD), "0 of 1 pods ready")
     assert await life.worker._look() is not None
     life.worker._news.clear()
-    life.worker.lacks(key_of(WORKLOAD), "")
+    life.worker.lacks(resource_key(WORKLOAD), "")
     assert life.worker._news.is_set()
 
 
@@ -204,7 +204,7 @@ async def test_what_cannot_be_put_back_is_tried_again(monkeypatch: pytest.Monkey
     await life.worker._look()
     life.said()
     life.cluster.refused["config"] = KubeError("no answer")
-    life.worker.drifted(key_of(CONFIG))
+    life.worker.drifted(resource_key(CONFIG))
     assert await life.worker._look() is not None
     assert life.said() == [("ERROR", "no answer", {"Pilot": "ERROR"})]
     life.cluster.refused.clear()
@@ -215,7 +215,7 @@ async def test_what_cannot_be_put_back_is_tried_again(monkeypatch: pytest.Monkey
 
 async def test_what_is_not_wanted_any_more_goes_unless_others_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     third = made(CONFIG_MAP, "third", "istio-system")
-    life = Life(Objects(), monkeypatch, frozenset({key_of(third)}))
+    life = Life(Objects(), monkeypatch, frozenset({resource_key(third)}))
     life.says = plan(step(CONFIG, OTHER, third))
     await life.worker._look()
     life.says = plan(step(CONFIG))
@@ -236,7 +236,7 @@ async def test_a_mistake_is_told_and_what_was_installed_before_is_looked_after_o
     assert await life.worker._look() is None
     assert life.said() == [("ERROR", "spec.hub: no", {"Pilot": "HEALTHY"})]
     life.cluster.applied.clear()
-    life.worker.drifted(key_of(CONFIG))
+    life.worker.drifted(resource_key(CONFIG))
     assert await life.worker._look() is None
     assert life.cluster.applied == ["ConfigMap istio-system/config"]
     life.says = plan(step(CONFIG, WORKLOAD))
@@ -300,7 +300,7 @@ async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_f
     await life.worker._look()
     for failed in (0, 5):
         life.worker._corrections.failed = 5
-        life.worker.drifted(key_of(CONFIG))
+        life.worker.drifted(resource_key(CONFIG))
         assert life.worker._news.is_set()
         await life.worker._look()
         assert life.worker._corrections.failed == failed
@@ -346,11 +346,11 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
     life.worker._parts = life.worker._parts._replace(revision=revision)
     done: list[Any] = []
 
-    async def leave(parts: OperatorParts, one: Custom, drifted: set[Key]) -> str:
+    async def leave(parts: OperatorParts, one: Custom, drifted: set[ResourceKey]) -> str:
         done.append(("leave", parts is life.worker._parts, str(one.key), drifted))
         return attached
 
-    async def release(objects: Any, key: Key) -> None:
+    async def release(objects: Any, key: ResourceKey) -> None:
         done.append(("release", objects is life.cluster, str(key)))
 
     monkeypatch.setattr(module, "leave", leave)
@@ -363,10 +363,10 @@ async def test_one_that_leaves_goes_when_nothing_is_attached_any_more(
         "annotations": annotations,
     }
     life.worker.saw(custom_of({"metadata": metadata, "spec": {}}))
-    life.worker.drifted(key_of(CONFIG))
+    life.worker.drifted(resource_key(CONFIG))
     wait = await life.worker._look()
     name = "IstioOperator istio-system/mesh"
-    assert done == [("leave", True, name, {key_of(CONFIG)})] * asked + [("release", True, name)] * released
+    assert done == [("leave", True, name, {resource_key(CONFIG)})] * asked + [("release", True, name)] * released
     waits = asked and not released
     assert (wait is not None, life.worker.wanted == frozenset()) == (waits, released)
     assert life.said() == (

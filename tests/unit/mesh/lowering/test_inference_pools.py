@@ -14,7 +14,7 @@ from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.controllers.shadow_services import MANAGER, ShadowServices, build_service
 from pilot.derive import Node
-from pilot.kube.tasks import end_tasks
+from pilot.lib.tasks import cancel_tasks
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
@@ -234,7 +234,7 @@ async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_aw
     server.delete(written)
     writer.committed(commit(made, written, gone=True))
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
-    await end_tasks(task)
+    await cancel_tasks(task)
     await client.close()
 
 

@@ -6,8 +6,8 @@ from envoy.config.core.v3 import grpc_service_pb2
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 
 from pilot.config.mesh.extension_provider import EnvoyExternalAuthorizationGrpcProvider
-from pilot.envoy.durations import build_duration
 from pilot.envoy.rbac.rules import authorizer_prefix
+from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 
 SHADOW_PREFIX = "istio_ext_authz_"

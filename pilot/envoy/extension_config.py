@@ -5,6 +5,9 @@ https://www.envoyproxy.io/docs/envoy/latest/configuration/overview/extension
 
 from __future__ import annotations
 
+import hashlib
+
+import msgspec
 from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2, http_uri_pb2
 from envoy.config.rbac.v3 import rbac_pb2 as rules_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
@@ -14,9 +17,18 @@ from envoy.extensions.filters.network.wasm.v3 import wasm_pb2 as network_wasm_pb
 from envoy.extensions.wasm.v3 import wasm_pb2
 from google.protobuf import any_pb2, duration_pb2, wrappers_pb2
 
-from pilot.config.extensions.traffic_extension import WasmConfig
-from pilot.envoy.typed import TYPE_PREFIX, pack
+from pilot.config.extensions.traffic_extension import TrafficExtension, WasmConfig
+from pilot.config.object import Object, ObjectKey
+from pilot.derive import Lookup, derived
+from pilot.envoy.names import parse_extension_config
+from pilot.envoy.resource import Resource
+from pilot.envoy.well_known_types import TYPE_PREFIX, pack
 from pilot.lib.go_json import encode
+from pilot.lib.xds_types import EXTENSION
+from pilot.mesh.kinds.traffic_extensions import traffic_extensions
+from pilot.mesh.model.facets import ExtensionReaderFacet
+from pilot.mesh.security.pull_secrets import pull_secret
+from pilot.mesh.tables.database import Mesh
 
 RUNTIME = "envoy.wasm.runtime.v8"
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
@@ -95,3 +107,47 @@ def _environment(module: WasmConfig, version: str, pull_secret: str | None) -> w
     return wasm_pb2.EnvironmentVariables(
         host_env_keys=[v.name for v in said if v.value_from == "HOST"], key_values=values
     )
+
+
+@derived
+def _discovered(db: Mesh, name: str, reader: ExtensionReaderFacet) -> Resource | None:
+    """Returns the configuration of that name; None for one that is not of an extension of the proxy's."""
+    key = ObjectKey(*found) if (found := parse_extension_config(name)) is not None else None
+    if key is None or key not in reader.applied:
+        return None
+    return _module(db, name, key, reader.cluster) if reader.fetched else _own_module(db, name, key)
+
+
+@derived
+def _module(db: Mesh, name: str, key: ObjectKey, cluster: str | None) -> Resource | None:
+    """Returns the configuration of a module, for proxies to which secrets of a cluster are told (None: no secrets)."""
+    found = traffic_extensions.get(db, key)
+    if found is None or found.spec.wasm is None:
+        return None
+    named, secret = found.spec.wasm.image_pull_secret, None
+    if named:
+        secret = pull_secret(db, key.namespace, named, cluster) if cluster is not None else ""
+    built = build_extension_config(name, f"{key.namespace}.{key.name}", found.spec.wasm, _version(found), secret)
+    return Resource.of(EXTENSION, built)
+
+
+@derived
+def _own_module(db: Mesh, name: str, key: ObjectKey) -> Resource | None:
+    """Returns the configuration of a module, for proxies that have nothing but files; what stands in for any other."""
+    found = traffic_extensions.get(db, key)
+    if found is None or found.spec.wasm is None:
+        return None
+    if is_file(found.spec.wasm):
+        return _module(db, name, key, None)
+    return Resource.of(EXTENSION, build_stand_in(name, found.spec.wasm))
+
+
+def _version(o: Object[TrafficExtension]) -> str:
+    """Returns a text that is another one once the object says something else, or is a new one."""
+    return hashlib.sha256(msgspec.json.encode((o.created, o.spec), order="deterministic")).hexdigest()[:16]
+
+
+discovered_extensions: Lookup[str, [frozenset[str], ExtensionReaderFacet], Resource] = Lookup(
+    "discovered_extensions", _discovered
+)
+"""The configuration of the extensions that proxies name."""

@@ -10,7 +10,7 @@ from envoy.config.core.v3 import base_pb2, extension_pb2, substitution_format_st
 from envoy.extensions.filters.common.set_filter_state.v3 import value_pb2
 from envoy.extensions.formatter.cel.v3 import cel_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 Value = value_pb2.FilterStateValue
 Sharing = value_pb2.FilterStateValue.SharedWithUpstream

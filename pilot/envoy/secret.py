@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2
+from google.protobuf import any_pb2
 
 from pilot.config.key_material import Flaw, KeyPair, Roots, Value
 from pilot.config.mesh.proxy_config import PrivateKeyProvider
 from pilot.config.validation.key_material import usable_staple
 from pilot.derive import Lookup, derived
-from pilot.envoy.key_provider import build_key_provider
-from pilot.envoy.resource import Resource
+from pilot.envoy.resource import Resource, length_delimited
+from pilot.envoy.well_known_types import TYPE_PREFIX, build_duration
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.model.facets import CredentialReaderFacet
-from pilot.mesh.security.credential_access import readable_credential
+from pilot.mesh.security.credential_access import KEY_PROVIDER_TYPES, readable_credential
 from pilot.mesh.tables.database import Mesh
 
 
@@ -57,3 +58,16 @@ def build_secret(name: str, found: KeyPair | Roots, provider: PrivateKeyProvider
 
 def _inline(value: Value | None) -> base_pb2.DataSource | None:
     return base_pb2.DataSource(inline_bytes=value.content) if value is not None else None
+
+
+def build_key_provider(provider: PrivateKeyProvider, key: base_pb2.DataSource) -> common_pb2.PrivateKeyProvider | None:
+    """Returns the provider with a key; None where the mesh's config names none."""
+    for name, settings in (("cryptomb", provider.cryptomb), ("qat", provider.qat)):
+        if settings is not None:
+            delay = build_duration(settings.poll_delay or 0)
+            value = length_delimited(1, key.SerializeToString()) + length_delimited(2, delay.SerializeToString())
+            config = any_pb2.Any(type_url=TYPE_PREFIX + KEY_PROVIDER_TYPES[name], value=value)
+            return common_pb2.PrivateKeyProvider(
+                provider_name=name, typed_config=config, fallback=bool(settings.fallback)
+            )
+    return None

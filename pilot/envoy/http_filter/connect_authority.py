@@ -21,7 +21,7 @@ from pilot.envoy.filter_state import (
     build_value,
     hashable,
 )
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 NAME = "connect_authority"
 SOURCE_HEADER = "x-istio-source"

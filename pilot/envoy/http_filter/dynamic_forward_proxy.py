@@ -12,7 +12,7 @@ from envoy.extensions.network.dns_resolver.cares.v3 import cares_dns_resolver_pb
 from google.protobuf import wrappers_pb2
 
 from pilot.envoy import names
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 NAME = "envoy.filters.http.dynamic_forward_proxy"
 

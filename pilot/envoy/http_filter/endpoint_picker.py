@@ -13,7 +13,7 @@ from google.protobuf import any_pb2, duration_pb2, wrappers_pb2
 
 from pilot.config.origin import EndpointPicker
 from pilot.envoy.names import outbound_cluster
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 NAME = "envoy.filters.http.ext_proc"
 METADATA = "envoy.lb"

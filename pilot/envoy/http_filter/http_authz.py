@@ -19,11 +19,10 @@ from pilot.config.mesh.extension_provider import (
     EnvoyExternalAuthorizationHttpProvider,
     EnvoyExternalAuthorizationRequestBody,
 )
-from pilot.envoy.durations import build_duration
 from pilot.envoy.ext_authz import DEFAULT_TIMEOUT, build_condition, build_grpc_service
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.rbac.rules import ActionRules
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.security.authorizers import Authorizer
 
 _RBAC, _EXT_AUTHZ = "envoy.filters.http.rbac", "envoy.filters.http.ext_authz"

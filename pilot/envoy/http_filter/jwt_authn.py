@@ -11,9 +11,8 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import empty_pb2
 
 from pilot.config.security.jwks import DEFAULT_TIMEOUT
-from pilot.envoy.durations import build_duration
 from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD, outbound_cluster
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration
 from pilot.lib.envoy_jwks import has_keys
 from pilot.mesh.security.jwt import JwksServer, TokenRule

@@ -7,7 +7,7 @@ from typing import Any
 
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
-from pilot.envoy.typed import pack_struct
+from pilot.envoy.well_known_types import pack_struct
 
 NAME = "istio.metadata_exchange"  # older than its type: telemetry of users refers to it
 CONFIG = "io.istio.http.peer_metadata.Config"

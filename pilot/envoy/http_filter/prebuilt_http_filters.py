@@ -13,7 +13,7 @@ from envoy.extensions.filters.http.stateful_session.v3 import stateful_session_p
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from protos import alpn_pb2
 
 CORS_FILTER = "envoy.filters.http.cors"

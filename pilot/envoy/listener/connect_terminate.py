@@ -20,7 +20,7 @@ from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone import build_tunnel_context, build_tunnel_server
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import ListeningFacet, PolicyFacet
 from pilot.mesh.registry.networks import HBONE_PORT

@@ -28,7 +28,7 @@ from pilot.envoy.names import TCP
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
 from pilot.envoy.resource import Resource
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.mesh.ambient.east_west import Passage, PassageKey, passage, passed_services
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet

@@ -23,7 +23,7 @@ from pilot.envoy.extension_config import wait_for
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.names import extension_config
 from pilot.envoy.network_filter.network_authz import STAT_PREFIX
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.security.policies import TRAFFIC_EXTENSION
 from pilot.mesh.tables.database import Mesh

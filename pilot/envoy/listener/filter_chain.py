@@ -12,11 +12,10 @@ from google.protobuf import struct_pb2
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.envoy import names
-from pilot.envoy.cidr import build_cidr
-from pilot.envoy.durations import build_duration
 from pilot.envoy.listener.parts import ChainParts
 from pilot.envoy.network_filter.tcp_filters import NetworkOptions, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import to_cluster
+from pilot.envoy.well_known_types import build_cidr, build_duration
 
 UNMATCHED_CHAIN = "PassthroughFilterChain"
 

@@ -16,7 +16,7 @@ from pilot.envoy.listener.listener_filter import TLS_INSPECTOR
 from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble
 from pilot.envoy.resource import Resource
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.lib.hosts import is_server_name
 
 PROXY_PROTOCOL = listener_components_pb2.ListenerFilter(

@@ -13,7 +13,7 @@ from envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
 from envoy.type.v3 import range_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 Filter = listener_components_pb2.ListenerFilter
 Predicate = listener_components_pb2.ListenerFilterChainMatchPredicate

@@ -18,7 +18,6 @@ from xds.type.matcher.v3 import ip_pb2, matcher_pb2
 from pilot.derive import Gather, derived
 from pilot.envoy import names
 from pilot.envoy.access_log.build import build_listener_access_logs
-from pilot.envoy.cidr import build_cidr
 from pilot.envoy.filter_state import AUTHORITY
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.http import tracing_part
@@ -35,7 +34,7 @@ from pilot.envoy.listener.waypoint_chains import (
 )
 from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.resource import Resource
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_cidr, pack
 from pilot.lib.addresses import joined
 from pilot.mesh.ambient.waypoint_addresses import addresses_behind
 from pilot.mesh.model.ambient import crosses_networks

@@ -13,7 +13,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.envoy.network_filter import http_connection_manager
 from pilot.envoy.resource import Resource, length_delimited
-from pilot.envoy.typed import TYPE_PREFIX
+from pilot.envoy.well_known_types import TYPE_PREFIX
 from pilot.lib.xds_types import LISTENER
 
 _CHAINS, _DEFAULT = (

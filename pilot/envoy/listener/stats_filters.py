@@ -13,8 +13,7 @@ from google.protobuf import any_pb2
 
 from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.derive import derived
-from pilot.envoy.durations import build_duration
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.model.facets import ListeningFacet, TelemetryFacet
 from pilot.mesh.model.telemetry_features import STATS
 from pilot.mesh.model.telemetry_rules import MetricOverride, MetricRules

@@ -18,10 +18,9 @@ from envoy.extensions.http.header_formatters.preserve_case.v3 import preserve_ca
 from google.protobuf import duration_pb2, wrappers_pb2
 
 from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyHeaders, SetCurrentClientCertDetails
-from pilot.envoy.durations import build_duration
 from pilot.envoy.names import CONNECT_TERMINATE
 from pilot.envoy.tracing.request_id import build_request_id
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration
 
 NAME = "envoy.filters.network.http_connection_manager"

@@ -12,7 +12,7 @@ from pilot.config.mesh.extension_provider import EnvoyExternalAuthorizationGrpcP
 from pilot.envoy.ext_authz import build_condition, build_grpc_service
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.rbac.rules import ActionRules
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 STAT_PREFIX = "tcp."
 _RBAC, _EXT_AUTHZ = "envoy.filters.network.rbac", "envoy.filters.network.ext_authz"

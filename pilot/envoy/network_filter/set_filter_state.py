@@ -16,7 +16,7 @@ from pilot.envoy.filter_state import (
     build_value,
     hashable,
 )
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 
 def _build(name: str, *values: object) -> listener_components_pb2.Filter:

@@ -12,7 +12,7 @@ from envoy.extensions.filters.network.redis_proxy.v3 import redis_proxy_pb2
 from envoy.extensions.filters.network.sni_dynamic_forward_proxy.v3 import sni_dynamic_forward_proxy_pb2
 from google.protobuf import any_pb2, duration_pb2
 
-from pilot.envoy.typed import pack, pack_struct
+from pilot.envoy.well_known_types import pack, pack_struct
 from protos import mysql_proxy_pb2
 
 METADATA_EXCHANGE_FILTER = "istio.metadata_exchange"

@@ -12,8 +12,7 @@ from envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
 from envoy.type.v3 import hash_policy_pb2
 
 from pilot.config.networking.destination_rule import DestinationRule
-from pilot.envoy.durations import build_duration
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration
 
 NAME = "envoy.filters.network.tcp_proxy"

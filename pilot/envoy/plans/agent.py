@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilot.derive import derived
+from pilot.envoy.agent_resources import trusted_roots
 from pilot.envoy.plans.addresses import address_groups
 from pilot.envoy.plans.plan import Group
-from pilot.envoy.trust_bundle import trusted_roots
 from pilot.lib.xds_types import PROXY_CONFIG
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust_bundle import has_several_roots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilot.envoy.extension_discovery import discovered_extensions
+from pilot.envoy.extension_config import discovered_extensions
 from pilot.envoy.plans.plan import NamedGroup
 from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.security.pull_secrets import extension_reader_facet

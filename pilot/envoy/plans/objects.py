@@ -6,7 +6,7 @@ import functools
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import NETWORKING, GroupKind
-from pilot.envoy.objects import mesh_config_resource, objects, services_as_entries
+from pilot.envoy.object_resources import mesh_config_resource, objects, services_as_entries
 from pilot.envoy.plans.plan import Group
 from pilot.lib.xds_types import is_object
 from pilot.mcp.object_types import MESH_CONFIG, is_configuration, parse_object_type

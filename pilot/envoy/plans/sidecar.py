@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilot.envoy.agent_resources import name_table
 from pilot.envoy.endpoint.assignment import endpoints_of
 from pilot.envoy.listener.inbound import inbound_listeners
 from pilot.envoy.listener.outbound import (
@@ -14,7 +15,6 @@ from pilot.envoy.listener.outbound import (
     without_spans,
 )
 from pilot.envoy.listener.virtual_outbound import capture_listeners
-from pilot.envoy.name_table import name_table
 from pilot.envoy.plans.agent import companion_groups
 from pilot.envoy.plans.clusters import sidecar_cluster_groups
 from pilot.envoy.plans.extensions import extension_groups

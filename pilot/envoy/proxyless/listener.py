@@ -12,7 +12,7 @@ from pilot.envoy.http_filter.prebuilt_http_filters import FAULT, build_router
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.proxyless.names import parse_host_port
 from pilot.envoy.resource import Resource
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.service import Service
 from pilot.mesh.proxies.proxyless import ProxylessFacet, find_service_named

@@ -17,7 +17,7 @@ from pilot.envoy.proxyless.names import HostPort, parse_server
 from pilot.envoy.proxyless.tls import build_server_socket
 from pilot.envoy.rbac.rules import BuiltAuthorization, build_rbac
 from pilot.envoy.resource import Resource
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import InboundFacet
 from pilot.mesh.security.mtls import accepted

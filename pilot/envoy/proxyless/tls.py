@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.envoy.transport_socket.validation import exact
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 SOCKET = "envoy.transport_sockets.tls"
 INSTANCE, CERTIFICATE, ROOTS = "default", "default", "ROOTCA"

@@ -10,10 +10,9 @@ from envoy.extensions.path.match.uri_template.v3 import uri_template_match_pb2
 from envoy.type.matcher.v3 import metadata_pb2, path_pb2
 
 from pilot.config.security.authorization_policy import Condition, Operation
-from pilot.envoy.cidr import build_cidr
 from pilot.envoy.rbac.field import Build, RbacField, build_fields, each, unsayable
 from pilot.envoy.rbac.text import build_header, build_item, build_text, build_text_value, build_value
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_cidr, pack
 from pilot.lib.path_template import find_template_fault, is_template, to_envoy
 
 Permission = rbac_pb2.Permission

@@ -10,12 +10,12 @@ from envoy.config.rbac.v3 import rbac_pb2
 from envoy.type.matcher.v3 import filter_state_pb2, string_pb2
 
 from pilot.config.security.authorization_policy import Condition, Source
-from pilot.envoy.cidr import build_cidr
 from pilot.envoy.filter_state import PEER_PRINCIPAL
 from pilot.envoy.rbac.field import Build, RbacField, build_fields, each, unsayable
 from pilot.envoy.rbac.text import ANY, build_header, build_regex, build_text, quote
 from pilot.envoy.rbac.token import any_of, build_claim, build_request_principals
 from pilot.envoy.rbac.trust_domains import in_all_domains, with_aliases
+from pilot.envoy.well_known_types import build_cidr
 from pilot.lib.spiffe import PREFIX
 
 Principal = rbac_pb2.Principal

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pilot.derive import Gather, derived
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.addresses import is_ip
-from pilot.lib.xds_types import NAME_TABLE
+from pilot.lib.xds_types import NAME_TABLE, PROXY_CONFIG
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.model.service import Registry, Resolution, Service
@@ -20,8 +20,10 @@ from pilot.mesh.proxies.resolver import ResolverFacet
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.trust_bundle import trust_bundle
 from pilot.mesh.traffic.imports import ImportKey, scope_services
 from protos import nds_pb2
+from protos.istio import mesh_proxy_config_pb2
 
 CLUSTER_SET = ".svc.clusterset.local"
 _ANSWERED = (EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN)
@@ -100,3 +102,10 @@ def name_table(db: Mesh, scope: ScopeFacet, by: ResolverFacet) -> Mapping[str, R
             if answer.host not in entries or (answer.own and not entries[answer.host].own):
                 entries[answer.host] = answer
     return {"": Resource("", NAME_TABLE, b"".join(answer.entry for answer in entries.values()))}
+
+
+@derived
+def trusted_roots(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the one resource, which has no name."""
+    config = mesh_proxy_config_pb2.ProxyConfig(ca_certificates_pem=trust_bundle(db))
+    return {"": Resource.of(PROXY_CONFIG, config, name="")}

@@ -1,0 +1,50 @@
+"""Messages of small types that many others contain: Any, TypedStruct, Duration and CidrRange."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from envoy.config.core.v3 import address_pb2
+from google.protobuf import any_pb2, duration_pb2
+from udpa.type.v1 import typed_struct_pb2
+
+TYPE_PREFIX = "type.googleapis.com/"
+ZERO_DURATION = duration_pb2.Duration()
+"""Shared: copy it, and never change it."""
+
+
+def pack(message: Any) -> any_pb2.Any:
+    """Return a message as an Any. Map fields are sorted, so equal messages have equal bytes."""
+    return any_pb2.Any(
+        type_url=TYPE_PREFIX + message.DESCRIPTOR.full_name, value=message.SerializeToString(deterministic=True)
+    )
+
+
+def pack_struct(full_name: str, fields: Mapping[str, Any]) -> any_pb2.Any:
+    """Return a message as a TypedStruct with its fields as JSON, for types that only Istio's build of Envoy knows."""
+    struct = typed_struct_pb2.TypedStruct(type_url=TYPE_PREFIX + full_name)
+    struct.value.update(dict(fields))
+    return pack(struct)
+
+
+def build_duration(nanoseconds: int) -> duration_pb2.Duration:
+    """Return a Duration. Both fields of a negative duration are negative, as protobuf requires."""
+    seconds, nanos = divmod(abs(nanoseconds), 1_000_000_000)
+    return (
+        duration_pb2.Duration(seconds=seconds, nanos=nanos)
+        if nanoseconds >= 0
+        else duration_pb2.Duration(seconds=-seconds, nanos=-nanos)
+    )
+
+
+def build_cidr(text: str) -> address_pb2.CidrRange | None:
+    """Return the range of an IP address or network, or None if `text` is neither."""
+    try:
+        network = ipaddress.ip_interface(text)
+    except ValueError:
+        return None
+    cidr = address_pb2.CidrRange(address_prefix=str(network.ip))
+    cidr.prefix_len.value = network.network.prefixlen
+    return cidr

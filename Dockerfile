@@ -1,5 +1,5 @@
-# The same commit gives the same files: versions are those of deploy/constraints.txt, times are SOURCE_DATE_EPOCH, byte code is checked by hash.
-# Name the base image by its digest (--build-arg PYTHON=python@sha256:…) to have the same one again, too.
+# The build is reproducible: deploy/constraints.txt pins versions, SOURCE_DATE_EPOCH sets times, and bytecode is validated by hash.
+# Pin the base image by its digest (--build-arg PYTHON=python@sha256:…) to reproduce the whole image.
 ARG PYTHON=python:3.12-slim
 FROM ${PYTHON} AS build
 ARG SOURCE_DATE_EPOCH=0
@@ -17,10 +17,17 @@ RUN python -m venv --without-pip /opt/pyistiod \
  && find /opt/pyistiod -exec touch --no-dereference --date=@${SOURCE_DATE_EPOCH} {} +
 
 FROM ${PYTHON}
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="pyistiod" \
+      org.opencontainers.image.description="A service-mesh control plane for Envoy, configured like Istio" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/pyistiod /opt/pyistiod
-# It writes nowhere: the root file system may be read-only.
+# Nothing is written, so the root file system may be read-only.
 ENV PATH=/opt/pyistiod/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-# The number of istio-proxy; the control plane needs no privilege.
+# The user ID of istio-proxy. The control plane needs no privileges.
 USER 1337:1337
 WORKDIR /
 EXPOSE 8080 15010 15012 15014 15017

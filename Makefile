@@ -25,7 +25,7 @@ docs:  ## write docs/settings.md and the generated files of deploy/ again
 	$(DEV) run python -m deploy
 
 site:  ## docs/ as a site in build/site
-	$(DEV) run python -m sphinx -b html docs build/site
+	$(DEV) run python -m sphinx -W --keep-going -b html docs build/site
 
 bench:  ## the load table (ARGS are of bench/table.py)
 	$(DEV) run python bench/table.py $(ARGS)
@@ -53,4 +53,4 @@ conformance:  ## compare with the reference (SUITE=path of the conformance progr
 	$(DEV) run python $(SUITE) $(ARGS)
 
 image:  ## a container image of the control plane
-	docker build -t pyistiod .
+	docker build --build-arg VERSION=$$($(DEV) version) --build-arg REVISION=$$(git rev-parse HEAD) -t pyistiod .

@@ -1,1 +1,1 @@
-"""Translates the model to Envoy's messages, a folder or file an Envoy concept, in Envoy's words."""
+"""Builders of Envoy's messages, with a folder or file for each Envoy concept."""

@@ -1,4 +1,4 @@
-"""Derives the table of names that a proxy's companion answers DNS questions from: the hosts that the proxy sees, and the pods of headless ones.
+"""Resources for the agent of a proxy, which Envoy does not read: the DNS name table and the trusted CA certificates.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/
 """
@@ -26,15 +26,18 @@ from protos import nds_pb2
 from protos.istio import mesh_proxy_config_pb2
 
 CLUSTER_SET = ".svc.clusterset.local"
-_ANSWERED = (EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN)
+_RESOLVABLE = (EndpointHealth.HEALTHY, EndpointHealth.UNKNOWN)
 
 
 class NameTableEntry(NamedTuple):
-    """The entry of one host, serialized as a field of the table. `own`: it is of the proxy's own cluster, or of no cluster."""
+    """The entry of one host, serialized as a field of the table.
+
+    `local` is False if its endpoints are all in other clusters.
+    """
 
     host: str
     entry: bytes
-    own: bool = True
+    local: bool = True
 
 
 @derived
@@ -43,46 +46,50 @@ def _imports(db: Mesh, scope: ScopeFacet, _: ResolverFacet) -> tuple[ImportKey, 
 
 
 @derived
-def _answers(db: Mesh, item: ImportKey, by: ResolverFacet) -> tuple[NameTableEntry, ...] | None:
-    """Returns the entries of a service, that of the service itself last; None where it has no address to answer with."""
-    found = service(db, item.ref)
-    if found is None or found.resolution is Resolution.ALIAS:
+def _answers(db: Mesh, import_key: ImportKey, resolver: ResolverFacet) -> tuple[NameTableEntry, ...] | None:
+    """Return the entries of a service, with the service's own entry last, or None if the service has no address."""
+    row = service(db, import_key.ref)
+    if row is None or row.resolution is Resolution.ALIAS:
         return None
-    given = bound_addresses(found, by.families)
-    if [first for first, *_ in given] != [ANY_IPV4]:
-        addresses = [a for bound in given for a in bound if is_ip(a)]
-        return (_answer(found, found.hostname, addresses, found.name),) if addresses else None
-    ports = item.visible_ports(found)
-    if found.resolution is not Resolution.PASSTHROUGH or not ports:
+    bound = bound_addresses(row, resolver.families)
+    if [first for first, *_ in bound] != [ANY_IPV4]:
+        addresses = [ip for group in bound for ip in group if is_ip(ip)]
+        return (_answer(row, row.hostname, addresses, row.name),) if addresses else None
+    ports = import_key.visible_ports(row)
+    if row.resolution is not Resolution.PASSTHROUGH or not ports:
         return None
     every: dict[str, Endpoint] = {}
     for port in ports:
-        for e in endpoints(db, found.ref, port.number):
+        for e in endpoints(db, row.ref, port.number):
             every.setdefault(e.addresses[0], e)
-    members = [e for e in every.values() if e.health in _ANSWERED and by.reaches(e) and all(map(is_ip, e.addresses))]
-    near = [e for e in members if by.all_clusters or e.cluster_id == by.cluster_id]
+    members = [
+        e for e in every.values() if e.health in _RESOLVABLE and resolver.reaches(e) and all(map(is_ip, e.addresses))
+    ]
+    near = [e for e in members if resolver.all_clusters or e.cluster_id == resolver.cluster_id]
     addresses = [a for e in near for a in e.addresses]
-    own = (_answer(found, found.hostname, addresses, found.name),) if addresses else ()
-    return (*_pods(found, members, by.cluster_id), *own) or None
+    own = (_answer(row, row.hostname, addresses, row.name),) if addresses else ()
+    return (*_pods(row, members, resolver.cluster_id), *own) or None
 
 
-def _pods(found: Service, members: list[Endpoint], cluster_id: str) -> Iterator[NameTableEntry]:
-    """Yields an entry for each pod that has a name below its service's, `pod.service.namespace.svc.domain`, with its addresses of both families;
-    those of the proxy's own cluster first."""
-    _, dot, domain = found.hostname.partition(".")
+def _pods(service: Service, members: list[Endpoint], cluster_id: str) -> Iterator[NameTableEntry]:
+    """Yield an entry for each named pod of a headless service, `pod.service.namespace.svc.domain`.
+
+    Pods of the local cluster come first.
+    """
+    _, dot, domain = service.hostname.partition(".")
     addresses: dict[tuple[bool, str], list[str]] = {}
     for endpoint in members if dot else ():
         if endpoint.subdomain:
-            at = endpoint.cluster_id != cluster_id, f"{endpoint.hostname}.{endpoint.subdomain}"
-            addresses.setdefault(at, []).extend(endpoint.addresses)
-    for (away, short), found_at in sorted(addresses.items(), key=lambda item: item[0][0]):
-        yield _answer(found, f"{short}.{domain}", found_at, short)._replace(own=not away)
+            key = endpoint.cluster_id != cluster_id, f"{endpoint.hostname}.{endpoint.subdomain}"
+            addresses.setdefault(key, []).extend(endpoint.addresses)
+    for (remote, short), ips in sorted(addresses.items(), key=lambda item: item[0][0]):
+        yield _answer(service, f"{short}.{domain}", ips, short)._replace(local=not remote)
 
 
-def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> NameTableEntry:
-    info = nds_pb2.NameTable.NameInfo(ips=addresses, registry=found.registry.value)
-    if found.registry is Registry.KUBERNETES and not host.endswith(CLUSTER_SET):
-        info.namespace, info.shortname = found.namespace, short
+def _answer(service: Service, host: str, addresses: tuple[str, ...] | list[str], short: str) -> NameTableEntry:
+    info = nds_pb2.NameTable.NameInfo(ips=addresses, registry=service.registry.value)
+    if service.registry is Registry.KUBERNETES and not host.endswith(CLUSTER_SET):
+        info.namespace, info.shortname = service.namespace, short
     pair = length_delimited(1, host.encode()) + length_delimited(2, info.SerializeToString(deterministic=True))
     return NameTableEntry(host, length_delimited(1, pair))
 
@@ -90,22 +97,25 @@ def _answer(found: Service, host: str, addresses: tuple[str, ...] | list[str], s
 _by_service: Gather[ImportKey, [ScopeFacet, ResolverFacet], tuple[NameTableEntry, ...]] = Gather(
     "names of services", _imports, _answers, passed=lambda scope, by: (by,)
 )
-"""The entries of each service, which proxies of many scopes share."""
+"""The entries of each service, shared by proxies with different scopes."""
 
 
 @derived
-def name_table(db: Mesh, scope: ScopeFacet, by: ResolverFacet) -> Mapping[str, Resource]:
-    """Returns the one table, which has no name. Of two pods of one name that of the proxy's own cluster counts, else the first."""
+def name_table(db: Mesh, scope: ScopeFacet, resolver: ResolverFacet) -> Mapping[str, Resource]:
+    """Return the table, which is one resource without a name.
+
+    If pods in several clusters have the same name, the local one wins, else the first.
+    """
     entries: dict[str, NameTableEntry] = {}
-    for answers in _by_service(db, scope, by).values():
+    for answers in _by_service(db, scope, resolver).values():
         for answer in answers:
-            if answer.host not in entries or (answer.own and not entries[answer.host].own):
+            if answer.host not in entries or (answer.local and not entries[answer.host].local):
                 entries[answer.host] = answer
     return {"": Resource("", NAME_TABLE, b"".join(answer.entry for answer in entries.values()))}
 
 
 @derived
 def trusted_roots(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the one resource, which has no name."""
+    """Return the trusted CA certificates as a ProxyConfig, which is one resource without a name."""
     config = mesh_proxy_config_pb2.ProxyConfig(ca_certificates_pem=trust_bundle(db))
     return {"": Resource.of(PROXY_CONFIG, config, name="")}

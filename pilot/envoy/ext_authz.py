@@ -1,4 +1,4 @@
-"""Builds what the filters of external authorization have in common, for requests and for connections."""
+"""Parts that the HTTP and the network filters for external authorization share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 
 SHADOW_PREFIX = "istio_ext_authz_"
-DEFAULT_TIMEOUT = Duration.of(600)  # the authorizer's own, or that of a DestinationRule, is to end it before
+DEFAULT_TIMEOUT = Duration.of(600)  # long, so that timeouts of the authorizer or of a DestinationRule take effect first
 _POLICY_ID = f"{SHADOW_PREFIX}shadow_effective_policy_id"
 
 
 def build_condition(rbac_filter: str, provider: str) -> metadata_pb2.MetadataMatcher:
-    """Returns when an authorizer is asked: where the RBAC filter before has noted that a rule which names it is met."""
+    """Return the condition for calling an authorizer.
+
+    It holds if the preceding RBAC filter matched a rule that names the provider.
+    """
     prefix = string_pb2.StringMatcher(prefix=authorizer_prefix(provider))
     return metadata_pb2.MetadataMatcher(
         filter=rbac_filter,
@@ -26,10 +29,10 @@ def build_condition(rbac_filter: str, provider: str) -> metadata_pb2.MetadataMat
 
 
 def build_grpc_service(
-    said: EnvoyExternalAuthorizationGrpcProvider, cluster: str, hostname: str
+    settings: EnvoyExternalAuthorizationGrpcProvider, cluster: str, hostname: str
 ) -> grpc_service_pb2.GrpcService:
-    """Returns the authorizer as a service of gRPC."""
+    """Return the gRPC service of an authorizer."""
     return grpc_service_pb2.GrpcService(
         envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=cluster, authority=hostname),
-        timeout=build_duration(said.timeout or DEFAULT_TIMEOUT),
+        timeout=build_duration(settings.timeout or DEFAULT_TIMEOUT),
     )

@@ -1,7 +1,7 @@
-"""Declares the one order of filters in chains, of HTTP as of network filters.
+"""The order of filters in a chain, for HTTP filters and network filters alike.
 
-Whoever adds a filter says its phase; nobody else needs to know of it. A policy says no to a request before anything looks into it, what
-is counted is counted whoever said no, and the filter that sends the request on comes last.
+A new filter declares its phase, and no other filter needs to change. Policies reject a request before other filters
+inspect it, rejected requests are counted too, and the filter that forwards the request comes last.
 """
 
 from __future__ import annotations
@@ -14,44 +14,46 @@ T = TypeVar("T")
 
 
 class Phase(enum.IntEnum):
-    """Says where a filter stands. Extensions of users name one of four phases: before authentication, before authorization, before
-    statistics, or none."""
+    """The position of a filter in its chain.
 
-    PEER_METADATA = enum.auto()  # who the peer is, for all that follow
-    EXTERNAL_AUTHZ = enum.auto()  # asks an authorizer of the user's
+    Users' extensions choose one of four phases: before authentication, before authorization, before statistics, or
+    unspecified.
+    """
+
+    PEER_METADATA = enum.auto()  # identifies the peer for the filters that follow
+    EXTERNAL_AUTHZ = enum.auto()  # calls the user's authorizer
     EXTENSION_AUTHN = enum.auto()
     AUTHN = enum.auto()
     EXTENSION_AUTHZ = enum.auto()
     AUTHZ = enum.auto()
     EXTENSION_STATS = enum.auto()
     EXTENSION = enum.auto()
-    ENDPOINT_PICKER = enum.auto()  # asks who is to get a request
-    CODEC = enum.auto()  # gRPC-Web, and counts of gRPC messages
+    ENDPOINT_PICKER = enum.auto()  # selects the endpoint of an inference pool
+    CODEC = enum.auto()  # gRPC-Web and statistics on gRPC messages
     ALPN = enum.auto()
     FAULT = enum.auto()
     CORS = enum.auto()
-    UPSTREAM_METADATA = enum.auto()  # at a waypoint: who the peer is that the request is sent to
+    UPSTREAM_METADATA = enum.auto()  # at a waypoint: identifies the upstream peer
     STATS = enum.auto()
-    PROTOCOL = enum.auto()  # looks into a protocol over TCP
+    PROTOCOL = enum.auto()  # parses a protocol over TCP
     SESSION = enum.auto()
-    RESOLUTION = enum.auto()  # looks up the host to send to
-    END = enum.auto()  # sends it on
+    RESOLUTION = enum.auto()  # resolves the destination host
+    TERMINAL = enum.auto()  # forwards the request or connection
 
 
 _LATE_AT_WAYPOINTS = {Phase.RESOLUTION: 0, Phase.EXTENSION_STATS: 1, Phase.EXTENSION: 2}
 
 
 def in_order(filters: Iterable[tuple[Phase, T]], at_waypoint: bool = False) -> list[T]:
-    """Returns filters by their phase; those of one phase in the order in which they come. At a waypoint, extensions that are for no phase before
-    authorization see requests as they are sent on."""
-    return [
-        f
-        for _, f in sorted(
-            filters, key=(lambda item: _place_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0))
-        )
-    ]
+    """Return the filters sorted by phase. Filters in the same phase keep their order.
+
+    At a waypoint, extensions without a phase before authorization run late, so that they see requests as they are
+    forwarded.
+    """
+    key = (lambda item: _position_at_waypoint(item[0])) if at_waypoint else (lambda item: (item[0], 0))
+    return [item for _, item in sorted(filters, key=key)]
 
 
-def _place_at_waypoint(phase: Phase) -> tuple[int, int]:
+def _position_at_waypoint(phase: Phase) -> tuple[int, int]:
     late = _LATE_AT_WAYPOINTS.get(phase)
     return (phase, 0) if late is None else (Phase.CORS, 1 + late)

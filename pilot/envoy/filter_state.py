@@ -1,7 +1,7 @@
-"""Builds what a filter notes about a connection or request: values under a key, which filters behind it read.
+"""Filter state: values that a filter stores under a key for a connection or request, and that later filters read.
 
-What is shared with upstreams is known to the listener inside of the proxy that a cluster leads to. A value that can be hashed keeps connections with
-another one apart, so that no request goes through a tunnel that was opened for somebody else.
+A value that is shared with upstreams is also visible to the internal listener to which a cluster connects. Connections
+are pooled by hashable values, so that no request uses a tunnel that was opened for another client.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ _CEL = extension_pb2.TypedExtensionConfig(name="envoy.formatter.cel", typed_conf
 
 
 def hashable(istio: bool) -> str:
-    """Returns the kind of a value that can be hashed; `istio`: as Istio's builds of Envoy call it."""
+    """Return the type of hashable values. Istio's builds of Envoy (`istio`) have a name of their own for it."""
     return "istio.hashable_string" if istio else "envoy.hashable_string"
 
 
 def build_value(
     key: str, text: str, kind: str = "", shared: int | None = None, cel: bool = False
 ) -> value_pb2.FilterStateValue:
-    """Returns a value by its format. `kind`: of a value that the key itself does not tell; `cel`: the format has expressions."""
+    """Return a value in Envoy's format syntax.
+
+    `kind` is the type, if the key does not imply it. `cel` enables CEL expressions in the format.
+    """
     source = base_pb2.DataSource(inline_string=text)
-    form = substitution_format_string_pb2.SubstitutionFormatString(
+    format_string = substitution_format_string_pb2.SubstitutionFormatString(
         text_format_source=source, formatters=[_CEL] if cel else []
     )
-    value = Value(object_key=key, factory_key=kind, format_string=form)
+    value = Value(object_key=key, factory_key=kind, format_string=format_string)
     if shared is not None:
         value.shared_with_upstream = shared
     return value

@@ -1,7 +1,8 @@
-"""Builds and parses the names of xDS resources in one place: they are protocol between our own resources, and people read them.
+"""Builds and parses the names of xDS resources. Names are protocol between our own resources, and people read them.
 
-A cluster is `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it names the same
-cluster in the TLS handshake of a mesh connection, and for gateways that route by SNI it names a cluster of its own.
+A cluster is named `direction|port|subset|host`. Its DNS SRV form `direction_.port_.subset_.host` is a legal SNI: it
+identifies the same cluster in the TLS handshake of a mesh connection, and names a separate cluster for gateways that
+route by SNI.
 """
 
 from __future__ import annotations
@@ -11,40 +12,38 @@ from typing import NamedTuple
 
 OUTBOUND, INBOUND, INBOUND_VIP = "outbound", "inbound", "inbound-vip"
 
-HTTP, TCP = "http", "tcp"  # what is spoken on a port, in the names of clusters of a waypoint
+HTTP, TCP = "http", "tcp"  # protocols in the cluster names of a waypoint
 
 BLACK_HOLE_CLUSTER = "BlackHoleCluster"
 PASSTHROUGH_CLUSTER = "PassthroughCluster"
 INBOUND_PASSTHROUGH_CLUSTER = "InboundPassthroughCluster"
 ALLOW_ANY_DYNAMIC_DNS_CLUSTER = "AllowAnyDynamicDNSCluster"
-LOCAL_CLUSTER = "local_cluster"  # the proxy's own workload; in its bootstrap where it discovers itself
-SDS_CLUSTER = "sds-grpc"  # the proxy's companion; in its bootstrap
-SDS_FILES_CLUSTER = "sds-files-grpc"  # a server of mounted files that the user brings; in its bootstrap
-SDS_EXTERNAL_CLUSTER = "sds-external"  # a server of credentials behind a Unix socket in the pod
+LOCAL_CLUSTER = "local_cluster"  # the proxy's own service, for zone-aware routing; defined in the bootstrap
+SDS_CLUSTER = "sds-grpc"  # the proxy's agent; defined in the bootstrap
+SDS_FILES_CLUSTER = "sds-files-grpc"  # a user's SDS server for mounted files; defined in the bootstrap
+SDS_EXTERNAL_CLUSTER = "sds-external"  # an SDS server behind a Unix socket in the pod
 
 VIRTUAL_OUTBOUND = "virtualOutbound"
 VIRTUAL_INBOUND = "virtualInbound"
-CONNECT_TERMINATE = "connect_terminate"  # the listener where tunnels of HBONE end
-MAIN_INTERNAL = "main_internal"  # the cluster and listener of what comes out of them
-CONNECT_ORIGINATE = "connect_originate"  # the cluster and listener where tunnels begin
-INNER_CONNECT_ORIGINATE = "inner_connect_originate"  # those of a tunnel in a tunnel, to another network
-OUTER_CONNECT_ORIGINATE = "outer_connect_originate"
-FORWARD_INNER_CONNECT = (
-    "forward_inner_connect"  # at a gateway between networks: hands on the tunnel that came inside of another
-)
-ENCAP_CLUSTER = "encap"  # to a workload that is addressed directly, through a tunnel
+CONNECT_TERMINATE = "connect_terminate"  # the listener that terminates HBONE tunnels
+MAIN_INTERNAL = "main_internal"  # the cluster and internal listener for terminated tunnels
+CONNECT_ORIGINATE = "connect_originate"  # the cluster and internal listener that open HBONE tunnels
+INNER_CONNECT_ORIGINATE = "inner_connect_originate"  # the inner tunnel of two, to another network
+OUTER_CONNECT_ORIGINATE = "outer_connect_originate"  # the outer tunnel of two, to another network
+FORWARD_INNER_CONNECT = "forward_inner_connect"  # forwards an inner tunnel at an east-west gateway
+ENCAP_CLUSTER = "encap"  # tunnels to a workload that the client addressed directly
 HTTP_PROXY = "http_proxy"  # the listener of mesh.proxyHttpPort and its routes
 
-WORKLOAD_SECRET = "default"  # the workload's own certificate, by SDS
-ROOT_SECRET = "ROOTCA"  # the roots that peers of the mesh are verified with, by SDS
+WORKLOAD_SECRET = "default"  # SDS name of the workload's certificate
+ROOT_SECRET = "ROOTCA"  # SDS name of the CA certificates that verify mesh peers
 
 JWT_AUTHN_FILTER = "envoy.filters.http.jwt_authn"
-JWT_PAYLOAD = "payload"  # where routes and policies find the claims in that filter's metadata
+JWT_PAYLOAD = "payload"  # key of the claims in that filter's dynamic metadata
 
-BUILTIN_CREDENTIAL = "builtin://"  # the workload's mesh certificate, under the name of a credential
-SDS_CREDENTIAL = "sds://"  # a secret of an SDS server that the user brings
+BUILTIN_CREDENTIAL = "builtin://"  # credential name that stands for the workload's mesh certificate
+SDS_CREDENTIAL = "sds://"  # a secret of the user's SDS server
 CA_SUFFIX = "-cacert"
-ALLOW_ANY_DNS_CACHE = "allow_any_dfp_dns_cache"  # of the cluster for ALLOW_ANY_DYNAMIC_DNS and the filters before it
+ALLOW_ANY_DNS_CACHE = "allow_any_dfp_dns_cache"  # shared by the cluster and the filters of ALLOW_ANY_DYNAMIC_DNS
 _EXTENSION = "extensions.istio.io/trafficextension/"
 _INVALID_CREDENTIAL = "invalid://"
 _TYPED_CREDENTIALS = ("configmap://", "kubernetes://", "kubernetes-gateway://")
@@ -54,8 +53,10 @@ _PORT_AT_END = re.compile(r"_([0-9]{1,5})$", re.ASCII)
 
 
 class GatewayRoutesName(NamedTuple):
-    """Holds what the name of a gateway's routes says: the port, and of one server's own routes the name of its port and its Gateway, as
-    `namespace/name`; "" and 0 for what it does not say."""
+    """The parts of a gateway's route configuration name.
+
+    `port_name` and `gateway` (`namespace/name`) are set for the routes of a single server. Unknown parts are "" or 0.
+    """
 
     port: int = 0
     port_name: str = ""
@@ -63,7 +64,7 @@ class GatewayRoutesName(NamedTuple):
 
 
 class ClusterName(NamedTuple):
-    """Holds what the name of a cluster says; `subset` and, for an inbound one, `host` may be ""."""
+    """The parts of a cluster name. `subset` may be "", and so may `host` of an inbound cluster."""
 
     direction: str
     port: int
@@ -72,32 +73,32 @@ class ClusterName(NamedTuple):
 
 
 def outbound_cluster(port: int, subset: str, host: str) -> str:
-    """Returns a name such as `outbound|80|v1|reviews.prod.svc.cluster.local`."""
+    """Return a name such as `outbound|80|v1|reviews.prod.svc.cluster.local`."""
     return f"outbound|{port}|{subset}|{host}"
 
 
 def inbound_cluster(port: int) -> str:
-    """Returns a name such as `inbound|8080||`; the port is the one that the workload listens on."""
+    """Return a name such as `inbound|8080||`. `port` is the port on which the workload listens."""
     return f"inbound|{port}||"
 
 
 def vip_cluster(port: int, subset: str, host: str) -> str:
-    """Returns a name such as `inbound-vip|80|http/v1|reviews.prod.svc.cluster.local`, of a service behind a waypoint."""
+    """Return a name such as `inbound-vip|80|http/v1|reviews.prod.svc.cluster.local` for a service behind a waypoint."""
     return f"{INBOUND_VIP}|{port}|{subset}|{host}"
 
 
-def vip_subset(speaks: str, subset: str) -> str:
-    """Returns what stands in such a name in the place of a subset: HTTP or TCP, and the subset where there is one."""
-    return f"{speaks}/{subset}" if subset else speaks
+def vip_subset(protocol: str, subset: str) -> str:
+    """Return the subset part of such a name: the protocol, followed by the subset if there is one."""
+    return f"{protocol}/{subset}" if subset else protocol
 
 
 def dns_srv(port: int, subset: str, host: str) -> str:
-    """Returns a name such as `outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
+    """Return a name such as `outbound_.80_.v1_.reviews.prod.svc.cluster.local`."""
     return f"outbound_.{port}_.{subset}_.{host}"
 
 
 def parse_cluster(name: str) -> ClusterName | None:
-    """Returns the parts of a cluster's name of either form; None for any other name."""
+    """Return the parts of a cluster name in either form, or None for any other name."""
     separator = "_." if name.startswith(("outbound_.", "inbound_.")) else "|"
     parts = name.split(separator, 3)
     if (
@@ -111,33 +112,39 @@ def parse_cluster(name: str) -> ClusterName | None:
 
 
 def extension_config(namespace: str, name: str) -> str:
-    """Returns the name of a user's extension, of its filter as of its configuration."""
+    """Return the name of a user's extension, used for its filter and its configuration."""
     return f"{_EXTENSION}{namespace}.{name}"
 
 
 def parse_extension_config(text: str) -> tuple[str, str] | None:
-    """Returns the namespace and name of a user's extension; None for the name of anything else."""
+    """Return the namespace and name of a user's extension, or None for any other name."""
     namespace, dot, name = text.removeprefix(_EXTENSION).partition(".")
     return (namespace, name) if text.startswith(_EXTENSION) and dot else None
 
 
 def dns_cache(host: str) -> str:
-    """Returns the DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
+    """Return the name of the DNS cache that the clusters and filters of a wildcard host with dynamic DNS share."""
     return f"{host}_dfp_dns_cache"
 
 
 def file_certificate(certificate: str, key: str) -> str:
-    """Returns the SDS name of a mounted certificate and its key, "" where one of the two paths is missing."""
+    """Return the SDS name of a mounted certificate and its key, or "" if either path is missing."""
     return f"file-cert:{certificate}~{key}" if certificate and key else ""
 
 
 def file_root(path: str) -> str:
-    """Returns the SDS name of mounted roots, "" without a path; the path `system` stands for those of the operating system."""
+    """Return the SDS name of mounted CA certificates, or "" without a path.
+
+    The path `system` stands for the certificates of the operating system.
+    """
     return f"file-root:{path}" if path else ""
 
 
 def credential(name: str) -> str:
-    """Returns the SDS name of a `credentialName` of a Gateway or DestinationRule: a typed one as it is, else the proxy's own namespace's."""
+    """Return the SDS name for the `credentialName` of a Gateway or DestinationRule.
+
+    A name without a known prefix refers to the proxy's own namespace.
+    """
     if name.startswith(BUILTIN_CREDENTIAL):
         return WORKLOAD_SECRET
     if name.startswith(_INVALID_CREDENTIAL):
@@ -146,25 +153,32 @@ def credential(name: str) -> str:
 
 
 def config_path(kind: str, namespace: str, name: str) -> str:
-    """Returns how a resource names the object that it came from, in its metadata `istio.config`; `kind` as in `destination-rule`."""
+    """Return the path of the source object for a resource's `istio.config` metadata.
+
+    `kind` is a name like `destination-rule`.
+    """
     return f"/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}"
 
 
 def gateway_routes(port: int, bind: str = "") -> str:
-    """Returns the name of the routes of a plain HTTP port of a gateway: `http.8080`, with the address that its servers bind where they
-    name one."""
+    """Return the name of the routes of a plaintext HTTP port: `http.8080`, and the bind address if there is one."""
     return f"http.{port}.{bind}" if bind else f"http.{port}"
 
 
 def gateway_tls_routes(port: int, port_name: str, gateway: str, namespace: str, bind: str = "") -> str:
-    """Returns the name of the routes of one server of a gateway that ends TLS: `https.443.https-443.bookinfo.prod`, and the address that
-    it binds."""
+    """Return the name of the routes of a server that terminates TLS, such as `https.443.https-443.bookinfo.prod`.
+
+    The bind address follows if the server sets one.
+    """
     name = f"https.{port}.{port_name}.{gateway}.{namespace}"
     return f"{name}.{bind}" if bind else name
 
 
 def parse_gateway_routes(name: str) -> GatewayRoutesName:
-    """Returns the parts of the name of a gateway's routes. A Gateway or port whose own name has dots is not told from the rest, and is ""."""
+    """Return the parts of a gateway's route configuration name.
+
+    The result has only the port if the Gateway's name or the port's name contains dots.
+    """
     parts = name.split(".")
     port = int(parts[1]) if len(parts) > 1 and parts[0] in ("http", "https") and parts[1].isdecimal() else 0
     if parts[0] == "https" and len(parts) == 5:
@@ -173,7 +187,10 @@ def parse_gateway_routes(name: str) -> GatewayRoutesName:
 
 
 def routes_port(name: str) -> int:
-    """Returns the port that the name of a sidecar's routes says: `80`, or inbound ones that are called as their cluster; 0 for any other."""
+    """Return the port in a sidecar's route configuration name, or 0.
+
+    Outbound routes are named `80`, and inbound routes like their cluster.
+    """
     if name.isascii() and name.isdecimal():
         return int(name)
     cluster = parse_cluster(name)
@@ -181,6 +198,6 @@ def routes_port(name: str) -> int:
 
 
 def listener_port(name: str) -> int | None:
-    """Returns the port at the end of the name of a listener such as `10.96.0.1_80`; None where it says none."""
-    found = _PORT_AT_END.search(name)
-    return int(found[1]) if found is not None else None
+    """Return the port at the end of a listener name such as `10.96.0.1_80`, or None."""
+    match = _PORT_AT_END.search(name)
+    return int(match[1]) if match is not None else None

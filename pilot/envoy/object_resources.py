@@ -1,4 +1,4 @@
-"""Configuration objects as resources, for clients that ask for them by group/version/Kind."""
+"""Configuration objects as resources, for clients that request them by group/version/Kind (MCP over xDS)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pilot.mesh.tables.objects import find_object, object_keys
 from protos.istio import mesh_config_pb2
 
 SYNTHETIC = "synthetic-"
-"""What the names of ServiceEntries begin with that stand for Services of Kubernetes."""
+"""Prefix of the names of ServiceEntries that represent Kubernetes Services."""
 _ENTRY = ObjectType(NETWORKING, "v1", "ServiceEntry")
 _RESOLUTION = {
     Resolution.CLIENT_SIDE_LB: "STATIC",
@@ -29,68 +29,75 @@ _RESOLUTION = {
     Resolution.DNS_ROUND_ROBIN_LB: "DNS_ROUND_ROBIN",
     Resolution.DYNAMIC_DNS: "DYNAMIC_DNS",
 }
-"""That of other services is NONE."""
+"""Every other resolution becomes NONE."""
 
 
 @derived
 def _object(db: Mesh, key: ObjectKey | RegistryKey, table: str) -> Resource | None:
-    """Returns an object as the message of its kind."""
-    found = find_object(db, table, key)
-    return _resource(found, plain(found.spec)) if found is not None else None
+    """Return an object as the message for its kind."""
+    row = find_object(db, table, key)
+    return _resource(row, plain(row.spec)) if row is not None else None
 
 
 objects: Gather[ObjectKey | RegistryKey, [str], Resource] = Gather("objects", object_keys, _object)
 
 
-def _resource(o: Object[Any], spec: dict[str, Any]) -> Resource:
+def _resource(row: Object[Any], spec: dict[str, Any]) -> Resource:
     metadata = {
-        "namespace": o.namespace,
-        "name": o.name,
-        "labels": o.labels,
-        "annotations": o.annotations,
-        "creationTimestamp": o.created,
+        "namespace": row.namespace,
+        "name": row.name,
+        "labels": row.labels,
+        "annotations": row.annotations,
+        "creationTimestamp": row.created,
     }
     return Resource(
-        f"{o.namespace}/{o.name}", RESOURCE, encode_object(ObjectType(o.kind.group, "", o.kind.name), metadata, spec)
+        f"{row.namespace}/{row.name}",
+        RESOURCE,
+        encode_object(ObjectType(row.kind.group, "", row.kind.name), metadata, spec),
     )
 
 
 @derived
 def _services(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Returns the services that the mesh's root namespace sees, as those who ask are of it."""
+    """Return the services that are visible in the root namespace, the assumed namespace of these clients."""
     return visible_refs(db, root_namespace(db))
 
 
 @derived
 def _service_as_entry(db: Mesh, ref: ServiceRef) -> Resource | None:
-    """Returns a Service of Kubernetes as the ServiceEntry that would declare it, without endpoints; None for what is one already."""
-    found = service(db, ref)
-    if found is None or found.registry is not Registry.KUBERNETES:
+    """Return a Kubernetes Service as the equivalent ServiceEntry without endpoints.
+
+    The result is None for a service that a ServiceEntry declares.
+    """
+    row = service(db, ref)
+    if row is None or row.registry is not Registry.KUBERNETES:
         return None
-    name = SYNTHETIC + found.name
-    metadata = {"namespace": found.namespace, "name": name, "creationTimestamp": found.created}
-    return Resource(f"{found.namespace}/{name}", RESOURCE, encode_object(_ENTRY, metadata, _entry(found)))
+    name = SYNTHETIC + row.name
+    metadata = {"namespace": row.namespace, "name": name, "creationTimestamp": row.created}
+    return Resource(f"{row.namespace}/{name}", RESOURCE, encode_object(_ENTRY, metadata, _entry(row)))
 
 
 services_as_entries: Gather[ServiceRef, [], Resource] = Gather("services as entries", _services, _service_as_entry)
 
 
-def _entry(s: Service) -> dict[str, Any]:
+def _entry(service: Service) -> dict[str, Any]:
     return {
-        "hosts": [s.hostname],
-        "addresses": [*dict.fromkeys((*s.addresses, *(a for _, listed in s.cluster_addresses for a in listed)))],
-        "subjectAltNames": list(s.service_accounts),
-        "exportTo": sorted(s.export_to),
-        "location": "MESH_EXTERNAL" if s.mesh_external else "MESH_INTERNAL",
-        "resolution": _RESOLUTION.get(s.resolution, "NONE"),
-        "ports": [{"number": port.number, "name": port.name, "protocol": str(port.protocol)} for port in s.ports],
-        **({"workloadSelector": {"labels": dict(s.selector)}} if s.selector else {}),
+        "hosts": [service.hostname],
+        "addresses": [
+            *dict.fromkeys((*service.addresses, *(ip for _, ips in service.cluster_addresses for ip in ips)))
+        ],
+        "subjectAltNames": list(service.service_accounts),
+        "exportTo": sorted(service.export_to),
+        "location": "MESH_EXTERNAL" if service.mesh_external else "MESH_INTERNAL",
+        "resolution": _RESOLUTION.get(service.resolution, "NONE"),
+        "ports": [{"number": port.number, "name": port.name, "protocol": str(port.protocol)} for port in service.ports],
+        **({"workloadSelector": {"labels": dict(service.selector)}} if service.selector else {}),
     }
 
 
 @derived
 def mesh_config_resource(db: Mesh) -> dict[str, Resource]:
-    """Returns the mesh config in force, which is sent as itself and not as an object."""
+    """Return the effective mesh config, which is not wrapped in an object."""
     message = json_format.ParseDict(
         plain(mesh_config(db), whole=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True
     )

@@ -1,4 +1,4 @@
-"""Holds an xDS resource, serialized once and shared by every proxy that gets it."""
+"""An xDS resource, serialized once and shared by every proxy that receives it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def varint(value: int) -> bytes:
-    """Returns a protobuf varint."""
+    """Return a protobuf varint."""
     if value < 0x80:
         return _ONE_BYTE[value]
     if value < 0x4000:
@@ -23,34 +23,36 @@ def varint(value: int) -> bytes:
 
 
 def length_delimited(number: int, payload: bytes) -> bytes:
-    """Returns a protobuf field of wire type 2: a message, string or bytes."""
+    """Return a protobuf field with wire type 2: a message, string or bytes."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns the varint at a position, and the position behind it."""
-    behind = _behind_varint(data, at)
-    return sum((byte & 0x7F) << 7 * index for index, byte in enumerate(data[at:behind])), behind
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the varint at an offset, and the offset of the next byte."""
+    end = _end_of_varint(data, offset)
+    return sum((byte & 0x7F) << 7 * index for index, byte in enumerate(data[offset:end])), end
 
 
-def _behind_varint(data: bytes, at: int) -> int:
-    """Returns the position behind the varint at a position."""
-    while data[at] > 0x7F:
-        at += 1
-    return at + 1
+def _end_of_varint(data: bytes, offset: int) -> int:
+    """Return the offset of the byte after a varint."""
+    while data[offset] > 0x7F:
+        offset += 1
+    return offset + 1
 
 
 _ANY_HEADS: dict[str, bytes] = {}
 
 
 class Resource:
-    """Holds a named message as a serialized google.protobuf.Any. Resources are equal where their bytes are.
+    """A named message, serialized as a google.protobuf.Any. Resources are equal if their bytes are equal.
 
-    `pieces` joined are `frame`: the Any as field 2, which is what both a DiscoveryResponse and a (delta) Resource hold it in; `head`
-    goes before it to make it a resource of a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
-    `size` is the length of the frame. Large parts of large resources are pieces that they share, copied only into responses.
-    `warms` is the name of the ClusterLoadAssignment that Envoy waits for after it takes this resource, or "". `version` tells its content from
-    others under its name, "" where nobody asks; `aliases` are other names that it is asked for by.
+    `pieces`, joined, are `encoded`: the Any as field 2, which is its field number in a DiscoveryResponse and in a
+    (delta) Resource. `head` precedes it in a DeltaDiscoveryResponse. https://protobuf.dev/programming-guides/encoding/
+
+    `size` is the length of `encoded`. Large resources share pieces, which are copied only into responses. `warms` is
+    the name of the ClusterLoadAssignment for which Envoy waits after it receives this resource, or "". `version`
+    distinguishes contents under the same name, and is "" if unused. `aliases` are other names under which the resource
+    can be requested.
     """
 
     __slots__ = ("aliases", "head", "name", "pieces", "size", "version", "warms")
@@ -61,52 +63,55 @@ class Resource:
         type_url: str,
         value: bytes,
         warms: str = "",
-        more: tuple[bytes, ...] = (),
+        extra_pieces: tuple[bytes, ...] = (),
         version: str = "",
         aliases: tuple[str, ...] = (),
     ) -> None:
-        """`more`: pieces of the serialized message that follow `value`."""
+        """Serialize the resource. `extra_pieces` are serialized fields of the same message that follow `value`."""
         head = _ANY_HEADS.get(type_url)
         if head is None:
             head = _ANY_HEADS[type_url] = length_delimited(1, type_url.encode())
-        total = len(value) + sum(map(len, more))
+        total = len(value) + sum(map(len, extra_pieces))
         size = varint(total)
         length = len(head) + 1 + len(size) + total
         self.name, self.warms, self.version, self.aliases = name, warms, version, aliases
-        self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *more)
+        self.pieces = (b"".join((b"\x12", varint(length), head, b"\x12", size, value)), *extra_pieces)
         self.size = len(self.pieces[0]) + total - len(value)
-        named = length_delimited(3, name.encode()) + (length_delimited(1, version.encode()) if version else b"")
-        named += b"".join(length_delimited(4, alias.encode()) for alias in aliases)
-        self.head = b"".join((b"\x12", varint(len(named) + self.size), named))
+        fields = length_delimited(3, name.encode()) + (length_delimited(1, version.encode()) if version else b"")
+        fields += b"".join(length_delimited(4, alias.encode()) for alias in aliases)
+        self.head = b"".join((b"\x12", varint(len(fields) + self.size), fields))
 
     @property
-    def frame(self) -> bytes:
-        """Returns the pieces joined."""
+    def encoded(self) -> bytes:
+        """The pieces, joined."""
         return b"".join(self.pieces)
 
     @property
     def any(self) -> bytes:
-        """Returns the serialized Any alone."""
-        frame = self.frame
-        return frame[_behind_varint(frame, 1) :]
+        """The serialized Any, without field header."""
+        encoded = self.encoded
+        return encoded[_end_of_varint(encoded, 1) :]
 
     @property
-    def message(self) -> tuple[bytes, ...]:
-        """Returns the serialized message alone, in its pieces, which are messages of its type too."""
+    def message_pieces(self) -> tuple[bytes, ...]:
+        """The serialized message in its pieces, each of which is a message of the same type."""
         first, *more = self.pieces
-        size, at = _read_varint(first, _behind_varint(first, 1) + 1)
-        return (first[_behind_varint(first, at + size + 1) :], *more)
+        size, offset = _read_varint(first, _end_of_varint(first, 1) + 1)
+        return (first[_end_of_varint(first, offset + size + 1) :], *more)
 
     @classmethod
     def of(cls, type_url: str, message: Any, name: str | None = None, warms: str = "") -> Resource:
-        """Returns the resource of a protobuf message; its map fields are in one order, so that equal messages are equal bytes."""
+        """Return the resource of a protobuf message. Map fields are sorted, so that equal messages have equal bytes."""
         return cls(
             message.name if name is None else name, type_url, message.SerializeToString(deterministic=True), warms
         )
 
     @classmethod
     def versioned(cls, type_url: str, message: Any, name: str, aliases: tuple[str, ...] = ()) -> Resource:
-        """Returns the same with a version, which is equal wherever the message is: in another process too."""
+        """Return the resource of a protobuf message with a version.
+
+        Equal messages have equal versions in every process.
+        """
         value = message.SerializeToString(deterministic=True)
         return cls(name, type_url, value, version=hashlib.blake2b(value, digest_size=8).hexdigest(), aliases=aliases)
 
@@ -115,15 +120,15 @@ class Resource:
             return True
         if not isinstance(other, Resource) or self.size != other.size or self.warms != other.warms:
             return False
-        return self.pieces == other.pieces or (not _cut_alike(self, other) and self.frame == other.frame)
+        return self.pieces == other.pieces or (not _same_lengths(self, other) and self.encoded == other.encoded)
 
     def __hash__(self) -> int:
-        return hash(self.frame)
+        return hash(self.encoded)
 
     def __repr__(self) -> str:
         return f"<Resource {self.name} {self.size} bytes>"
 
 
-def _cut_alike(one: Resource, other: Resource) -> bool:
-    """Returns whether their pieces are of the same lengths, so that they are equal only where each piece is."""
+def _same_lengths(one: Resource, other: Resource) -> bool:
+    """Return whether the pieces have the same lengths. If so, the resources are equal only if each piece is equal."""
     return [*map(len, one.pieces)] == [*map(len, other.pieces)]

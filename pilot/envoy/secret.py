@@ -1,4 +1,4 @@
-"""Builds secrets: the certificates and roots that listeners and clusters name, for the proxies that may read them.
+"""Secrets: the certificates and CA certificates that listeners and clusters name, for the proxies that may read them.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/security/secret
 """
@@ -23,34 +23,39 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def secret(db: Mesh, name: str, reader: CredentialReaderFacet) -> Resource | None:
-    """Returns the secret of a name for proxies that may read what `reader` says. Where there is none, it may not be read or it is of no use
-    to Envoy, it returns None: these are not told apart."""
-    found = readable_credential(db, name, reader)
+    """Return a secret by name, for proxies with the same access rights.
+
+    The result is None if the secret does not exist, may not be read or cannot be used by Envoy. A proxy cannot tell
+    these cases apart.
+    """
+    credential = readable_credential(db, name, reader)
     return (
         None
-        if found is None or isinstance(found, Flaw)
-        else Resource.of(SECRET, build_secret(name, found, reader.key_provider))
+        if credential is None or isinstance(credential, Flaw)
+        else Resource.of(SECRET, build_secret(name, credential, reader.key_provider))
     )
 
 
 secrets: Lookup[str, [frozenset[str], CredentialReaderFacet], Resource] = Lookup("secrets", secret)
-"""The secrets that proxies ask for by name, for one reader."""
+"""The secrets that proxies request by name, for one class of readers."""
 
 
-def build_secret(name: str, found: KeyPair | Roots, provider: PrivateKeyProvider | None = None) -> secret_pb2.Secret:
-    """Returns the secret of a credential that Envoy takes; `provider` gets the key where there is one."""
-    if isinstance(found, Roots):
+def build_secret(
+    name: str, credential: KeyPair | Roots, provider: PrivateKeyProvider | None = None
+) -> secret_pb2.Secret:
+    """Return the secret of a valid credential. If there is a `provider`, it receives the private key."""
+    if isinstance(credential, Roots):
         context = common_pb2.CertificateValidationContext(
-            trusted_ca=_inline(found.certificates), crl=_inline(found.revoked)
+            trusted_ca=_inline(credential.certificates), crl=_inline(credential.revoked)
         )
         return secret_pb2.Secret(name=name, validation_context=context)
     certificate = common_pb2.TlsCertificate(
-        certificate_chain=_inline(found.chain), ocsp_staple=_inline(usable_staple(found))
+        certificate_chain=_inline(credential.chain), ocsp_staple=_inline(usable_staple(credential))
     )
-    key = base_pb2.DataSource(inline_bytes=found.private_key.content)
-    provided = build_key_provider(provider, key) if provider is not None else None
-    if provided is not None:
-        certificate.private_key_provider.CopyFrom(provided)
+    key = base_pb2.DataSource(inline_bytes=credential.private_key.content)
+    provided_key = build_key_provider(provider, key) if provider is not None else None
+    if provided_key is not None:
+        certificate.private_key_provider.CopyFrom(provided_key)
     else:
         certificate.private_key.CopyFrom(key)
     return secret_pb2.Secret(name=name, tls_certificate=certificate)
@@ -61,7 +66,12 @@ def _inline(value: Value | None) -> base_pb2.DataSource | None:
 
 
 def build_key_provider(provider: PrivateKeyProvider, key: base_pb2.DataSource) -> common_pb2.PrivateKeyProvider | None:
-    """Returns the provider with a key; None where the mesh's config names none."""
+    """Return the provider (CryptoMB or QAT) with a private key, or None if the mesh config names none.
+
+    The messages belong to Envoy's contrib API, which xds-protos lacks. Both have the key as field 1 and the delay as
+    field 2.
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/contrib/contrib
+    """
     for name, settings in (("cryptomb", provider.cryptomb), ("qat", provider.qat)):
         if settings is not None:
             delay = build_duration(settings.poll_delay or 0)

@@ -61,7 +61,7 @@ def test_a_resource_of_any_size(size: int) -> None:
     made = Resource("name", CLUSTER, b"x" * size)
     wanted = discovery_pb2.DeltaDiscoveryResponse()
     wanted.resources.add(name="name").resource.MergeFromString(made.any)
-    assert discovery_pb2.DeltaDiscoveryResponse.FromString(made.head + made.frame) == wanted
+    assert discovery_pb2.DeltaDiscoveryResponse.FromString(made.head + made.encoded) == wanted
     assert wanted.resources[0].resource.value == b"x" * size
 
 

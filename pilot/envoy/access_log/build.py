@@ -10,7 +10,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 
 from pilot.envoy.access_log.logger import OLD_PEER_STATE, PEER_STATE, ConnectionLogger, Logger, RequestLogger
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 CEL_FILTER_NAME = "envoy.access_loggers.extension_filters.cel"
 SERVICE_CLUSTER = "envoy_accesslog_service"  # in the proxy's bootstrap

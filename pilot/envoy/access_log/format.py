@@ -13,7 +13,7 @@ from envoy.config.core.v3 import extension_pb2, substitution_format_string_pb2
 from envoy.extensions.formatter.req_without_query.v3 import req_without_query_pb2
 from google.protobuf import json_format, struct_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 _WITHOUT_QUERY = "%REQ_WITHOUT_QUERY"
 _FORMATTER = extension_pb2.TypedExtensionConfig(

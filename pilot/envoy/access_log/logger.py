@@ -13,7 +13,7 @@ from google.protobuf import any_pb2
 from opentelemetry.proto.common.v1 import common_pb2
 
 from pilot.envoy.access_log.format import DEFAULT_TEXT, LineFormat, build_formatters, build_log_format
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 FILE_NAME = "envoy.access_loggers.file"
 HTTP_GRPC_NAME = "envoy.access_loggers.http_grpc"

@@ -16,7 +16,7 @@ from pilot.envoy.cluster.circuit_breakers import apply_circuit_breakers
 from pilot.envoy.cluster.defaults import ClusterDefaults, ClusterTraitsKey
 from pilot.envoy.cluster.draft import ClusterDraft
 from pilot.envoy.cluster.traffic_policy import EffectivePolicy
-from pilot.envoy.durations import build_duration
+from pilot.envoy.well_known_types import build_duration
 from pilot.mesh.model.proxy import NodeType
 
 _EMPTY_HTTP = HTTPSettings()

@@ -10,8 +10,7 @@ from envoy.extensions.network.dns_resolver.cares.v3 import cares_dns_resolver_pb
 from google.protobuf import wrappers_pb2
 
 from pilot.envoy.cluster.defaults import ClusterDefaults, ClusterTraitsKey
-from pilot.envoy.durations import build_duration
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.model.service import Service
 
 _Cluster = cluster_pb2.Cluster

@@ -6,7 +6,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.core.v3 import protocol_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart

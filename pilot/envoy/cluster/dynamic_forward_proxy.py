@@ -12,7 +12,7 @@ from envoy.extensions.common.dynamic_forward_proxy.v3 import dns_cache_pb2
 from pilot.config.protocol import Protocol
 from pilot.envoy.cluster.draft import ClusterDraft
 from pilot.envoy.cluster.stat_name import delimited
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 NAME = "envoy.clusters.dynamic_forward_proxy"
 # Only with these is the host of a request known: in its authority, or in the SNI.

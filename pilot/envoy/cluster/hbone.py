@@ -20,7 +20,6 @@ from pilot.envoy.cluster.defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.draft import ClusterDraft
 from pilot.envoy.cluster.passthrough import IDLE_SECONDS, build_black_hole
 from pilot.envoy.cluster.stat_name import delimited
-from pilot.envoy.durations import build_duration
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone import (
     ORIGINAL_DST,
@@ -29,6 +28,7 @@ from pilot.envoy.transport_socket.hbone import (
     build_tunnel_client,
     build_tunnel_context,
 )
+from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 from pilot.lib.spiffe import PREFIX
 from pilot.lib.xds_types import CLUSTER

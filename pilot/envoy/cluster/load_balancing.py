@@ -20,7 +20,7 @@ from pilot.config.networking.destination_rule import (
 from pilot.envoy.cluster.defaults import ClusterDefaults
 from pilot.envoy.cluster.draft import ClusterDraft
 from pilot.envoy.cluster.outlier_detection import without_panic
-from pilot.envoy.durations import build_duration
+from pilot.envoy.well_known_types import build_duration
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Service
 from pilot.mesh.traffic.locality_lb import EffectiveLocality, effective_locality

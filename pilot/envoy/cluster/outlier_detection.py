@@ -16,7 +16,7 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.destination_rule import OutlierDetection
 from pilot.envoy.cluster.draft import ClusterDraft
-from pilot.envoy.durations import build_duration
+from pilot.envoy.well_known_types import build_duration
 
 
 def _number(value: int) -> wrappers_pb2.UInt32Value:

@@ -11,7 +11,7 @@ from google.protobuf import any_pb2
 
 from pilot.envoy.http_filter.endpoint_picker import CHOSEN, METADATA, SERVED
 from pilot.envoy.resource import length_delimited
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 _Policy = cluster_pb2.LoadBalancingPolicy
 _SELECTED_HOST_KEY = 2  # newer than the messages that we have; an Envoy that is older passes over it

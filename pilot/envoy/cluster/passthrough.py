@@ -21,10 +21,10 @@ from pilot.envoy.cluster.dynamic_forward_proxy import build_dynamic
 from pilot.envoy.cluster.stat_name import delimited
 from pilot.envoy.cluster.traffic_policy import NOTHING, EffectivePolicy
 from pilot.envoy.cluster.upstream_tls import Peer, build_context
-from pilot.envoy.durations import build_duration
 from pilot.envoy.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket import build_upstream
+from pilot.envoy.well_known_types import build_duration
 from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config

@@ -11,7 +11,7 @@ from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 
 from pilot.config.networking.destination_rule import ProxyProtocol
 from pilot.envoy.cluster.draft import ClusterDraft
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 NAME = "envoy.transport_sockets.upstream_proxy_protocol"
 _PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))

@@ -25,7 +25,7 @@ from pilot.envoy.transport_socket import (
     build_upstream_context,
 )
 from pilot.envoy.transport_socket.hbone import INTERNAL_UPSTREAM, OF_ALL, build_internal
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import TlsFilesFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.security.mtls import Mode

@@ -52,7 +52,7 @@ def patch_pieces(
 ) -> Resource:
     """Returns a route configuration with patches: the same one where none changed it. No node of its own."""
     own = [one for one in found if matches_routes(one.match.route_configuration, original.name, facet)]
-    first, *pieces = original.message
+    first, *pieces = original.message_pieces
     head = route_pb2.RouteConfiguration.FromString(first)
     if any(
         one.apply_to == "ROUTE_CONFIGURATION" and one.merges and one.value.virtual_hosts for one in own
@@ -79,7 +79,9 @@ def patch_pieces(
     if not effects.applied:
         return original
     pieces.append(more.SerializeToString(deterministic=True))
-    return Resource(head.name, ROUTE, head.SerializeToString(deterministic=True), more=tuple(filter(None, pieces)))
+    return Resource(
+        head.name, ROUTE, head.SerializeToString(deterministic=True), extra_pieces=tuple(filter(None, pieces))
+    )
 
 
 def _touching(piece: bytes, patches: Sequence[ReadPatch]) -> Sequence[ReadPatch]:

@@ -1,1 +1,1 @@
-"""HTTP filters, a file each. Prebuilt ones are shared: they are copied into messages, never changed."""
+"""HTTP filters. Prebuilt messages are shared: copy them, and never change them."""

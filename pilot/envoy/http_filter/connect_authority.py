@@ -1,4 +1,4 @@
-"""Builds the filter that notes of a tunnel where it leads and who has opened it, for the listener of what comes out of it."""
+"""Filters that record the destination and the client of a tunnel for the internal listener that handles its payload."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AUTHORITY = "%REQ(:AUTHORITY)%"
 
 @lru_cache(maxsize=2)
 def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
-    """Returns the filter; `istio`: of Istio's builds of Envoy."""
+    """Return the filter that records destination, source and identities. `istio` selects Istio's builds of Envoy."""
     kind = hashable(istio)
     values = [
         build_value(DESTINATION, _AUTHORITY, shared=ONCE),
@@ -44,7 +44,10 @@ def build_connect_authority(istio: bool) -> hcm_pb2.HttpFilter:
 
 @lru_cache(maxsize=2)
 def build_request_source(istio: bool) -> hcm_pb2.HttpFilter:
-    """Returns the filter that notes what kind of proxy has opened a tunnel: a waypoint has applied the policies of its services already."""
+    """Return the filter that records which kind of proxy opened a tunnel.
+
+    A waypoint has already applied the policies of its services.
+    """
     value = build_value(REQUEST_SOURCE, f"%REQ({SOURCE_HEADER})%", hashable(istio), ONCE)
     return hcm_pb2.HttpFilter(
         name="request_source", typed_config=pack(set_filter_state_pb2.Config(on_request_headers=[value]))
@@ -68,4 +71,4 @@ CLIENT_IDENTITY = hcm_pb2.HttpFilter(
         )
     ),
 )
-"""Tells the workload behind a waypoint who the client is; whatever the request itself says of that is replaced."""
+"""Names the client to the workload behind a waypoint. A header in the request itself is overwritten."""

@@ -1,5 +1,7 @@
-"""Builds the filter of requests for hosts that are resolved when they are asked for. The cluster has a DNS cache of the same name and
-settings."""
+"""The filter that resolves hosts at request time.
+
+The cluster of the route has a DNS cache with the same name and settings.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,24 @@ NAME = "envoy.filters.http.dynamic_forward_proxy"
 
 
 def build_dynamic_forward_proxy(cache: dns_cache_pb2.DnsCacheConfig) -> hcm_pb2.HttpFilter:
-    """Returns the filter over a DNS cache."""
+    """Return the filter for a DNS cache."""
     return hcm_pb2.HttpFilter(
         name=NAME, typed_config=pack(dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=cache))
     )
 
 
 def build_dns_cache(name: str, family: cluster_pb2.Cluster.DnsLookupFamily) -> dns_cache_pb2.DnsCacheConfig:
-    """Returns the cache of a wildcard host with dynamic DNS (`names.dns_cache`)."""
+    """Return the DNS cache of a wildcard host with dynamic DNS (see `names.dns_cache`)."""
     return dns_cache_pb2.DnsCacheConfig(name=name, dns_lookup_family=family)
 
 
 def build_allow_any_dns_cache(
     family: cluster_pb2.Cluster.DnsLookupFamily, max_hosts: int, dns_proxy: str
 ) -> dns_cache_pb2.DnsCacheConfig:
-    """Returns the cache of the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS. `dns_proxy`: "host:port" to ask instead of the system's."""
+    """Return the DNS cache for the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS.
+
+    `dns_proxy` is the "host:port" of a resolver to use in place of the system's.
+    """
     cache = dns_cache_pb2.DnsCacheConfig(
         name=names.ALLOW_ANY_DNS_CACHE, dns_lookup_family=family, max_hosts=wrappers_pb2.UInt32Value(value=max_hosts)
     )

@@ -1,7 +1,10 @@
-"""Builds the filter by which an endpoint picker chooses the endpoint of a request: an ext_proc server, which the routes to a pool name.
+"""The filter through which an endpoint picker chooses the endpoint of a request.
 
-https://gateway-api-inference-extension.sigs.k8s.io/ The picker writes the address that it chose into metadata, which the cluster of the pool
-reads, and there it is told which address it was in the end.
+Routes to an inference pool name its ext_proc server.
+
+The picker writes the address into dynamic metadata, which the pool's cluster reads. It is told through metadata which
+endpoint served the request.
+https://gateway-api-inference-extension.sigs.k8s.io/
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pilot.envoy.well_known_types import pack
 NAME = "envoy.filters.http.ext_proc"
 METADATA = "envoy.lb"
 CHOSEN, SERVED = "x-gateway-destination-endpoint", "x-gateway-destination-endpoint-served"
-_NO_CLUSTER = "dummy"  # routes that lead to no pool ask nobody
+_NO_CLUSTER = "dummy"  # never called: only routes to a pool enable the filter
 _Mode = processing_mode_pb2.ProcessingMode
 _NAMESPACES = ext_proc_pb2.MetadataOptions.MetadataNamespaces(untyped=[METADATA])
 
@@ -46,7 +49,10 @@ ENDPOINT_PICKER = hcm_pb2.HttpFilter(
 
 
 def build_override(picker: EndpointPicker) -> any_pb2.Any:
-    """Returns what a route to a pool says: whom to ask, and that it sees requests and answers whole, for the model is named in the body."""
+    """Return the per-route configuration of a route to a pool.
+
+    The picker receives complete requests and responses, because the name of the model is in the body.
+    """
     mode = _Mode(
         request_header_mode=_Mode.SEND,
         request_body_mode=_Mode.FULL_DUPLEX_STREAMED,

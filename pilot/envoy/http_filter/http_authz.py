@@ -41,7 +41,7 @@ def build_http_denial(rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:
     return hcm_pb2.HttpFilter(name=_RBAC, typed_config=pack(filter_pb2.RBAC(rules=rules)))
 
 
-# -- external authorizers --------------------------------------------------------------------------------------------------
+# -- external authorizers ----------------------------------------------------------------------------------------------
 
 
 def build_http_ext_authz(provider: str, authorizer: Authorizer) -> hcm_pb2.HttpFilter:

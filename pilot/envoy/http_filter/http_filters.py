@@ -1,4 +1,4 @@
-"""Decides which HTTP filters a connection manager has, in their order."""
+"""Chooses the HTTP filters of a connection manager, and their order."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pilot.mesh.model.facets import FeaturesFacet
 
 
 class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Says what a chain of filters depends on.
+    """The settings that determine the HTTP filters of a connection manager.
 
-    `metadata_exchange`, `alpn`, `sessions`: what the settings allow; `labels`: more labels to exchange; `mesh_only`: metadata
-    headers only within the mesh. `exchanges`: the peers may exchange metadata, which they do not through a tunnel. `picks`: some routes lead to
-    pools, whose endpoint pickers are asked.
+    `metadata_exchange`, `alpn` and `sessions` are enabled by settings. `labels` are additional workload labels to
+    exchange. `mesh_only` limits metadata headers to peers in the mesh. `exchanges` is False if the peers cannot
+    exchange metadata, as through a tunnel. `picks_endpoints` is set if routes lead to inference pools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"]
@@ -46,19 +46,24 @@ class FilterOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     start_child_span: bool = False
     suppress_envoy_headers: bool = False
     exchanges: bool = True
-    picks: bool = False
+    picks_endpoints: bool = False
 
 
 def build_http_filters(
     options: FilterOptions, added: Iterable[tuple[Phase, hcm_pb2.HttpFilter]] = ()
 ) -> list[hcm_pb2.HttpFilter]:
-    """Returns the filters of a connection manager; `added`: those of policies, and those that resolve hosts."""
-    return in_order((*_own_filters(options), *added), at_waypoint=options.side == "waypoint")
+    """Return the filters of a connection manager.
+
+    `added` are the filters of policies and the filters that resolve hosts.
+    """
+    return in_order((*_common_filters(options), *added), at_waypoint=options.side == "waypoint")
 
 
-def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yields what every manager has, as far as its proxy has it. Metadata of the peer comes first, so that a request which a policy
-    turns away is counted with it."""
+def _common_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Yield the filters of every connection manager, as far as the proxy supports them.
+
+    The peer's metadata comes first, so that requests that a policy rejects are counted with it.
+    """
     outgoing, waypoint = options.side in ("outbound", "gateway"), options.side == "waypoint"
     if waypoint and options.features.peer_metadata:
         yield Phase.UPSTREAM_METADATA, UPSTREAM_OF_WAYPOINT
@@ -69,7 +74,7 @@ def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFi
             else build_inbound_peer_metadata(options.labels)
         )
         yield Phase.PEER_METADATA, metadata
-    if options.picks:
+    if options.picks_endpoints:
         yield Phase.ENDPOINT_PICKER, ENDPOINT_PICKER
     if options.grpc_web:
         yield Phase.CODEC, GRPC_WEB
@@ -80,4 +85,4 @@ def _own_filters(options: FilterOptions) -> Iterator[tuple[Phase, hcm_pb2.HttpFi
     yield Phase.CORS, CORS
     if outgoing and options.sessions:
         yield Phase.SESSION, STATEFUL_SESSION
-    yield Phase.END, build_router(options.start_child_span, options.suppress_envoy_headers)
+    yield Phase.TERMINAL, build_router(options.start_child_span, options.suppress_envoy_headers)

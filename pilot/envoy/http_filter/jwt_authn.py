@@ -1,4 +1,7 @@
-"""Builds the filter of JSON web tokens: a token that is there must be valid; whether one must be there is authorization's matter."""
+"""The filter that validates JSON web tokens.
+
+It rejects invalid tokens; authorization policies require tokens to be present.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ from pilot.lib.duration import Duration
 from pilot.lib.envoy_jwks import has_keys
 from pilot.mesh.security.jwt import JwksServer, TokenRule
 
-# A public key whose private one was never kept: where the keys of an issuer are not known, no token of it is valid.
-NOBODYS_KEYS = (
+# The private key was discarded. An issuer with unknown keys gets this public key, so that all its tokens are invalid.
+UNUSABLE_KEYS = (
     '{"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": "nobody", "e": "AQAB", '
     '"n": "pQlXtdxxORs-nqibVMC6QSvD3qB7fSmMQ35z0XAQQYml-9TH5LbXqk72gkwTS8Ye6Up8BlADDD7V7pvdQ1zHdN9bsfj_qeNvhBg4'
     "kSVF2Vc2_03mh62QvlfD0oId4S23Y7eog5mhwQFS_ul33M1gU2nRblZx0i2tiipkFiMMZIRMeFuf0-nAvMUp2gHTtB6VYS_eTQeT"
     "JxquBj3eWchVP1niHCtMO8DlZ85bIctHpOQG3NiHBNBjcBJfIy24bQ9ntzBiTbn04l4wz6VgdzFKJ8jAdODMM-Svbu1tAVg7dW6w"
     'bSd8BzfD632pKtHOTdFiSjkwNX1qxPpcjEhbUNXQEw"}]}'
 )
-_CACHED = Duration.of(300)  # keys that a proxy fetched itself
+_CACHE_DURATION = Duration.of(300)  # for keys that the proxy fetches itself
 _SPACE_DELIMITED = ("permission", "scope")
 
 JwtRules = tuple[TokenRule, ...]
@@ -34,9 +37,10 @@ Requirement = config_pb2.JwtRequirement
 
 @lru_cache(maxsize=1024)
 def build_jwt_authn(rules: JwtRules, clear_route_cache: bool = False) -> hcm_pb2.HttpFilter:
-    """Returns the filter of at least one rule. `clear_route_cache`: routes depend on claims, so that they are chosen again (gateways).
+    """Return the filter for one or more rules.
 
-    With several issuers a request passes by one valid token, or by none that is invalid: issuers may share a header.
+    `clear_route_cache` selects the route again after validation, because routes of gateways may depend on claims. With
+    several issuers a request passes if one token is valid or if none is invalid, because issuers may share a header.
     """
     names = [f"origins-{i}" for i in range(len(rules))]
     lenient = [_any([Requirement(provider_name=n), Requirement(allow_missing=empty_pb2.Empty())]) for n in names]
@@ -56,8 +60,8 @@ def _any(requirements: list[config_pb2.JwtRequirement]) -> config_pb2.JwtRequire
     return Requirement(requires_any=config_pb2.JwtRequirementOrList(requirements=requirements))
 
 
-def _build_provider(found: TokenRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
-    rule = found.rule
+def _build_provider(token_rule: TokenRule, clear_route_cache: bool) -> config_pb2.JwtProvider:
+    rule = token_rule.rule
     claims = sorted({*_SPACE_DELIMITED, *rule.space_delimited_claims})
     provider = config_pb2.JwtProvider(
         issuer=rule.issuer,
@@ -74,15 +78,15 @@ def _build_provider(found: TokenRule, clear_route_cache: bool) -> config_pb2.Jwt
         from_params=rule.from_params,
         from_cookies=rule.from_cookies,
     )
-    if found.server is not None:
-        provider.remote_jwks.CopyFrom(_remote(rule.jwks_uri, found.server, rule.timeout or DEFAULT_TIMEOUT))
+    if token_rule.server is not None:
+        provider.remote_jwks.CopyFrom(_remote(rule.jwks_uri, token_rule.server, rule.timeout or DEFAULT_TIMEOUT))
     else:
-        provider.local_jwks.inline_string = found.keys if has_keys(found.keys) else NOBODYS_KEYS
+        provider.local_jwks.inline_string = token_rule.keys if has_keys(token_rule.keys) else UNUSABLE_KEYS
     return provider
 
 
 def _remote(uri: str, server: JwksServer, timeout: Duration) -> config_pb2.RemoteJwks:
-    """Returns where a proxy fetches keys itself."""
+    """Return the source from which a proxy fetches keys itself."""
     cluster = outbound_cluster(server.port, "", server.hostname)
     source = http_uri_pb2.HttpUri(uri=uri, cluster=cluster, timeout=build_duration(timeout))
-    return config_pb2.RemoteJwks(http_uri=source, cache_duration=build_duration(_CACHED))
+    return config_pb2.RemoteJwks(http_uri=source, cache_duration=build_duration(_CACHE_DURATION))

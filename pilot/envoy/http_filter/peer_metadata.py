@@ -1,4 +1,4 @@
-"""Builds io.istio.http.peer_metadata: it finds who the peer is, by headers that the two proxies exchange or by workload discovery."""
+"""The filter io.istio.http.peer_metadata, which identifies the peer by exchanged headers or by workload discovery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.envoy.well_known_types import pack_struct
 
-NAME = "istio.metadata_exchange"  # older than its type: telemetry of users refers to it
+NAME = "istio.metadata_exchange"  # the historical name, to which users' EnvoyFilters refer
 CONFIG = "io.istio.http.peer_metadata.Config"
 _DISCOVERY: list[dict[str, Any]] = [{"istio_headers": {}}, {"workload_discovery": {}}]
 
@@ -20,12 +20,12 @@ DOWNSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
         CONFIG, {"downstream_discovery": [{"workload_discovery": {}}], "shared_with_upstream": True}
     ),
 )
-"""Finds who has opened a tunnel, for what comes out of it."""
+"""Identifies the peer that opened a tunnel, for the listener that handles its payload."""
 UPSTREAM_OF_WAYPOINT = hcm_pb2.HttpFilter(
     name="waypoint_upstream_peer_metadata",
     typed_config=pack_struct(CONFIG, {"upstream_discovery": [{"workload_discovery": {}}]}),
 )
-"""Finds whom a waypoint sends a request to."""
+"""Identifies the peer to which a waypoint forwards a request."""
 
 
 def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilter:
@@ -36,12 +36,12 @@ def _build(fields: dict[str, Any], labels: tuple[str, ...]) -> hcm_pb2.HttpFilte
 
 @lru_cache(maxsize=64)
 def build_inbound_peer_metadata(labels: tuple[str, ...] = ()) -> hcm_pb2.HttpFilter:
-    """Returns the filter of the server's side. `labels`: more labels of workloads to exchange."""
+    """Return the filter for the server side. `labels` are additional workload labels to exchange."""
     return _build({"downstream_discovery": _DISCOVERY, "downstream_propagation": [{"istio_headers": {}}]}, labels)
 
 
 @lru_cache(maxsize=64)
 def build_outbound_peer_metadata(labels: tuple[str, ...] = (), mesh_only: bool = False) -> hcm_pb2.HttpFilter:
-    """Returns the filter of the client's side. `mesh_only`: no headers to services outside of the mesh."""
+    """Return the filter for the client side. `mesh_only` sends no headers to services outside the mesh."""
     headers = {"skip_external_clusters": True} if mesh_only else {}
     return _build({"upstream_discovery": _DISCOVERY, "upstream_propagation": [{"istio_headers": headers}]}, labels)

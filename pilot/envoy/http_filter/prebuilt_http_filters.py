@@ -62,7 +62,8 @@ ALPN = hcm_pb2.HttpFilter(
 def build_router(start_child_span: bool = False, suppress_envoy_headers: bool = False) -> hcm_pb2.HttpFilter:
     """Return the router, which ends every chain of HTTP filters.
 
-    `start_child_span` is for tracers that expect the proxy to have a span of its own. `suppress_envoy_headers` removes `x-envoy-*` headers.
+    `start_child_span` creates a separate span for the proxy, which some tracers require. `suppress_envoy_headers`
+    removes `x-envoy-*` headers.
     """
     return hcm_pb2.HttpFilter(
         name="envoy.filters.http.router",

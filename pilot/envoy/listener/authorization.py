@@ -23,7 +23,7 @@ from pilot.envoy.network_filter.network_authz import build_network_denial, build
 from pilot.envoy.rbac.principal import RuleContext
 from pilot.envoy.rbac.rule import NEVER, build_rule
 from pilot.envoy.rbac.rules import ActionRules, BuiltAuthorization, build_action, build_rbac, rule_name
-from pilot.mesh.kinds.authorization_policies import authorization_policies
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.mesh.security.authorizers import Authorizer, authorizer
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust_domains import own_trust_domains
@@ -38,7 +38,7 @@ _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 @derived
 def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> BuiltAuthorization | None:
     """Returns a policy in Envoy's words, for connections (`tcp`) or requests, which may come out of tunnels; None for one that is gone."""
-    row = authorization_policies.get(db, key)
+    row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
     spec, place = row.spec, RuleContext(row.namespace, own_trust_domains(db), tcp, tunnelled)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+
 from collections.abc import Iterator, Mapping
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2
@@ -24,7 +26,6 @@ from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import ListeningFacet, PolicyFacet
 from pilot.mesh.registry.networks import HBONE_PORT
-from pilot.mesh.security.policies import AUTHORIZATION_POLICY
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust_domains import trust_domains
 
@@ -75,7 +76,7 @@ def terminating_listeners(
 def _filters(
     db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
 ) -> Iterator[hcm_pb2.HttpFilter]:
-    yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY))
+    yield from tunnel_authorization(db, policies.of(AUTHORIZATION_POLICY.id.name))
     if listening.features.peer_metadata:
         yield DOWNSTREAM_OF_WAYPOINT
     yield build_connect_authority(listening.features.hashable_string)

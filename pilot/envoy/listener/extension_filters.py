@@ -5,6 +5,8 @@ The configuration of a Wasm module arrives separately, by extension config disco
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION
+
 from collections.abc import Iterator, Mapping
 
 from envoy.config.core.v3 import base_pb2
@@ -25,7 +27,6 @@ from pilot.envoy.names import extension_config
 from pilot.envoy.network_filter.network_authz import STAT_PREFIX
 from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import ListeningFacet
-from pilot.mesh.security.policies import TRAFFIC_EXTENSION
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.telemetry.extensions import ListedExtension, extensions_of_side, named_ports
 
@@ -47,7 +48,7 @@ _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RB
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
     """Return the port if an extension names it, else `OTHER_PORTS`, so that the chains of all other ports are shared. Not memoised."""
-    return port if listening.policies.of(TRAFFIC_EXTENSION) and port in _named_ports(db, listening) else OTHER_PORTS
+    return port if listening.policies.of(TRAFFIC_EXTENSION.id.name) and port in _named_ports(db, listening) else OTHER_PORTS
 
 
 @derived
@@ -56,7 +57,7 @@ def _named_ports(db: Mesh, listening: ListeningFacet) -> frozenset[int]:
 
 
 def _extensions(db: Mesh, listening: ListeningFacet) -> tuple[ListedExtension, ...]:
-    keys = listening.policies.of(TRAFFIC_EXTENSION)
+    keys = listening.policies.of(TRAFFIC_EXTENSION.id.name)
     return extensions_of_side(db, keys, listening.side in ("inbound", "waypoint")) if keys else ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.gateway_api import TLS_ROUTE
+
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2
@@ -45,7 +47,6 @@ from pilot.envoy.route.gateway import route_name
 from pilot.envoy.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
 from pilot.envoy.transport_socket.downstream import HTTP3_ALPN, HTTP_ALPN, PEER_ALPN
 from pilot.envoy.transport_socket.sds import SdsProvider
-from pilot.mesh.gateway_api.listeners import TLS_ROUTE
 from pilot.mesh.gateways.gateways import merged_gateway, server
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.mesh.model.service import Port
@@ -78,7 +79,7 @@ def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> L
     found = virtual_service(db, key)
     if found is None:
         return None
-    of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE for parent in found.origin.parents)
+    of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE.id for parent in found.origin.parents)
     rules = Layer4.of(key, found.spec, of_tls_route)
     return rules if rules.tcp or rules.tls else None
 

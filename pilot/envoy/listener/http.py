@@ -105,7 +105,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
         sessions=settings.listeners.persistent_sessions,
         grpc_web=kind.grpc_web,
         exchanges=not kind.in_tunnel,
-        picks=listening.picks,
+        picks_endpoints=listening.picks,
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
+
 import ipaddress
 from collections.abc import Iterator
 
@@ -19,7 +21,6 @@ from pilot.mesh.model.service import Port
 from pilot.mesh.registry.services import service
 from pilot.mesh.scope.inbound_ports import InboundPort, declared_port_numbers, inbound_ports
 from pilot.mesh.security.mtls import Mode, WorkloadMtls, accepted
-from pilot.mesh.security.policies import PEER_AUTHENTICATION
 from pilot.mesh.tables.database import Mesh
 
 
@@ -47,7 +48,7 @@ def _passthrough(number: int, mode: Mode, stat_pattern: str) -> InboundChainsKey
 
 def accepted_mtls(db: Mesh, inbound: InboundFacet) -> WorkloadMtls:
     """Returns what the workload accepts. No node of its own."""
-    return accepted(db, inbound.policies.of(PEER_AUTHENTICATION))
+    return accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name))
 
 
 def port_specs(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:

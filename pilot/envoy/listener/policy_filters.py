@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
+
 from collections.abc import Callable, Iterator
 
 from envoy.config.listener.v3 import listener_components_pb2
@@ -15,7 +18,6 @@ from pilot.envoy.listener.extension_filters import http_extensions
 from pilot.envoy.listener.stats_filters import http_stats_filters, network_stats_filters
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.security.jwt import token_rules
-from pilot.mesh.security.policies import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
 from pilot.mesh.tables.database import Mesh
 
 HttpFilters = Iterator[tuple[Phase, hcm_pb2.HttpFilter]]
@@ -24,18 +26,18 @@ NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yields the filter of RequestAuthentications; routes of gateways may depend on claims."""
-    if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION)):
+    if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION.id.name)):
         yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
 
 
 def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
     """Yields the filters of AuthorizationPolicies."""
-    yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY), listening.tunnelled)
+    yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY.id.name), listening.tunnelled)
 
 
 def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> NetworkFilters:
     """Yields the filters of AuthorizationPolicies, for connections whose requests nobody reads."""
-    yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY), listening.tunnelled)
+    yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY.id.name), listening.tunnelled)
 
 
 def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:

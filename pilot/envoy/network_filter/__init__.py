@@ -1,1 +1,1 @@
-"""Network filters, a file each. Prebuilt ones are shared: they are copied into messages, never changed."""
+"""Network filters."""

@@ -1,7 +1,7 @@
-"""Builds the filter that speaks HTTP.
+"""The HTTP connection manager.
 
-What managers of one class have in common is built once as a template (`build_http_connection_manager`); what one of them has of
-its own (statistics prefix, routes, tracing) is set on a copy, or added to the serialized template: protobuf merges them.
+Managers of one class share a template (`build_http_connection_manager`). The statistics prefix, routes and tracing of a
+single manager are appended to the serialized template, because protobuf merges concatenated fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pilot.lib.duration import Duration
 NAME = "envoy.filters.network.http_connection_manager"
 SERVER_NAME = "istio-envoy"
 CONNECT = "CONNECT"
-TUNNELS = 100  # of a connection at once
+MAX_TUNNELS = 100  # concurrent tunnels in a connection
 
 Side = Literal["inbound", "outbound", "gateway", "waypoint"]
 Manager = hcm_pb2.HttpConnectionManager
@@ -71,9 +71,12 @@ _FORWARDED = {
 
 
 class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Holds what a class of managers has in common. `normalization`: as in the mesh config; `internal_networks`: CIDRs whose requests
-    count as internal; `http2`: its port speaks HTTP/2 for sure; `absolute_urls`: it is a forward proxy; `forwards_identity`: a filter has set the
-    header that names the client."""
+    """The settings that a class of managers shares.
+
+    `normalization` is the mesh config's path normalization. `internal_networks` are CIDRs whose requests are treated as
+    internal. `http2` is set for ports that speak only HTTP/2. `absolute_urls` enables forward proxying.
+    `forwards_identity` is set if a filter has already set the header that names the client.
+    """
 
     side: Side
     headers: ProxyHeaders = ProxyHeaders()
@@ -93,7 +96,7 @@ class HttpOptions(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 def build_http_connection_manager(
     options: HttpOptions, filters: Iterable[hcm_pb2.HttpFilter], access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> hcm_pb2.HttpConnectionManager:
-    """Returns a manager without statistics prefix, routes and tracing."""
+    """Return a manager without statistics prefix, routes and tracing."""
     headers = options.headers
     manager = Manager(
         codec_type=Manager.HTTP3 if options.http3 else Manager.AUTO,
@@ -128,8 +131,11 @@ def build_terminating_manager(
     access_logs: Iterable[accesslog_pb2.AccessLog],
     routes: route_pb2.RouteConfiguration,
 ) -> hcm_pb2.HttpConnectionManager:
-    """Returns the manager that ends tunnels, which are requests of CONNECT. A client that is gone without a word is noticed, and none has too many
-    streams, for all of a connection are served by one thread."""
+    """Return the manager that terminates tunnels, which are CONNECT requests.
+
+    Keepalives detect clients that vanished. The limit on streams spreads tunnels over connections, because a single
+    thread serves all streams of a connection.
+    """
     manager = Manager(
         stat_prefix=CONNECT_TERMINATE,
         use_remote_address=_NO,
@@ -143,13 +149,13 @@ def build_terminating_manager(
     manager.set_current_client_cert_details.CopyFrom(build_cert_details(None))
     http2 = manager.http2_protocol_options
     http2.allow_connect = True
-    http2.max_concurrent_streams.value = TUNNELS
+    http2.max_concurrent_streams.value = MAX_TUNNELS
     http2.connection_keepalive.interval.seconds, http2.connection_keepalive.timeout.seconds = 10, 20
     return manager
 
 
 def rds(name: str) -> hcm_pb2.Rds:
-    """Returns the source of routes over ADS, under a name; the listener waits for them."""
+    """Return the source of routes over ADS. The listener waits until they arrive."""
     return hcm_pb2.Rds(config_source=_ADS, route_config_name=name)
 
 
@@ -169,7 +175,10 @@ def _set_protocols(manager: hcm_pb2.HttpConnectionManager, options: HttpOptions)
 
 
 def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: ProxyHeaders) -> None:
-    """Sets what a manager tells of the server and the client; outbound, Envoy's own default names the server."""
+    """Set the headers that describe the server and the client.
+
+    On the outbound side, Envoy's default names the server.
+    """
     server = headers.server
     if server is not None and server.disabled:
         manager.server_header_transformation = Manager.PASS_THROUGH
@@ -185,10 +194,10 @@ def _set_headers(manager: hcm_pb2.HttpConnectionManager, side: Side, headers: Pr
 
 
 def build_cert_details(
-    said: SetCurrentClientCertDetails | None,
+    settings: SetCurrentClientCertDetails | None,
 ) -> hcm_pb2.HttpConnectionManager.SetCurrentClientCertDetails:
-    """Returns what of a client's certificate goes into X-Forwarded-Client-Cert."""
-    details = said or SetCurrentClientCertDetails()
+    """Return the fields of a client certificate that are written to X-Forwarded-Client-Cert."""
+    details = settings or SetCurrentClientCertDetails()
     return Manager.SetCurrentClientCertDetails(
         subject=_NO if details.subject is False else _YES,
         uri=details.uri is not False,
@@ -198,37 +207,37 @@ def build_cert_details(
     )
 
 
-def _set_connections(manager: hcm_pb2.HttpConnectionManager, said: ConnectionSettings) -> None:
-    """Sets the limits of a proxy's config; what they say of paths comes before the mesh config."""
+def _set_connections(manager: hcm_pb2.HttpConnectionManager, settings: ConnectionSettings) -> None:
+    """Set the limits from a proxy's config. Its path settings override the mesh config."""
     shared = manager.common_http_protocol_options
     for target, name, value in (
-        (shared, "idle_timeout", said.http_idle_timeout),
-        (shared, "max_connection_duration", said.http_max_connection_duration),
-        (shared, "max_stream_duration", said.http_max_stream_duration),
-        (manager, "stream_idle_timeout", said.http_stream_idle_timeout),
-        (manager, "request_timeout", said.http_request_timeout),
-        (manager, "request_headers_timeout", said.http_request_headers_timeout),
-        (manager, "drain_timeout", said.http_drain_timeout),
+        (shared, "idle_timeout", settings.http_idle_timeout),
+        (shared, "max_connection_duration", settings.http_max_connection_duration),
+        (shared, "max_stream_duration", settings.http_max_stream_duration),
+        (manager, "stream_idle_timeout", settings.http_stream_idle_timeout),
+        (manager, "request_timeout", settings.http_request_timeout),
+        (manager, "request_headers_timeout", settings.http_request_headers_timeout),
+        (manager, "drain_timeout", settings.http_drain_timeout),
     ):
         if value is not None:
             getattr(target, name).CopyFrom(build_duration(value))
     for name, number in (
-        ("max_concurrent_streams", said.http_max_concurrent_streams),
-        ("initial_stream_window_size", said.http2_initial_stream_window_size),
-        ("initial_connection_window_size", said.http2_initial_connection_window_size),
+        ("max_concurrent_streams", settings.http_max_concurrent_streams),
+        ("initial_stream_window_size", settings.http2_initial_stream_window_size),
+        ("initial_connection_window_size", settings.http2_initial_connection_window_size),
     ):
         if number is not None:
             manager.http2_protocol_options.SetInParent()
             if number >= 0:
                 getattr(manager.http2_protocol_options, name).CopyFrom(wrappers_pb2.UInt32Value(value=number))
-    if said.http_headers_with_underscores_action in _UNDERSCORES:
+    if settings.http_headers_with_underscores_action in _UNDERSCORES:
         shared.SetInParent()
-        shared.headers_with_underscores_action = _UNDERSCORES[said.http_headers_with_underscores_action]
-    if said.http_merge_slashes is not None:
-        manager.merge_slashes = said.http_merge_slashes
-    if said.http_path_with_escaped_slashes_action != "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED":
+        shared.headers_with_underscores_action = _UNDERSCORES[settings.http_headers_with_underscores_action]
+    if settings.http_merge_slashes is not None:
+        manager.merge_slashes = settings.http_merge_slashes
+    if settings.http_path_with_escaped_slashes_action != "PATH_WITH_ESCAPED_SLASHES_UNSPECIFIED":
         manager.path_with_escaped_slashes_action = Manager.PathWithEscapedSlashesAction.Value(
-            said.http_path_with_escaped_slashes_action
+            settings.http_path_with_escaped_slashes_action
         )
 
 

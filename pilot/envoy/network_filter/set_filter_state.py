@@ -1,4 +1,4 @@
-"""Builds filters that note something about a connection, for those behind them."""
+"""Network filters that record facts about a connection for later filters."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ def _build(name: str, *values: object) -> listener_components_pb2.Filter:
 CONNECT_AUTHORITY = _build(
     "connect_authority", build_value(DESTINATION, f"%FILTER_STATE({DESTINATION}:PLAIN)%", shared=ONCE)
 )
-"""Passes on where a connection leads that came out of a tunnel, to the tunnel that it is sent through."""
+"""Passes the destination of a terminated tunnel on to the tunnel that carries the connection further."""
 
 
 @lru_cache(maxsize=2)
 def build_endpoint_metadata(istio: bool) -> listener_components_pb2.Filter:
-    """Returns the filter that notes what an endpoint's metadata say of the two tunnels to it; `istio`: of Istio's builds of Envoy."""
+    """Return the filter that records the addresses of both tunnels to an endpoint from its metadata.
+
+    `istio` selects Istio's builds of Envoy.
+    """
     return _build(
         "propagate_endpoint_metadata",
         build_value(DESTINATION, "%DYNAMIC_METADATA(envoy.filters.listener.original_dst:local)%", shared=TRANSITIVE),
@@ -45,6 +48,9 @@ def build_endpoint_metadata(istio: bool) -> listener_components_pb2.Filter:
 
 @lru_cache(maxsize=4096)
 def build_destination(address: str) -> listener_components_pb2.Filter:
-    """Returns the filter that notes where a connection to a service leads: as the tunnel said, else to the service's own address."""
+    """Return the filter that records the destination of a connection to a service.
+
+    That is the target of the tunnel, or else the service's own address.
+    """
     text = f"%CEL('{DESTINATION}' in filter_state ? filter_state['{DESTINATION}']: r'{address}')%"
     return _build("set_dst_address", build_value(TRANSPORT_DESTINATION, text, cel=True))

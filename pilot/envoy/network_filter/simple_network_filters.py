@@ -64,8 +64,8 @@ def build_sni_dynamic_forward_proxy(port: int, cache: dns_cache_pb2.DnsCacheConf
 def build_metadata_exchange_config(labels: tuple[str, ...] = ()) -> any_pb2.Any:
     """Return the configuration of istio.metadata_exchange, for listeners and for the upstream filters of clusters.
 
-    The filter tells the peer who it is over TCP, once ALPN has selected istio-peer-exchange. `labels` are additional workload labels to
-    exchange.
+    The filter tells the peer who it is over TCP, once ALPN has selected istio-peer-exchange. `labels` are additional
+    workload labels to exchange.
     """
     fields: dict[str, Any] = {"protocol": "istio-peer-exchange", "enable_discovery": True}
     if labels:

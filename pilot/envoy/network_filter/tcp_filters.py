@@ -1,4 +1,4 @@
-"""Decides which network filters a chain of TCP has, in their order, for sidecars and gateways, inbound and outbound."""
+"""Chooses the network filters of a TCP filter chain, and their order, for every kind of proxy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ PhasedFilter = tuple[Phase, listener_components_pb2.Filter]
 
 
 class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Says what the network filters of a proxy depend on.
+    """The settings that determine the network filters of a proxy.
 
-    `mongo`, `redis`, `mysql`: filters that the settings ask for and the proxy has. `exchange`: the proxy exchanges metadata with the
-    peers that connect to it; `exchanged_labels`: more labels of workloads to exchange. `authorization`: filters that say who may connect;
-    `statistics`: filters that count connections; `extensions`: of the user's, by port, those of 0 for all ports that are not there.
+    `mongo`, `redis` and `mysql` are set if the settings enable these filters and the proxy supports them. `exchange`
+    enables metadata exchange with the peers that connect, and `exchanged_labels` are additional workload labels to
+    exchange. `authorization` has the filters that decide who may connect, and `statistics` those that count
+    connections. `extensions` has users' filters by port; the filters of port 0 apply to every port without an entry.
     """
 
     access_logs: AccessLogs = AccessLogs()
@@ -40,15 +41,17 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     extensions: Mapping[int, tuple[PhasedFilter, ...]] = {}
 
     def extensions_at(self, port: int | None) -> tuple[PhasedFilter, ...]:
-        """Returns the extensions at a port; none where it is None."""
+        """Return users' filters for a port, or none if `port` is None."""
         return () if port is None else self.extensions.get(port, self.extensions.get(0, ()))
 
 
 def build_first_filters(
     options: NetworkOptions, port: int, inbound: bool = False
 ) -> list[listener_components_pb2.Filter]:
-    """Returns what stands before an HTTP connection manager at a port, 0 for ports that nothing names. `inbound`: peers of the mesh connect to
-    the chain."""
+    """Return the filters before an HTTP connection manager at a port, 0 for ports that nothing names.
+
+    `inbound` is set for chains to which mesh peers connect.
+    """
     return in_order((*_exchange(options, inbound), *options.extensions_at(port)))
 
 
@@ -63,14 +66,17 @@ def build_tcp_filters(
     guarded: bool = False,
     resolving: tuple[listener_components_pb2.Filter, ...] = (),
 ) -> list[listener_components_pb2.Filter]:
-    """Returns the filters of a chain of TCP.
+    """Return the filters of a TCP filter chain.
 
-    `port`: for which extensions are looked up, 0 for ports that nothing names, None for a chain that has none. `inbound`: peers of the mesh
-    connect to it; `logged`: its connections are; `guarded`: policies say who may connect; `resolving`: look up the host to send to.
+    `port` selects users' extensions: 0 for ports that nothing names, None for chains without extensions. `inbound` is
+    set for chains to which mesh peers connect. `logged` enables access logs, and `guarded` adds authorization.
+    `resolving` are filters that resolve the destination host.
     """
-    ours = (*(options.authorization if guarded else ()), *options.statistics)
+    policies = (*(options.authorization if guarded else ()), *options.statistics)
     added = (*options.extensions_at(port), *((Phase.RESOLUTION, f) for f in resolving))
-    return in_order((*_exchange(options, inbound), *ours, *added, *_route_filters(route, protocol, options, logged)))
+    return in_order(
+        (*_exchange(options, inbound), *policies, *added, *_route_filters(route, protocol, options, logged))
+    )
 
 
 def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:
@@ -81,12 +87,12 @@ def _exchange(options: NetworkOptions, inbound: bool) -> Iterator[PhasedFilter]:
 def _route_filters(
     route: TcpRoute, protocol: Protocol, options: NetworkOptions, logged: bool
 ) -> Iterator[PhasedFilter]:
-    """Yields what sends connections on, behind what looks into the protocol."""
+    """Yield the filters that forward connections, after the filters that parse their protocol."""
     if protocol is Protocol.REDIS and options.redis:
-        yield Phase.END, build_redis_proxy(route.stat_prefix, route.clusters[0][0])
+        yield Phase.TERMINAL, build_redis_proxy(route.stat_prefix, route.clusters[0][0])
         return
     if protocol is Protocol.MONGO and options.mongo:
         yield Phase.PROTOCOL, build_mongo_proxy(route.stat_prefix)
     elif protocol is Protocol.MYSQL and options.mysql:
         yield Phase.PROTOCOL, build_mysql_proxy(route.stat_prefix)
-    yield Phase.END, build_tcp_proxy(route, build_tcp_access_logs(options.access_logs) if logged else ())
+    yield Phase.TERMINAL, build_tcp_proxy(route, build_tcp_access_logs(options.access_logs) if logged else ())

@@ -1,4 +1,4 @@
-"""Builds the filter that ends a chain of TCP: to one cluster or to several by weight."""
+"""The filter that ends a TCP filter chain and forwards connections to one cluster, or to several by weight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ SOURCE_IP = hash_policy_pb2.HashPolicy(source_ip=hash_policy_pb2.HashPolicy.Sour
 
 
 class ProxyTunnel(NamedTuple):
-    """Describes a way through a forward proxy, which is the cluster: to `target`, "host:port", by CONNECT or POST, with headers that are set."""
+    """A tunnel through a forward proxy, which is the cluster, to `target` ("host:port").
+
+    It uses CONNECT or POST, with additional headers.
+    """
 
     target: str
     post: bool = False
@@ -28,7 +31,7 @@ class ProxyTunnel(NamedTuple):
 
 
 class TcpSettings(NamedTuple):
-    """Holds what a DestinationRule says about a TCP proxy."""
+    """The settings of a TCP proxy that come from a DestinationRule."""
 
     idle_timeout: Duration | None = None
     max_duration: Duration | None = None
@@ -40,7 +43,7 @@ PLAIN = TcpSettings()
 
 
 class TcpRoute(NamedTuple):
-    """Says where a TCP proxy sends connections: `clusters` with their weights; one alone needs none."""
+    """The destination of a TCP proxy: `clusters` with their weights. A single cluster needs no weight."""
 
     stat_prefix: str
     clusters: tuple[tuple[str, int], ...]
@@ -49,34 +52,36 @@ class TcpRoute(NamedTuple):
 
 
 def to_cluster(cluster: str, settings: TcpSettings = PLAIN) -> TcpRoute:
-    """Returns the route to one cluster, counted under its name."""
+    """Return the route to one cluster, whose name is also the statistics prefix."""
     return TcpRoute(cluster, ((cluster, 0),), settings=settings)
 
 
 def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout: Duration | None) -> TcpSettings:
-    """Returns the settings by the rule of the (first) destination. Pool settings are those of the whole rule; hashing and tunnel may be a
-    subset's."""
+    """Return the settings from the DestinationRule of the (first) destination.
+
+    Connection pool settings apply to the whole rule. Hashing and tunnel settings may come from a subset.
+    """
     if rule is None:
         return PLAIN if default_idle_timeout is None else TcpSettings(idle_timeout=default_idle_timeout)
     policy = rule.traffic_policy
     pool = policy.connection_pool.tcp if policy is not None and policy.connection_pool is not None else None
-    named = next((s for s in rule.subsets if s.name == subset), None)
-    own = named.traffic_policy if named is not None else None
+    subset_rule = next((s for s in rule.subsets if s.name == subset), None)
+    override = subset_rule.traffic_policy if subset_rule is not None else None
     balancer = (
-        own.load_balancer
-        if own is not None and own.load_balancer is not None
+        override.load_balancer
+        if override is not None and override.load_balancer is not None
         else policy.load_balancer
         if policy is not None
         else None
     )
-    hashed = balancer.consistent_hash if balancer is not None else None
-    tunnels = own if subset else policy
-    tunnel = tunnels.tunnel if tunnels is not None else None
+    consistent_hash = balancer.consistent_hash if balancer is not None else None
+    tunnel_policy = override if subset else policy
+    tunnel = tunnel_policy.tunnel if tunnel_policy is not None else None
     idle_timeout = pool.idle_timeout if pool is not None and pool.idle_timeout is not None else default_idle_timeout
     return TcpSettings(
         idle_timeout=idle_timeout,
         max_duration=pool.max_connection_duration if pool is not None else None,
-        by_source_ip=bool(hashed is not None and hashed.use_source_ip),
+        by_source_ip=bool(consistent_hash is not None and consistent_hash.use_source_ip),
         tunnel=ProxyTunnel(_join(tunnel.target_host, tunnel.target_port), tunnel.protocol == "POST")
         if tunnel is not None
         else None,
@@ -86,7 +91,7 @@ def tcp_settings(rule: DestinationRule | None, subset: str, default_idle_timeout
 def build_tcp_proxy(
     route: TcpRoute, access_logs: Iterable[accesslog_pb2.AccessLog] = ()
 ) -> listener_components_pb2.Filter:
-    """Returns the filter."""
+    """Return the TCP proxy."""
     proxy = tcp_proxy_pb2.TcpProxy(stat_prefix=route.stat_prefix, access_log=access_logs)
     if route.weighted:
         proxy.weighted_clusters.clusters.extend(

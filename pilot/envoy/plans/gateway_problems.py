@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import GATEWAY
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
+
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
@@ -13,8 +16,6 @@ from pilot.mesh.proxies.router import gateway_listeners_facet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import routers
 
-_GATEWAY = GroupKind(NETWORKING, "Gateway")
-_VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 
 @derived
@@ -22,13 +23,13 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
     """Returns the servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
     selected = gateway_selection_key(db, node_id)
     servers = (
-        _warning("gateway-conflict", _GATEWAY, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
+        _warning("gateway-conflict", GATEWAY.id, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
         for r in merged_gateway(db, selected).rejected
     )
     names = (
         _warning(
             "duplicate-host",
-            _VIRTUAL_SERVICE,
+            VIRTUAL_SERVICE.id,
             r.virtual_service,
             f"spec.tls[{r.rule}].match[{r.match}].sniHosts",
             _taken(r.names),
@@ -38,7 +39,7 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
     covered = (
         _warning(
             "gateway-conflict",
-            _GATEWAY,
+            GATEWAY.id,
             key.gateway,
             f"spec.servers[{key.position}]",
             "an older server of the port has its address",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
+
 import functools
 
 from pilot.config.catalogue import CATALOGUE
@@ -11,7 +13,6 @@ from pilot.envoy.plans.plan import Group
 from pilot.lib.xds_types import is_object
 from pilot.mcp.object_types import MESH_CONFIG, is_configuration, parse_object_type
 
-_SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 
 
 @functools.lru_cache(1024)
@@ -26,4 +27,4 @@ def object_groups(type_url: str) -> tuple[Group, ...] | None:
     if of is None or kind is None or of.version not in kind.versions or not is_configuration(of.group):
         return ()
     groups = (Group(objects, (kind.table,)),)
-    return (*groups, Group(services_as_entries, ())) if kind.id == _SERVICE_ENTRY else groups
+    return (*groups, Group(services_as_entries, ())) if kind.id == SERVICE_ENTRY.id else groups

@@ -20,7 +20,7 @@ from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.selector import check_selector, selected_anywhere
 from pilot.mesh.analysis.selector import shown as shown_labels
-from pilot.mesh.kinds.envoy_filters import envoy_filters
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch, selecting_filters
 from pilot.mesh.tables.database import Mesh
@@ -108,13 +108,13 @@ def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return envoy_filters.all_keys(db)
+    return ENVOY_FILTER.all_keys(db)
 
 
 @derived
 def envoy_filter_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of an EnvoyFilter with the proxies that are connected, and with the workloads that there are."""
-    found = envoy_filters.get(db, key)
+    found = ENVOY_FILTER.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
+
 from collections.abc import Iterator
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
@@ -21,7 +24,6 @@ from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import InboundFacet
 from pilot.mesh.security.mtls import accepted
-from pilot.mesh.security.policies import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.mesh.tables.database import Mesh
 
 _EVERYTHING = route_components_pb2.Route(
@@ -35,8 +37,8 @@ def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | N
     address = parse_server(name)
     if address is None or all(target.target_port != address.port for target in inbound.targets):
         return None
-    mode = accepted(db, inbound.policies.of(PEER_AUTHENTICATION)).at(address.port)
-    filters = list(authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY))))
+    mode = accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name)).at(address.port)
+    filters = list(authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name))))
     return Resource.of(LISTENER, build_server_listener(name, address, mode == "STRICT", filters))
 
 

@@ -9,7 +9,6 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.destination_rule import ConsistentHashLB
 from pilot.config.networking.virtual_service import HTTPRoute, HTTPRouteDestination
-from pilot.envoy.durations import NO_TIME, build_duration
 from pilot.envoy.route.context import RouteContext
 from pilot.envoy.route.destination import destination_cluster, destination_key
 from pilot.envoy.route.hash_policy import build_hash_policy
@@ -17,6 +16,7 @@ from pilot.envoy.route.headers import build_operations
 from pilot.envoy.route.mirror import build_mirrors
 from pilot.envoy.route.retry import build_retry
 from pilot.envoy.route.rewrite import set_path_rewrite
+from pilot.envoy.well_known_types import ZERO_DURATION, build_duration
 
 
 def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> route_components_pb2.RouteAction | None:
@@ -25,8 +25,8 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
     The headers of a single destination are the route's: they are set by `build_route`.
     """
     action = route_components_pb2.RouteAction(
-        timeout=NO_TIME,
-        max_grpc_timeout=NO_TIME,
+        timeout=ZERO_DURATION,
+        max_grpc_timeout=ZERO_DURATION,
         request_mirror_policies=list(build_mirrors(rule, context)),
         hash_policy=[h for d in destinations(rule) if (h := build_hash_policy(_hash(d, context))) is not None],
     )

@@ -12,7 +12,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.envoy.route.destination import DestinationKey, destination_key
 from pilot.lib.hosts import subset_of
-from pilot.mesh.kinds.destination_rules import destination_rules
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
@@ -91,13 +91,13 @@ def _hosts(spec: VirtualService) -> Iterable[str]:
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
-    rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "hashing_wildcard", True))
+    rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "hashing_wildcard", True))
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
 def may_hash(db: Mesh, host: str) -> bool:
     """Returns whether there may be consistent hashing for a host, for any client."""
-    rows = (destination_rules.get(db, key) for key in destination_rules.keys(db, "host", host.lower()))
+    rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "host", host.lower()))
     return any(row is not None and hashes(row.spec) for row in rows) or any(
         subset_of(host, w) for w in _hashing_wildcards(db)
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from envoy.config.route.v3 import route_components_pb2
 
-from pilot.envoy.durations import NO_TIME
 from pilot.envoy.names import ALLOW_ANY_DYNAMIC_DNS_CLUSTER, PASSTHROUGH_CLUSTER
 from pilot.envoy.route.destination import destination_cluster
+from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.mesh.scope.sidecar_scope import OutboundPolicy
 
 ALLOW_ANY, DYNAMIC_DNS, BLOCK_ALL = "allow_any", "allow_any_dynamic_dns", "block_all"
@@ -22,7 +22,10 @@ def build_catch_all(
     if cluster:
         route.route.CopyFrom(
             route_components_pb2.RouteAction(
-                cluster=cluster, timeout=NO_TIME, max_grpc_timeout=NO_TIME, append_x_forwarded_host=forwarded_host
+                cluster=cluster,
+                timeout=ZERO_DURATION,
+                max_grpc_timeout=ZERO_DURATION,
+                append_x_forwarded_host=forwarded_host,
             )
         )
     else:

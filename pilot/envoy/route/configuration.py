@@ -31,4 +31,4 @@ def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Reso
         ignore_port_in_host_matching=True,
         max_direct_response_body_size_bytes=wrappers_pb2.UInt32Value(value=DIRECT_RESPONSE_BYTES),
     )
-    return Resource(name, ROUTE, configuration.SerializeToString(deterministic=True), more=tuple(virtual_hosts))
+    return Resource(name, ROUTE, configuration.SerializeToString(deterministic=True), extra_pieces=tuple(virtual_hosts))

@@ -9,8 +9,8 @@ from envoy.extensions.filters.common.fault.v3 import fault_pb2 as delay_pb2
 from envoy.extensions.filters.http.fault.v3 import fault_pb2
 
 from pilot.config.networking.virtual_service import Abort, Delay, HTTPFaultInjection
-from pilot.envoy.durations import build_duration
 from pilot.envoy.route.percent import build_fraction, build_whole
+from pilot.envoy.well_known_types import build_duration
 
 # https://grpc.github.io/grpc/core/md_doc_statuscodes.html
 _GRPC_CODES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from envoy.config.route.v3 import route_components_pb2
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, HTTPCookie
-from pilot.envoy.durations import build_duration
+from pilot.envoy.well_known_types import build_duration
 
 _HashPolicy = route_components_pb2.RouteAction.HashPolicy
 

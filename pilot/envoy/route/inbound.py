@@ -7,14 +7,14 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.virtual_service import HTTPRetry
 from pilot.config.protocol import Protocol
-from pilot.envoy.durations import NO_TIME
 from pilot.envoy.route.match import EVERYTHING
 from pilot.envoy.route.operation import operation_of_service
 from pilot.envoy.route.retry import build_inbound_retry
+from pilot.envoy.well_known_types import ZERO_DURATION
 
 _Action = route_components_pb2.RouteAction
 _FALSE = wrappers_pb2.BoolValue()
-_NO_LIMIT = _Action.MaxStreamDuration(max_stream_duration=NO_TIME, grpc_timeout_header_max=NO_TIME)
+_NO_LIMIT = _Action.MaxStreamDuration(max_stream_duration=ZERO_DURATION, grpc_timeout_header_max=ZERO_DURATION)
 _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 
 
@@ -30,7 +30,7 @@ def build_inbound_routes(
     route = route_components_pb2.Route(
         name="default",
         match=EVERYTHING,
-        route=_Action(cluster=cluster, timeout=NO_TIME, max_stream_duration=_NO_LIMIT, retry_policy=retry),
+        route=_Action(cluster=cluster, timeout=ZERO_DURATION, max_stream_duration=_NO_LIMIT, retry_policy=retry),
         decorator=route_components_pb2.Decorator(operation=operation_of_service(hostname, port)),
     )
     host = route_components_pb2.VirtualHost(name=f"inbound|http|{port}", domains=["*"], routes=[route])

@@ -16,8 +16,7 @@ from envoy.extensions.retry.priority.previous_priorities.v3 import previous_prio
 from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.virtual_service import HTTPRetry
-from pilot.envoy.durations import build_duration
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import build_duration, pack
 
 _Policy = route_components_pb2.RetryPolicy
 

@@ -23,7 +23,7 @@ from pilot.envoy.route.match import applies, build_match, is_catch_all
 from pilot.envoy.route.operation import operation_of
 from pilot.envoy.route.redirect import build_redirect
 from pilot.envoy.route.session import StickySession, build_session
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 ALT_SVC_SECONDS = 86_400
 

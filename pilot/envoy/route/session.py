@@ -14,7 +14,7 @@ from envoy.extensions.http.stateful_session.header.v3 import header_pb2
 from envoy.type.http.v3 import cookie_pb2 as http_cookie_pb2
 from google.protobuf import any_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.service import Service
 
 

@@ -11,7 +11,6 @@ from pilot.config.networking.destination_rule import ConsistentHashLB
 from pilot.config.networking.virtual_service import HTTPRetry, VirtualService
 from pilot.config.object import Object
 from pilot.derive import derived
-from pilot.envoy.durations import NO_TIME
 from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.route.configuration import as_field
@@ -24,6 +23,7 @@ from pilot.envoy.route.retry import build_retry
 from pilot.envoy.route.route import build_routes, has_routes
 from pilot.envoy.route.segment import HostKey, default_destination, host_domains
 from pilot.envoy.route.session import StickySession, build_session, session_of
+from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.lib.hosts import with_port
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
@@ -127,8 +127,8 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
         match=EVERYTHING,
         route=route_components_pb2.RouteAction(
             cluster=outbound_cluster(port, "", hostname),
-            timeout=NO_TIME,
-            max_grpc_timeout=NO_TIME,
+            timeout=ZERO_DURATION,
+            max_grpc_timeout=ZERO_DURATION,
             retry_policy=build_retry(retries),
             hash_policy=hashed,
         ),

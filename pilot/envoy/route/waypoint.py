@@ -20,7 +20,6 @@ from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy.cluster.resolution import is_dynamic
 from pilot.envoy.cluster.vip import VipKey, spoken
-from pilot.envoy.durations import NO_TIME
 from pilot.envoy.names import HTTP
 from pilot.envoy.route.asks import asks_of
 from pilot.envoy.route.context import RouteContext
@@ -31,6 +30,7 @@ from pilot.envoy.route.operation import operation_of_service
 from pilot.envoy.route.retry import build_retry
 from pilot.envoy.route.route import build_routes
 from pilot.envoy.route.virtual_host import default_retries
+from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.proxies.waypoint import ServingKey, is_served, served_by_host
 from pilot.mesh.registry.service_lookup import destination_ref
@@ -93,8 +93,8 @@ def default_action(db: Mesh, ref: ServiceRef | None, cluster: str, by: ServingKe
     hashed = build_hash_policy(balancer.consistent_hash) if balancer is not None else None
     return route_components_pb2.RouteAction(
         cluster=cluster,
-        timeout=NO_TIME,
-        max_grpc_timeout=NO_TIME,
+        timeout=ZERO_DURATION,
+        max_grpc_timeout=ZERO_DURATION,
         retry_policy=build_retry(default_retries(db)),
         hash_policy=[hashed] if hashed is not None else [],
     )

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from envoy.config.core.v3 import base_pb2, grpc_service_pb2, http_service_pb2, http_uri_pb2
 
-from pilot.envoy.durations import build_duration
+from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 
 DEFAULT_TIMEOUT = Duration.of(5)  # Envoy takes no request without one

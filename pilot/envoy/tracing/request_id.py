@@ -6,7 +6,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.request_id.uuid.v3 import uuid_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 
 def build_request_id(sampling: bool) -> hcm_pb2.RequestIDExtension:

@@ -16,7 +16,7 @@ from google.protobuf import any_pb2, wrappers_pb2
 
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.tracing.endpoint import GrpcEndpoint, HttpEndpoint
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.registry.mesh_services import ProviderPort
 

@@ -15,7 +15,7 @@ from google.protobuf import wrappers_pb2
 from pilot.envoy.transport_socket.compliance import apply_compliance
 from pilot.envoy.transport_socket.sds import ROOTS, WORKLOAD
 from pilot.envoy.transport_socket.validation import build_combined
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 INTERNAL_UPSTREAM = "envoy.transport_sockets.internal_upstream"
 AT_WAYPOINT = "internal_upstream"

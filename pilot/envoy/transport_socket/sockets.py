@@ -7,7 +7,7 @@ from envoy.extensions.transport_sockets.quic.v3 import quic_transport_pb2
 from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 
 TLS_NAME = "envoy.transport_sockets.tls"
 RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"

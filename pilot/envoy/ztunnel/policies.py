@@ -17,9 +17,9 @@ from pilot.lib import spiffe
 from pilot.lib.xds_types import AUTHORIZATION
 from pilot.mesh.ambient.policies import allow_name, enforced, has_peer_authentications, port_policy
 from pilot.mesh.ambient.waypoints import waypoint, waypoint_accounts
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.mesh.kinds.peer_authentications import peer_authentications
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
@@ -32,7 +32,7 @@ def _resource(made: pb.Authorization) -> Resource:
 
 @derived
 def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return authorization_policies.all_keys(db)
+    return AUTHORIZATION_POLICY.all_keys(db)
 
 
 @derived
@@ -47,7 +47,7 @@ authorizations: Gather[ObjectKey, [], Resource] = Gather("authorizations", _auth
 
 @derived
 def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return peer_authentications.all_keys(db)
+    return PEER_AUTHENTICATION.all_keys(db)
 
 
 @derived
@@ -72,7 +72,7 @@ def strict_policy(db: Mesh) -> Mapping[str, Resource]:
 @derived
 def _waypoint_keys(db: Mesh) -> tuple[ObjectKey, ...]:
     ambient = db.settings.ambient
-    return kubernetes_gateways.all_keys(db) if ambient.enabled and ambient.allow_waypoints else ()
+    return KUBERNETES_GATEWAY.all_keys(db) if ambient.enabled and ambient.allow_waypoints else ()
 
 
 @derived

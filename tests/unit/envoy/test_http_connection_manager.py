@@ -13,7 +13,7 @@ from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble, seri
 from pilot.envoy.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.envoy.resource import Resource
 from pilot.envoy.tracing.spans import Spans, build_spans
-from pilot.envoy.typed import pack
+from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from tests.support.independent import check_same_content

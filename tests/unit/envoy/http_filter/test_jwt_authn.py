@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pilot.envoy.http_filter.jwt_authn import NOBODYS_KEYS
+from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
 from pilot.lib.envoy_jwks import has_keys
 
 RSA = {"kty": "RSA", "n": "AQAB", "e": "AQAB"}
@@ -34,4 +34,4 @@ def test_what_is_no_set(text: str) -> None:
 
 
 def test_nobodys_keys_are_a_set() -> None:
-    assert has_keys(NOBODYS_KEYS)
+    assert has_keys(UNUSABLE_KEYS)

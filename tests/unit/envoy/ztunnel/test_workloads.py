@@ -1,6 +1,7 @@
 """What ztunnels are told of workloads and services."""
 
 from __future__ import annotations
+from pilot.config.kinds.kubernetes import POD
 
 import ipaddress
 from typing import Any
@@ -203,7 +204,7 @@ def test_a_service_that_names_a_pod_in_two_slices_has_it_once() -> None:
     ]
     made = ambient(service, other, pod("p", "10.1.0.1"), *slices)
     key = RegistryKey("Kubernetes", "a", "p")
-    row = made.mesh.pods.peek(key)
+    row = POD.table(made.mesh).peek(key)
     assert row is not None
     found = listing_services(made.mesh, key, row, ())
     assert sorted(one.ref.hostname for one in found) == ["other.a.svc.cluster.local", "web.a.svc.cluster.local"]

@@ -1,6 +1,7 @@
 """Where the keys of a token rule come from, in what proxies are sent."""
 
 from __future__ import annotations
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 
 import json
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot.config.security.jwks import JwksKey
-from pilot.envoy.http_filter.jwt_authn import NOBODYS_KEYS
+from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
 from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets
 from tests.support.listeners import WEB_POD, http, listeners, service
 from tests.support.objects import make, world
@@ -22,7 +23,7 @@ MODE = "PILOT_JWT_ENABLE_REMOTE_JWKS"
 
 
 def rule(made: World) -> TokenRule:
-    (found,) = token_rules(made.mesh, made.mesh.request_authentications.all_keys())
+    (found,) = token_rules(made.mesh, REQUEST_AUTHENTICATION.table(made.mesh).all_keys())
     return found
 
 
@@ -64,7 +65,7 @@ def provider(*objects: Any, **environ: str) -> Any:
 
 
 def test_cve_2026_31837_where_keys_are_not_known_they_are_nobodys() -> None:
-    assert provider(POLICY)["localJwks"]["inlineString"] == NOBODYS_KEYS
+    assert provider(POLICY)["localJwks"]["inlineString"] == UNUSABLE_KEYS
 
 
 def test_a_proxy_that_fetches_keys_knows_where() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
+from pilot.config.kinds.istio import ENVOY_FILTER
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION
+
 import itertools
 from typing import Any
 
@@ -13,16 +19,7 @@ from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.proxies.classify import inbound_facet, outbound_listeners_facet
 from pilot.mesh.proxies.router import gateway_listeners_facet
-from pilot.mesh.security.policies import (
-    AUTHORIZATION_POLICY,
-    ENVOY_FILTER,
-    PEER_AUTHENTICATION,
-    POLICIES,
-    REQUEST_AUTHENTICATION,
-    TRAFFIC_EXTENSION,
-    policies_of,
-    proxy_policies,
-)
+from pilot.mesh.security.policies import POLICIES, policies_of, proxy_policies
 from tests.support.listeners import WEB_POD, http_filters, listeners, service
 from tests.support.objects import make, pod, world
 from tests.support.world import World, proxy
@@ -40,7 +37,7 @@ def applied(kind: str, *policies: Any, subject: PolicySubjectKey = SUBJECT) -> l
 
 
 def policy(kind: str, name: str, namespace: str, spec: str = "", day: int = 1) -> Any:
-    selects = spec.replace("selector: {matchLabels", "workloadSelector: {labels") if kind == ENVOY_FILTER else spec
+    selects = spec.replace("selector: {matchLabels", "workloadSelector: {labels") if kind == ENVOY_FILTER.id.name else spec
     return make(kind, name, f"{{{selects}}}", namespace, day)
 
 
@@ -60,10 +57,10 @@ LEVELS = [
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        (PEER_AUTHENTICATION, ["mesh", "here", "web"]),
-        (REQUEST_AUTHENTICATION, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
-        (AUTHORIZATION_POLICY, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
-        (ENVOY_FILTER, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (PEER_AUTHENTICATION.id.name, ["mesh", "here", "web"]),
+        (REQUEST_AUTHENTICATION.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (AUTHORIZATION_POLICY.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (ENVOY_FILTER.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
     ],
 )
 def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, names: list[str]) -> None:
@@ -73,7 +70,7 @@ def test_policies_of_the_mesh_come_before_those_of_the_namespace(kind: str, name
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
-    spec = ", lua: {inlineCode: 'x = 1'}" if kind == TRAFFIC_EXTENSION else ""
+    spec = ", lua: {inlineCode: 'x = 1'}" if kind == TRAFFIC_EXTENSION.id.name else ""
     objects = [
         policy(kind, name, namespace, (said + spec).removeprefix(", "), day)
         for name, namespace, said, day in LEVELS[:4]
@@ -82,7 +79,7 @@ def test_the_order_in_which_objects_arrive_does_not_matter(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [(PEER_AUTHENTICATION, ["mesh"]), (REQUEST_AUTHENTICATION, ["mesh", "mesh-web"])]
+    ("kind", "names"), [(PEER_AUTHENTICATION.id.name, ["mesh"]), (REQUEST_AUTHENTICATION.id.name, ["mesh", "mesh-web"])]
 )
 def test_the_root_namespace_is_not_asked_twice(kind: str, names: list[str]) -> None:
     policies = (policy(kind, *level) for level in LEVELS if level[:1] != ("younger-mesh",))
@@ -104,33 +101,33 @@ def to_gateway(name: str) -> str:
     ],
 )
 def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, namespace: str, counts: bool) -> None:
-    made = world(policy(REQUEST_AUTHENTICATION, "p", namespace, spec))
+    made = world(policy(REQUEST_AUTHENTICATION.id.name, "p", namespace, spec))
     labels = {"gateway.networking.k8s.io/gateway-name": "edge"}
     router = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
     unnamed = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
     sidecar = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
-    assert bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION)) is counts
+    assert bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION.id.name)) is counts
     assert not proxy_policies(made.mesh, unnamed).applied
     assert not proxy_policies(made.mesh, sidecar).applied
 
 
 @pytest.mark.parametrize("flag", ["true", "false"])
 def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_settings_say_no(flag: str) -> None:
-    objects = policy(AUTHORIZATION_POLICY, "all", HERE), policy(AUTHORIZATION_POLICY, "web", HERE, WEB_ONLY)
+    objects = policy(AUTHORIZATION_POLICY.id.name, "all", HERE), policy(AUTHORIZATION_POLICY.id.name, "web", HERE, WEB_ONLY)
     made = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
     edge = made.connect(
         proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"})
     )
     old = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
-    applied = [[key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY)] for node in (edge, old)]
+    applied = [[key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY.id.name)] for node in (edge, old)]
     assert applied == [["all", "web"] if flag == "true" else [], ["all", "web"]]
 
 
 def test_workloads_with_the_same_policies_share_what_is_built() -> None:
     """Labels decide which policies apply, and nothing else."""
     made = world(
-        policy(REQUEST_AUTHENTICATION, "mesh", MESH, JWT),
-        policy(REQUEST_AUTHENTICATION, "x", HERE, f"{OTHER_ONLY}, {JWT}"),
+        policy(REQUEST_AUTHENTICATION.id.name, "mesh", MESH, JWT),
+        policy(REQUEST_AUTHENTICATION.id.name, "x", HERE, f"{OTHER_ONLY}, {JWT}"),
     )
     one, two = (made.connect(proxy("sidecar", f"p-{n}", HERE, f"10.9.0.{n}", {"app": f"app-{n}"})) for n in (1, 2))
     assert proxy_policies(made.mesh, one) == proxy_policies(made.mesh, two)
@@ -139,17 +136,17 @@ def test_workloads_with_the_same_policies_share_what_is_built() -> None:
 
 def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
     made = world(
-        policy(PEER_AUTHENTICATION, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION, "r", HERE, JWT)
+        policy(PEER_AUTHENTICATION.id.name, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT)
     )
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
     assert not outbound_listeners_facet(made.mesh, node).listening.policies.applied
-    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION]
-    assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION]
+    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION.id.name]
+    assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION.id.name]
 
 
 def test_a_policy_that_does_not_apply_any_more_goes() -> None:
     """Each read of the carrier is tracked: selector, labels, root namespace, content."""
-    rule = policy(REQUEST_AUTHENTICATION, "r", HERE, f"{WEB_ONLY}, {JWT}")
+    rule = policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, f"{WEB_ONLY}, {JWT}")
     made = world(service("web", "[{name: http, port: 80}]"), WEB_POD, rule)
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
 
@@ -157,9 +154,9 @@ def test_a_policy_that_does_not_apply_any_more_goes() -> None:
         return b"envoy.filters.http.jwt_authn" in made.resources(node)[LISTENER]["virtualInbound"].any
 
     assert checks_tokens()
-    made.apply_objects(policy(REQUEST_AUTHENTICATION, "r", HERE, f"{OTHER_ONLY}, {JWT}"))
+    made.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, f"{OTHER_ONLY}, {JWT}"))
     assert not checks_tokens()
-    made.apply_objects(policy(REQUEST_AUTHENTICATION, "r", HERE, WEB_ONLY))
+    made.apply_objects(policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, WEB_ONLY))
     assert not checks_tokens()
     made.apply_objects(rule)
     assert checks_tokens()
@@ -172,13 +169,13 @@ def test_each_read_of_what_a_workload_accepts_is_tracked() -> None:
     made = world(web, WEB_POD)
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
     edits = [
-        policy(PEER_AUTHENTICATION, "mesh", MESH, strict),
-        policy(PEER_AUTHENTICATION, "mesh", MESH, off),
-        policy(PEER_AUTHENTICATION, "here", HERE, strict, 2),
-        policy(PEER_AUTHENTICATION, "older", HERE, off, 1),
-        policy(PEER_AUTHENTICATION, "web", HERE, f"{OTHER_ONLY}, {strict}"),
-        policy(PEER_AUTHENTICATION, "web", HERE, f"{WEB_ONLY}, {strict}"),
-        policy(PEER_AUTHENTICATION, "web", HERE, f"{WEB_ONLY}, {strict}, portLevelMtls: {{8080: {off[6:]}}}"),
+        policy(PEER_AUTHENTICATION.id.name, "mesh", MESH, strict),
+        policy(PEER_AUTHENTICATION.id.name, "mesh", MESH, off),
+        policy(PEER_AUTHENTICATION.id.name, "here", HERE, strict, 2),
+        policy(PEER_AUTHENTICATION.id.name, "older", HERE, off, 1),
+        policy(PEER_AUTHENTICATION.id.name, "web", HERE, f"{OTHER_ONLY}, {strict}"),
+        policy(PEER_AUTHENTICATION.id.name, "web", HERE, f"{WEB_ONLY}, {strict}"),
+        policy(PEER_AUTHENTICATION.id.name, "web", HERE, f"{WEB_ONLY}, {strict}, portLevelMtls: {{8080: {off[6:]}}}"),
         pod("web-0", "10.1.0.1", labels="{app: other}"),
         WEB_POD,
     ]
@@ -195,18 +192,18 @@ def test_each_read_of_what_a_workload_accepts_is_tracked() -> None:
 
 
 def test_another_root_namespace_has_other_policies() -> None:
-    made = world(WEB_POD, policy(PEER_AUTHENTICATION, "x", "root", "mtls: {mode: STRICT}"))
+    made = world(WEB_POD, policy(PEER_AUTHENTICATION.id.name, "x", "root", "mtls: {mode: STRICT}"))
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.1.0.1", {"app": "web"}))
     before = made.resources(node)[LISTENER]["virtualInbound"].any
     mesh, _ = decode_mesh_config([{"rootNamespace": "root"}])
     made.mesh.commit([(made.mesh.mesh, "mesh", mesh)])
     assert made.resources(node)[LISTENER]["virtualInbound"].any != before
-    assert [key.name for key in proxy_policies(made.mesh, node).of(PEER_AUTHENTICATION)] == ["x"]
+    assert [key.name for key in proxy_policies(made.mesh, node).of(PEER_AUTHENTICATION.id.name)] == ["x"]
 
 
 def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
     found = listeners(
-        service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION, "r", HERE, JWT)
+        service("web", "[{name: http, port: 80}]"), WEB_POD, policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT)
     )
     names = [n.rpartition(".")[2] for n in http_filters(found["virtualInbound"])]
     assert names == ["metadata_exchange", "jwt_authn", "grpc_stats", "fault", "cors", "router"]
@@ -214,7 +211,7 @@ def test_who_a_request_is_from_is_known_before_its_token_is_judged() -> None:
 
 def test_filters_of_one_phase_keep_their_order() -> None:
     given = [
-        (Phase.END, "router"),
+        (Phase.TERMINAL, "router"),
         (Phase.AUTHZ, "deny"),
         (Phase.AUTHN, "jwt"),
         (Phase.AUTHZ, "allow"),

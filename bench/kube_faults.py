@@ -31,7 +31,7 @@ async def run(services: int, pods: int, sequences: int, clusters: int, seed: int
     gc.set_threshold(
         1_000_000, 50, 1_000
     )  # two meshes of this size: looking through them for cycles costs more than reading them
-    waits = RequestTimeouts(connect=float(patience), answer=float(patience), watch=3600.0)
+    waits = RequestTimeouts(connect=float(patience), response=float(patience), watch=3600.0)
     lives = KubeWorld(servers, streams=True, patience=waits)
     await lives.start()
     began, used = time.monotonic(), time.process_time()

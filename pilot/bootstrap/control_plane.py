@@ -60,7 +60,7 @@ from pilot.lib.build_info import build_info
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import CHANGES, PUSHES, Metrics
 from pilot.mesh.analysis.listed import CHECKS
-from pilot.mesh.tables.database import EVERY_ACCOUNT, Mesh
+from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
 from pilot.settings import Settings
 from pilot.xds.address import Address
 from pilot.xds.admission import Admission
@@ -235,7 +235,7 @@ class ControlPlane:
         if self._gateway_names is not None:
             self._gateway_names.reached(commit.hit)
         self._notices.committed(commit)
-        if any(table == "mesh" for table, _, _ in commit.edits):
+        if any(table == MESH_CONFIG for table, _, _ in commit.edits):
             self._config_sources.configured(self._mesh_config())
             self.security.configured(self._mesh_config())
         if self._writers is not None:

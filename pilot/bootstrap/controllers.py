@@ -12,7 +12,7 @@ from pilot.bootstrap.kubernetes import Kubernetes
 from pilot.bootstrap.remote_controllers import RemoteWriters, WrittenCluster
 from pilot.bootstrap.signed_certificate import Trust
 from pilot.bootstrap.webhooks import WebhooksPart
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.analysis import Analysis
@@ -36,10 +36,9 @@ from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.cluster_local import cluster_local_hosts, is_local
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 from pilot.settings import Settings
 
-SERVICE_ENTRY = GroupKind(NETWORKING, "ServiceEntry")
 ROOTS_LOCK, ADDRESSES_LOCK = "istio-namespace-controller-election", "istio-ip-autoallocate"
 ANALYSIS_LOCK, TAINTS_LOCK = "istio-analyze-leader", "istio-node-untaint"
 EXPORTS_LOCK = "istio-serviceexport-controller-election"
@@ -227,11 +226,11 @@ class Writers:
     def committed(self, commit: Commit) -> None:
         """Called when a batch of changes is in the tables."""
         tables = {table for table, _, _ in commit.edits}
-        if self._roots is not None and "mesh" in tables:
+        if self._roots is not None and MESH_CONFIG in tables:
             self._roots.changed()
-        if self._remote is not None and "mesh" in tables:
+        if self._remote is not None and MESH_CONFIG in tables:
             self._remote.changed()
-        if self._addresses is not None and "service_entries" in tables:
+        if self._addresses is not None and SERVICE_ENTRY.table_name in tables:
             self._addresses.changed()
         if self._gateways is not None:
             self._gateways.committed(commit)
@@ -287,4 +286,4 @@ class Writers:
         )
 
     def _path_of_entry(self, key: ObjectKey) -> str:
-        return self._source.path_of(SERVICE_ENTRY, key.namespace, key.name)
+        return self._source.path_of(SERVICE_ENTRY.id, key.namespace, key.name)

@@ -16,6 +16,7 @@ from pilot.ingest.file_source import FileSource
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
+from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("default")
 COLLECTION = (10_000, 500, 100)
@@ -68,7 +69,7 @@ class FirstLoad:
     def _open_sources(self) -> bool:
         """Opens the sources that the mesh config names; returns whether configuration is read from the API server: where nothing else is named,
         or it is named too."""
-        mesh = self._batch.waiting("mesh", "mesh")
+        mesh = self._batch.waiting(MESH_CONFIG, "mesh")
         named = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
         self._sources.open(named)
         return self._sources.has_kubernetes if named else not self._files

@@ -10,6 +10,10 @@ from typing import Any
 from pilot.bootstrap.kubernetes import Kubernetes
 from pilot.bootstrap.webhooks import WebhooksPart
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS, INFERENCE_POOL, KUBERNETES_GATEWAY
+from pilot.config.kinds.ingress import INGRESS
+from pilot.config.kinds.istio import PROXY_CONFIG
+from pilot.config.kinds.kubernetes import NAMESPACE
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.config.object import Object, RegistryKey
 from pilot.controllers.default_classes import DefaultClasses
@@ -22,10 +26,8 @@ from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.lib.tasks import cancel_tasks
-from pilot.mesh.gateway_api.gateways import GATEWAY
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL
-from pilot.mesh.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
+from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 from pilot.settings import Settings
 from webhook.inject.proxy_config import effective
 
@@ -48,9 +50,9 @@ class GatewayWriters:
         enabled = settings.mesh.gateway_api.enabled
         status = enabled and settings.kubernetes.gateway_status
         self._statuses = (
-            self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS), self.is_ours) if status else None
+            self._make_statuses(tuple(kind for kind in KINDS if kind != INGRESS.id), self.is_ours) if status else None
         )
-        self._of_ingresses = self._make_statuses((INGRESS,), lambda row: True)
+        self._of_ingresses = self._make_statuses((INGRESS.id,), lambda row: True)
         ambient = settings.mesh.ambient
         self._of_ambient = (
             self._make_statuses(AMBIENT_KINDS, self.is_ours) if ambient.enabled and ambient.status else None
@@ -78,12 +80,12 @@ class GatewayWriters:
             copies=self._settings.kubernetes.gateway_metadata,
             compliance_policy=around.compliance_policy,
         )
-        path = lambda: self._source.path_of(GATEWAY, "", "x").removesuffix("/x")  # noqa: E731
+        path = lambda: self._source.path_of(KUBERNETES_GATEWAY.id, "", "x").removesuffix("/x")  # noqa: E731
         controller = self._settings.mesh.gateway_api.controller
         return Deployments(self._client, self._db, path, surroundings, controller, self._pace, self._choose)
 
     def _make_shadows(self) -> ShadowServices:
-        path = lambda key: self._source.path_of(POOL, *key)  # noqa: E731
+        path = lambda key: self._source.path_of(INFERENCE_POOL.id, *key)  # noqa: E731
         return ShadowServices(self._client, self._db, path, self.is_ours, self._pace.backoff, self._choose)
 
     def _proxy_config(self, namespace: str, labels: Mapping[str, str]) -> ProxyConfig:
@@ -108,7 +110,7 @@ class GatewayWriters:
         return not row.namespace or self._is_ours(row.labels, row.namespace)
 
     def _is_ours(self, labels: Mapping[str, str], namespace: str) -> bool:
-        found = self._db.namespaces.peek(RegistryKey(self._settings.mesh.registry.cluster_id, "", namespace))
+        found = NAMESPACE.table(self._db).peek(RegistryKey(self._settings.mesh.registry.cluster_id, "", namespace))
         return self.tags.is_ours(labels, found.labels if found is not None else None)
 
     async def start(self) -> None:
@@ -134,16 +136,16 @@ class GatewayWriters:
     def committed(self, commit: Commit) -> None:
         """Called when a batch of changes is in the tables."""
         tables = {table for table, _, _ in commit.edits}
-        if self._classes is not None and "gateway_classes" in tables:
+        if self._classes is not None and GATEWAY_CLASS.table_name in tables:
             self._classes.changed()
         for statuses in (self._statuses, self._of_ingresses, self._of_ambient):
             if statuses is not None:
                 statuses.committed(commit.hit, commit.edits)
-                if statuses is not self._of_ingresses and "namespaces" in tables:
+                if statuses is not self._of_ingresses and NAMESPACE.table_name in tables:
                     statuses.looked_again()
         if self._deployments is not None:
             self._deployments.committed(commit.hit)
-            if tables & {"namespaces", "mesh", "proxy_configs"}:
+            if tables & {NAMESPACE.table_name, MESH_CONFIG, PROXY_CONFIG.table_name}:
                 self._deployments.changed()
         if self._shadows is not None:
             self._shadows.committed(commit.hit)
@@ -175,14 +177,14 @@ class GatewayWriters:
         return run
 
     def _path_of_class(self, name: str) -> str:
-        return self._source.path_of(GATEWAY_CLASS, "", name)
+        return self._source.path_of(GATEWAY_CLASS.id, "", name)
 
 
 def _for_classes(classes: DefaultClasses) -> Callable[[GroupKind], None]:
     """Returns what is to be told of each kind once it is followed, so that classes are made where there can be any."""
 
     def followed(kind: GroupKind) -> None:
-        if kind == GATEWAY_CLASS:
+        if kind == GATEWAY_CLASS.id:
             classes.changed()
 
     return followed

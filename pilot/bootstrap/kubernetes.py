@@ -25,10 +25,9 @@ from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.kube.access import Credentials, InCluster, KubeconfigFile
-from pilot.kube.client import ApiClient
+from pilot.kube.client import ApiClient, Throttle
 from pilot.kube.errors import ConfigurationError, KubeError, NotFound
 from pilot.kube.informer import WatchOptions
-from pilot.kube.throttle import Throttle
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
@@ -87,7 +86,7 @@ class Kubernetes:
     ) -> None:
         self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
         self.problems = target.problems
-        self.pace = pace or WatchOptions(streams=settings.kubernetes.watch_lists)
+        self.pace = pace or WatchOptions(streaming_lists=settings.kubernetes.watch_lists)
         self.counts, self._choose = target.metrics.kubernetes, random.Random()
         self.client = self._client(credentials)
         registry, revision = settings.mesh.registry, settings.ingest.revision
@@ -120,7 +119,7 @@ class Kubernetes:
         settings, target = self._settings, self._target
         own = cluster == settings.mesh.registry.cluster_id
         origin = DocumentOrigin(cluster, own, settings.ingest.revision)
-        pace = self.pace._replace(failed=functools.partial(target.metrics.kubernetes.sync_failed, cluster))
+        pace = self.pace._replace(on_failure=functools.partial(target.metrics.kubernetes.sync_failed, cluster))
         left_out = set() if own else self._left_out()
         kinds = [kind for kind in target.read if kind.id not in left_out]
         namespace = settings.kubernetes.watched_namespace

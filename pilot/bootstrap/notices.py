@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pilot.bootstrap.provider_lookups import find_lookup
 from pilot.bootstrap.traces import Traces
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.problem import Problem, Severity
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
@@ -57,7 +58,7 @@ class Notices:
         metrics.debounced(self._clock.time() - commit.first)
         self._db.refresh(self._services)
         services = 0 if self._services.value is UNSET else len(self._services.value)
-        metrics.counted(services, len(self._db.virtual_services))
+        metrics.counted(services, len(VIRTUAL_SERVICE.table(self._db)))
         text = "XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s"
         _ads.info(text, services, woken, self._discovery.version, extra=fields(event=self._event))
 

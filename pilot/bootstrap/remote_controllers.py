@@ -101,7 +101,7 @@ class RemoteWriters:
                 return False
             except KubeError as error:
                 _log.warning("cluster %s: whether to write there: %s", cluster, error)
-            await asyncio.sleep(attempts.wait())
+            await asyncio.sleep(attempts.next_delay())
 
     def _names_us(self, annotations: dict[str, str]) -> bool:
         named: Sequence[str] = annotations.get(CONTROL_PLANES, "").split(",")

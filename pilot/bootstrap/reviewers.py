@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError
-from pilot.kube.token_review import review_token
+from pilot.kube.reviews import review_token
 from pilot.xds.authn.service_account import Review, Reviewer
 from pilot.xds.identity import IdentityError
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pilot.ingest.remote_cluster import RemoteCluster
 from pilot.kube.client import ApiClient
-from pilot.kube.secret_review import can_list_secrets
+from pilot.kube.reviews import can_list_secrets
 from pilot.mesh.tables.database import AccountKey
 
 

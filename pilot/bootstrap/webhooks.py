@@ -14,12 +14,13 @@ from pilot.bootstrap.part import Part
 from pilot.bootstrap.ports import HttpPort
 from pilot.bootstrap.server_certificate import PortCertificate
 from pilot.config.catalogue import CATALOGUE
+from pilot.config.kinds.istio import PROXY_CONFIG
+from pilot.config.kinds.kubernetes import CONFIG_MAP, NAMESPACE, NODE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import RegistryKey, age
 from pilot.ingest.batch import Commit
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
-from pilot.mesh.kinds.proxy_configs import proxy_configs
 from pilot.mesh.tables.database import Mesh
 from pilot.settings import Settings
 from pilot.xds.address import Address
@@ -125,7 +126,7 @@ class WebhooksPart:
         self._application.close()
 
     async def _take_config_map(self) -> None:
-        found: Any = self._db.config_maps.peek(self._key)
+        found: Any = CONFIG_MAP.table(self._db).peek(self._key)
         if self.injector is None or found is None or (self._folder is not None and self._folder.exists):
             return
         data = found.spec.data
@@ -138,7 +139,7 @@ class WebhooksPart:
             return self._native
         rows = {
             key.name: row.spec.status.node_info.kubelet_version
-            for key, row in list(self._db.nodes.rows())
+            for key, row in list(NODE.table(self._db).rows())
             if key.cluster == cluster
         }
         versions = [rows[node]] if node in rows else list(rows.values())
@@ -146,7 +147,7 @@ class WebhooksPart:
 
     def _proxy_configs(self) -> Iterator[ProxyConfigObject]:
         """Yields the objects of the kind ProxyConfig, oldest first."""
-        found = (proxy_configs.get(self._db, key) for key in proxy_configs.all_keys(self._db))
+        found = (PROXY_CONFIG.get(self._db, key) for key in PROXY_CONFIG.all_keys(self._db))
         for o in sorted((o for o in found if o is not None), key=age):
             yield ProxyConfigObject(
                 o.namespace,
@@ -159,7 +160,7 @@ class WebhooksPart:
 
     def _proxy_ids(self, namespace: str) -> tuple[int, int]:
         key = RegistryKey(self._key.cluster, "", namespace)
-        found: Any = self._db.namespaces.peek(key)
+        found: Any = NAMESPACE.table(self._db).peek(key)
         return proxy_ids(found.annotations if found is not None else {})
 
 

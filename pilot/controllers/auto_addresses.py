@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.reconciler import Upkeep
@@ -39,7 +40,7 @@ class AutoAddresses:
         """Looks at the entries whose addresses are not what their status says."""
         self._db.refresh(self._node)
         self._upkeep.look_at(
-            key for key, row in self._db.service_entries.rows() if _held(row) != self._wanted(key, row)
+            key for key, row in SERVICE_ENTRY.table(self._db).rows() if _held(row) != self._wanted(key, row)
         )
 
     async def run(self) -> None:
@@ -65,7 +66,7 @@ class AutoAddresses:
 
     async def _settle(self, key: ObjectKey) -> None:
         """Writes the addresses of one entry, where its status has others."""
-        row: Object[ServiceEntry] | None = self._db.service_entries.peek(key)
+        row: Object[ServiceEntry] | None = SERVICE_ENTRY.table(self._db).peek(key)
         self._db.refresh(self._node)
         path = self._path(key)
         if row is None or not path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import WORKLOAD_ENTRY, WORKLOAD_GROUP
 from pilot.config.networking.workload_entry import WorkloadEntryObject
 from pilot.config.networking.workload_group import WorkloadGroup
 from pilot.config.object import Object, ObjectKey
@@ -22,7 +23,7 @@ def claimed_entry(proxy: Proxy) -> ObjectKey | None:
 def find_group(db: Mesh, proxy: Proxy, identity_check: bool) -> Object[WorkloadGroup]:
     """Returns the group that a proxy registers itself for. RegistrationError where there is none, or it has not proved to be of it."""
     name = proxy.text("AUTO_REGISTER_GROUP")
-    group: Object[WorkloadGroup] | None = db.workload_groups.peek(ObjectKey(proxy.namespace, name))
+    group: Object[WorkloadGroup] | None = WORKLOAD_GROUP.table(db).peek(ObjectKey(proxy.namespace, name))
     if group is None:
         raise RegistrationError(f"there is no WorkloadGroup {proxy.namespace}/{name}", misplaced=True)
     if identity_check:
@@ -32,7 +33,7 @@ def find_group(db: Mesh, proxy: Proxy, identity_check: bool) -> Object[WorkloadG
 
 def find_entry(db: Mesh, proxy: Proxy, key: ObjectKey, identity_check: bool) -> Object[WorkloadEntryObject]:
     """Returns the entry that a user has written for a proxy. RegistrationError where there is none, or the proxy has not proved to be of it."""
-    rows = db.workload_entries
+    rows = WORKLOAD_ENTRY.table(db)
     row = next((rows.peek(each) for each in rows.peek_keys("namespace", key.namespace) if each.object == key), None)
     if row is None:
         raise RegistrationError(f"there is no WorkloadEntry {key.namespace}/{key.name}", misplaced=True)

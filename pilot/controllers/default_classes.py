@@ -8,13 +8,13 @@ from collections.abc import Callable
 import msgspec
 
 from pilot.config.group_kind import GATEWAY_API
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS
 from pilot.config.object import ObjectKey
 from pilot.controllers.reconciler import Upkeep
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict
 from pilot.lib.backoff import Backoff
 from pilot.mesh.gateway_api.classes import known_classes
-from pilot.mesh.status.objects import GATEWAY_CLASS
 from pilot.mesh.tables.database import Mesh
 
 
@@ -38,11 +38,11 @@ class DefaultClasses:
 
     async def _settle(self, name: str) -> None:
         path, info = self._path(name), known_classes(self._db).get(name)
-        if not path or info is None or self._db.gateway_classes.peek(ObjectKey("", name)) is not None:
+        if not path or info is None or GATEWAY_CLASS.table(self._db).peek(ObjectKey("", name)) is not None:
             return
         plain = {
             "apiVersion": f"{GATEWAY_API}/{path.split('/')[3]}",
-            "kind": GATEWAY_CLASS.name,
+            "kind": GATEWAY_CLASS.id.name,
             "metadata": {"name": name},
             "spec": {"controllerName": info.controller, "description": info.description},
         }

@@ -130,7 +130,7 @@ class Deployments:
     async def _follow(self) -> None:
         """Follows the metadata of Gateways, of which the tables have a part alone, and the objects that are deployed."""
         gateways = Informer(
-            self._client, WatchedCollection(self._path(), metadata_alone=True), self._receive, self._pace, self._choose
+            self._client, WatchedCollection(self._path(), metadata_only=True), self._receive, self._pace, self._choose
         )
         followers = [gateways, *self._objects.followers()]
         tasks = [

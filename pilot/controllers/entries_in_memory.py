@@ -10,6 +10,7 @@ import collections
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
+from pilot.config.kinds.istio import WORKLOAD_ENTRY
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.controllers.claims import claimed_entry, find_entry, find_group
 from pilot.controllers.registered_entry import build_entry
@@ -117,7 +118,7 @@ class EntriesInMemory:
         while True:
             key = await self._changed.get()
             entry = self._entries.get(key)
-            row: Row = "workload_entries", RegistryKey(self._origin.cluster, *key)
+            row: Row = WORKLOAD_ENTRY.table_name, RegistryKey(self._origin.cluster, *key)
             async with self._ledger.turn:
                 decoded = decode_document(entry, origin=self._origin) if entry is not None else None
                 self._batch.put(self._ledger.put(row, decoded) if decoded is not None else self._ledger.drop(row))

@@ -57,4 +57,4 @@ class Upkeep(Generic[K]):
 
     def _look_again(self, thing: K) -> None:
         attempts = self._failed.setdefault(thing, RetryDelays(self._backoff, self._choose))
-        asyncio.get_running_loop().call_later(attempts.wait(), self.look_at, (thing,))
+        asyncio.get_running_loop().call_later(attempts.next_delay(), self.look_at, (thing,))

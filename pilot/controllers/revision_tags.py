@@ -42,14 +42,14 @@ class RevisionTags:
         self.on_change: list[Callable[[], None]] = []
         self._tags: dict[tuple[str, NamespacedName], Labels] = {}
         places = (
-            ("tags", WatchedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_alone=True)),
-            ("services", WatchedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_alone=True)),
+            ("tags", WatchedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_only=True)),
+            ("services", WatchedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_only=True)),
             (
                 "default",
                 WatchedCollection(
                     f"{_BASE}/validatingwebhookconfigurations",
                     fields=f"metadata.name={DEFAULT_VALIDATOR}",
-                    metadata_alone=True,
+                    metadata_only=True,
                 ),
             ),
         )

@@ -62,7 +62,7 @@ class RootCertificates:
         """Keeps the ConfigMaps as they should be until it is cancelled."""
         self._namespaces, self._there = {}, {}
         followers = [
-            self._follow(WatchedCollection("/api/v1/namespaces", metadata_alone=True), self._receive_namespaces)
+            self._follow(WatchedCollection("/api/v1/namespaces", metadata_only=True), self._receive_namespaces)
         ]
         followers += [
             self._follow(WatchedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)

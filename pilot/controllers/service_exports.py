@@ -17,7 +17,7 @@ from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
 VERSION = "v1alpha1"
-SERVICES = WatchedCollection("/api/v1/services", metadata_alone=True)
+SERVICES = WatchedCollection("/api/v1/services", metadata_only=True)
 
 
 class _Metadata(msgspec.Struct):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.kinds.gateway_api import INFERENCE_POOL
 from pilot.config.object import Object, ObjectKey
 from pilot.controllers.deployed_objects import APPLY_PATCH
 from pilot.controllers.reconciler import Upkeep
@@ -19,7 +20,7 @@ from pilot.derive import Node
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
 from pilot.lib.backoff import Backoff
-from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT, POOL
+from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT
 from pilot.mesh.lowering.gateway_api.pool_gateways import ShadowService, pool_keys, shadow_service
 from pilot.mesh.tables.database import Mesh
 
@@ -73,7 +74,7 @@ class ShadowServices:
             self._watched.stop()
 
     async def _settle(self, key: ObjectKey) -> None:
-        path, row = self._path(key), self._db.inference_pools.peek(key)
+        path, row = self._path(key), INFERENCE_POOL.table(self._db).peek(key)
         if key not in self._watched or not path or row is None or not self._is_ours(row):
             return
         wanted = self._watched.value(key)
@@ -91,7 +92,12 @@ class ShadowServices:
 def build_service(pool: ObjectKey, wanted: ShadowService, uid: str, version: str) -> dict[str, Any]:
     """Returns the Service of a pool, which has no address of its own."""
     protocol = {"appProtocol": wanted.app_protocol} if wanted.app_protocol else {}
-    owner = {"apiVersion": f"{POOL.group}/{version}", "kind": POOL.name, "name": pool.name, "uid": uid}
+    owner = {
+        "apiVersion": f"{INFERENCE_POOL.id.group}/{version}",
+        "kind": INFERENCE_POOL.id.name,
+        "name": pool.name,
+        "uid": uid,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import WORKLOAD_ENTRY, WORKLOAD_GROUP
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.config.networking.workload_group import WorkloadGroup
 from pilot.config.object import Object, ObjectKey
@@ -32,7 +33,6 @@ from pilot.mesh.tables.database import Mesh
 from pilot.xds.lifecycle import RegistrationError
 
 MERGE_PATCH = "application/merge-patch+json"
-ENTRY, GROUP = GroupKind(NETWORKING, "WorkloadEntry"), GroupKind(NETWORKING, "WorkloadGroup")
 _log = scope("wle")
 PathOf = Callable[[GroupKind, str, str], str]
 """Returns the path of an object at the API server by kind, namespace and name; "" while the kind is not read."""
@@ -159,7 +159,10 @@ class WorkloadEntries:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _register(self, key: ObjectKey, group: Object[WorkloadGroup], proxy: Proxy) -> None:
-        path, group_path = self._path_of(ENTRY, *key), self._path_of(GROUP, group.namespace, group.name)
+        path, group_path = (
+            self._path_of(WORKLOAD_ENTRY.id, *key),
+            self._path_of(WORKLOAD_GROUP.id, group.namespace, group.name),
+        )
         if not path or not group_path:
             raise RegistrationError("the API server has no WorkloadEntries")
         uid = _read(await self._client.call("GET", group_path)).metadata.uid
@@ -175,7 +178,7 @@ class WorkloadEntries:
 
     async def _adopt(self, key: ObjectKey, proxy: Proxy) -> None:
         """Takes care of the health of an entry that a user has written."""
-        path = self._path_of(ENTRY, *key)
+        path = self._path_of(WORKLOAD_ENTRY.id, *key)
         if not path:
             raise RegistrationError("the API server has no WorkloadEntries")
         find_entry(self._db, proxy, key, self._terms.identity_check)
@@ -183,7 +186,7 @@ class WorkloadEntries:
 
     async def _write_end(self, key: ObjectKey) -> None:
         """Notes in an entry that its proxy has gone, and looks after the grace whether it stays away."""
-        path = self._path_of(ENTRY, *key)
+        path = self._path_of(WORKLOAD_ENTRY.id, *key)
         if not path or self._streams[key] or not await self._is_ours(path):
             return
         await self._annotate(path, {CONNECTED: None, DISCONNECTED: _now()})
@@ -193,7 +196,7 @@ class WorkloadEntries:
 
     async def _remove(self, key: ObjectKey) -> None:
         """Takes away an entry whose proxy has been gone for the grace."""
-        path = self._path_of(ENTRY, *key)
+        path = self._path_of(WORKLOAD_ENTRY.id, *key)
         if not path or self._streams[key]:
             return
         try:
@@ -227,7 +230,7 @@ class WorkloadEntries:
             return
 
     async def _write_health(self, key: ObjectKey) -> None:
-        path, health = self._path_of(ENTRY, *key), self._health.get(key)
+        path, health = self._path_of(WORKLOAD_ENTRY.id, *key), self._health.get(key)
         if not path or health is None:
             return
         try:
@@ -243,7 +246,7 @@ class WorkloadEntries:
         """Takes away, again and again, what replicas that are gone have left behind."""
         while True:
             await asyncio.sleep(self._terms.sweep)
-            rows = self._db.workload_entries.rows()
+            rows = WORKLOAD_ENTRY.table(self._db).rows()
             self._left.look_at(key.object for key, row in rows if self._has_left(row.annotations))
 
 

@@ -58,7 +58,7 @@ class KubeKind:
         """Reads everything once more, in a version that is looked for anew."""
         await cancel_tasks(self._looking, self._following)
         self._following = None
-        self.follower.move(self.follower.collection)
+        self.follower.watch_collection(self.follower.collection)
         self.start()
 
     async def stop(self) -> None:
@@ -68,7 +68,7 @@ class KubeKind:
 
     async def forget(self) -> None:
         """Takes back all objects, after `stop`."""
-        await self.follower.forget()
+        await self.follower.clear()
 
     def _begin(self) -> None:
         self._following = asyncio.create_task(self.follower.run(), name=f"follow {self._kind.id}")
@@ -81,7 +81,7 @@ class KubeKind:
             if self._following is None or version != self._version:
                 await cancel_tasks(self._following)
                 self._version = version
-                self.follower.move(collection_of(self._kind, version, self._namespace))
+                self.follower.watch_collection(collection_of(self._kind, version, self._namespace))
                 self._begin()
             await self._look.wait()
 
@@ -96,7 +96,7 @@ class KubeKind:
                 self.settled.set()
             except KubeError as error:
                 _log.warning("%s: %s", self._kind.id, error)
-            await asyncio.sleep(attempts.wait())
+            await asyncio.sleep(attempts.next_delay())
 
     async def _is_served(self, version: str) -> bool:
         """Returns whether the server has the kind in a version."""

@@ -19,7 +19,7 @@ _FIELDS = {
     ): "metadata.name!=kube-root-ca.crt,metadata.name!=istio-ca-root-cert,metadata.name!=istio-ca-crl",
 }
 """What is left out: it is large or in every namespace, and no proxy can be given it."""
-DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_alone=True)
+DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_only=True)
 
 
 def is_built_in(kind: Kind) -> bool:

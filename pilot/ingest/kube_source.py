@@ -89,7 +89,7 @@ class KubeSource:
     async def restart(self) -> None:
         """Reads all of it once more, as it may be another server's: what has not changed is no edit."""
         await cancel_tasks(self._task)
-        self._definitions.move(DEFINITIONS)
+        self._definitions.watch_collection(DEFINITIONS)
         for followed in self.followed.values():
             await followed.restart()
         self._begin()

@@ -88,7 +88,7 @@ class RemoteCluster:
 
     async def _change(self, credentials: Credentials) -> None:
         attempts = RetryDelays(self._pace.backoff, self._choose)
-        probe = ApiClient(credentials, patience=self.client.patience)
+        probe = ApiClient(credentials, timeouts=self.client.timeouts)
         try:
             while True:
                 try:
@@ -98,8 +98,8 @@ class RemoteCluster:
                     _log.warning(
                         "cluster %s: its other credentials cannot be used yet: %s", self._source.cluster, error
                     )
-                await asyncio.sleep(attempts.wait())
+                await asyncio.sleep(attempts.next_delay())
         finally:
             await probe.close()
-        await self.client.use(credentials)
+        await self.client.use_credentials(credentials)
         await self._source.restart()

@@ -1,1 +1,4 @@
-"""The API server of Kubernetes, which only this package talks to: requests, collections that are followed, leases, reviews."""
+"""Client of the Kubernetes API: requests, informers, leader election, reviews.
+
+No other package talks to an API server.
+"""

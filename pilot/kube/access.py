@@ -1,6 +1,6 @@
-"""How an API server is reached: its address, its certificate, and who we are to it.
+"""Address and credentials of an API server.
 
-What files of configuration say, plugins that are run for a token and tokens of OpenID among it, is left to the `kubernetes` package.
+Kubeconfig files are read by the `kubernetes` package, including exec plugins and OIDC tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from pilot.kube.errors import ConfigurationError
 
 
 class Access(NamedTuple):
-    """One way to a server. `authorization` is the header of that name, "" for none; `tls` None is plain HTTP."""
+    """Parameters of connections to an API server.
+
+    `authorization` is the value of the Authorization header, or "" to send none. Without `tls`, connections are
+    plaintext.
+    """
 
     server: str
     authorization: str = ""
@@ -23,118 +27,121 @@ class Access(NamedTuple):
 
 
 class TlsFiles(NamedTuple):
-    """Names of files: roots that the server's certificate must lead to (None: those of the system), and our own certificate.
+    """Files and options of TLS connections to an API server.
 
-    `name` is what the certificate must be for, where that is not the host of the address; `verify` is off for who wants any certificate.
+    `roots` defaults to the system's trust store. `server_name` is the name to verify if it differs from the host of the
+    address.
     """
 
     roots: str | None = None
     certificate: str | None = None
     key: str | None = None
-    name: str | None = None
+    server_name: str | None = None
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Returns the context of TLS. ConfigurationError where a file cannot be used."""
+        """Return the TLS context. Raise ConfigurationError if a file is unusable."""
         try:
             context = ssl.create_default_context(cafile=self.roots)
             if self.certificate:
                 context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
-            raise ConfigurationError(f"the certificates of a kubeconfig cannot be used: {error}") from error
+            raise ConfigurationError(f"cannot use the certificates of the kubeconfig: {error}") from error
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
 
 class Credentials(Protocol):
-    """Where access comes from. `seconds` is how long what it gave may be used before it is asked for again: tokens are renewed in files."""
+    """A source of access parameters. They are loaded again after `ttl` seconds because tokens in files are rotated."""
 
-    seconds: float
+    ttl: float
 
     async def load(self) -> Access: ...
 
 
 class InCluster:
-    """The service account of the pod that this process runs in."""
+    """The service account of the Pod that this process runs in."""
 
-    seconds = 60.0
+    ttl = 60.0
 
     async def load(self) -> Access:
-        """Returns the access. ConfigurationError outside of a pod."""
+        """Return the access parameters. Raise ConfigurationError outside a Pod."""
         from kubernetes.aio import config
 
-        found = _empty()
+        configuration = _new_configuration()
         try:
-            config.load_incluster_config(found)
+            config.load_incluster_config(configuration)
         except (config.ConfigException, OSError) as error:
-            raise ConfigurationError(f"this pod's service account cannot be used: {error}") from error
-        return _access(found)
+            raise ConfigurationError(f"cannot use the service account of this Pod: {error}") from error
+        return _access(configuration)
 
 
 class KubeconfigFile:
-    """A kubeconfig, or several between colons. `context` "" is the current one."""
+    """A kubeconfig file, or several separated by colons. An empty `context` selects the current context."""
 
-    seconds = 300.0
+    ttl = 300.0
 
     def __init__(self, path: str, context: str = "") -> None:
         self._path, self._context = path, context
 
     async def load(self) -> Access:
-        """Returns the access. ConfigurationError where the file does not give one."""
+        """Return the access parameters. Raise ConfigurationError if the file does not provide any."""
         from kubernetes.aio import config
 
-        found = _empty()
+        configuration = _new_configuration()
         path = os.path.expanduser(self._path)
         if not any(map(os.path.isfile, path.split(os.pathsep))):
-            raise ConfigurationError(f"kubeconfig {self._path}: there is no such file")
+            raise ConfigurationError(f"kubeconfig {self._path}: no such file")
         try:
-            await config.load_kube_config(path, self._context or None, client_configuration=found, persist_config=False)
-        except Exception as error:  # the package raises what it meets: TypeError where a section is missing
+            await config.load_kube_config(
+                path, self._context or None, client_configuration=configuration, persist_config=False
+            )
+        except Exception as error:  # the package lets other exceptions escape, such as TypeError for a missing section
             raise ConfigurationError(f"kubeconfig {self._path}: {error}") from error
-        return _access(found)
+        return _access(configuration)
 
 
 class Kubeconfig:
     """A kubeconfig as plain data."""
 
-    seconds = 300.0
+    ttl = 300.0
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self._plain = plain
 
     async def load(self) -> Access:
-        """Returns the access. ConfigurationError where the data does not give one."""
+        """Return the access parameters. Raise ConfigurationError if the data does not provide any."""
         from kubernetes.aio import config
 
-        found = _empty()
+        configuration = _new_configuration()
         try:
-            await config.load_kube_config_from_dict(dict(self._plain), client_configuration=found)
-        except Exception as error:  # as above
+            await config.load_kube_config_from_dict(dict(self._plain), client_configuration=configuration)
+        except Exception as error:  # see above
             raise ConfigurationError(f"kubeconfig: {error}") from error
-        return _access(found)
+        return _access(configuration)
 
 
-def _empty() -> Any:
+def _new_configuration() -> Any:
     from kubernetes.aio import client
 
     return client.Configuration()
 
 
-def _access(found: Any) -> Access:
-    """Returns what the package has read."""
-    server = (found.host or "").rstrip("/")
+def _access(configuration: Any) -> Access:
+    """Return the access parameters that the `kubernetes` package loaded."""
+    server = (configuration.host or "").rstrip("/")
     if not server.startswith(("http://", "https://")):
-        raise ConfigurationError(f"kubeconfig: {server!r} is not the address of a server")
+        raise ConfigurationError(f"kubeconfig: {server!r} is not the URL of a server")
     tls = None
     if server.startswith("https://"):
         tls = TlsFiles(
-            found.ssl_ca_cert,
-            found.cert_file,
-            found.key_file,
-            getattr(found, "tls_server_name", None),
-            found.verify_ssl,
+            configuration.ssl_ca_cert,
+            configuration.cert_file,
+            configuration.key_file,
+            getattr(configuration, "tls_server_name", None),
+            configuration.verify_ssl,
         )
-    kind, _, token = (found.api_key.get("BearerToken") or "").partition(" ")
-    header = f"{kind.capitalize()} {token.strip()}" if token else ""
-    return Access(server, header, tls, found.proxy or "")
+    scheme, _, token = (configuration.api_key.get("BearerToken") or "").partition(" ")
+    header = f"{scheme.capitalize()} {token.strip()}" if token else ""
+    return Access(server, header, tls, configuration.proxy or "")

@@ -1,4 +1,4 @@
-"""Certificates that a signer of a cluster issues.
+"""Certificates issued by a Kubernetes signer.
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 """
@@ -21,19 +21,19 @@ PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SERVER_USAGES = ("digital signature", "key encipherment", "server auth")
 WORKLOAD_USAGES = (*SERVER_USAGES, "client auth")
 ISSUE_TIMEOUT = 60.0
-"""Time in which a signer must have issued a certificate."""
+"""Seconds within which the signer must issue the certificate."""
 WATCH_RETRY_DELAY = 0.1
-"""Seconds after which a watch that has ended is begun again."""
+"""Seconds between the end of a watch and the next one."""
 _APPROVED = {
     "type": "Approved",
     "status": "True",
     "reason": "IstioRegistrationAuthority",
-    "message": "whoever asks has proved that identity",
+    "message": "the requester has authenticated as this identity",
 }
 
 
 class CertificateRequestError(KubeError):
-    """The signer refuses a request, or has not answered it in time."""
+    """The signer denied a request or did not complete it in time."""
 
 
 class _Condition(msgspec.Struct):
@@ -61,36 +61,39 @@ class _SigningRequest(msgspec.Struct):
 async def request_certificate(
     client: ApiClient, prefix: str, csr: bytes, signer: str, seconds: int, usages: Sequence[str]
 ) -> bytes:
-    """Returns the chain in PEM that a signer issues for a request in PEM, which is approved here; `seconds` of life, 0 for as many as the signer
-    likes. NotIssued or another KubeError where there is none. The object, whose name begins with `prefix`, is taken away in the end."""
-    life = {"expirationSeconds": seconds} if seconds > 0 else {}
-    spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": usages, **life}
-    made = {
+    """Create and approve a CertificateSigningRequest and return the issued chain. The CSR and the chain are PEM.
+
+    `seconds` is the requested lifetime; with 0 the signer chooses it. The object's name starts with `prefix`, and it is
+    deleted in the end. Raise CertificateRequestError, or another KubeError, if no certificate is issued.
+    """
+    expiration = {"expirationSeconds": seconds} if seconds > 0 else {}
+    spec = {"request": base64.b64encode(csr).decode(), "signerName": signer, "usages": usages, **expiration}
+    plain = {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
         "metadata": {"generateName": prefix},
         "spec": spec,
     }
-    answer = await client.call("POST", PATH, body=msgspec.json.encode(made))
-    name = msgspec.json.decode(answer, type=_SigningRequest).metadata.name
+    created = await client.call("POST", PATH, body=msgspec.json.encode(plain))
+    name = msgspec.json.decode(created, type=_SigningRequest).metadata.name
     try:
         async with asyncio.timeout(ISSUE_TIMEOUT):
-            await _approve(client, name, answer)
+            await _approve(client, name, created)
             return await _wait_for_certificate(client, name)
     except TimeoutError:
-        raise CertificateRequestError(f"{signer} has not answered {name} within {ISSUE_TIMEOUT:.0f} s") from None
+        raise CertificateRequestError(f"{signer} did not complete {name} within {ISSUE_TIMEOUT:.0f} s") from None
     finally:
         with contextlib.suppress(KubeError):
             await client.call("DELETE", f"{PATH}/{name}")
 
 
 async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
-    """Approves a request; where somebody else has changed it meanwhile, as it is now."""
+    """Approve a request. On a conflict, read its latest version and try again."""
     while True:
         plain: Any = msgspec.json.decode(raw)
         status = plain.setdefault("status", {})
         status["conditions"] = [
-            *(one for one in status.get("conditions") or () if one["type"] != "Approved"),
+            *(condition for condition in status.get("conditions") or () if condition["type"] != "Approved"),
             _APPROVED,
         ]
         try:
@@ -101,15 +104,15 @@ async def _approve(client: ApiClient, name: str, raw: bytes) -> None:
 
 
 async def _wait_for_certificate(client: ApiClient, name: str) -> bytes:
-    """Returns the certificate as soon as it is there. NotIssued where the request is refused."""
+    """Return the certificate as soon as it is issued. Raise CertificateRequestError if the request is denied."""
     while True:
-        found = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
-        if certificate := _certificate(found):
+        request = msgspec.json.decode(await client.call("GET", f"{PATH}/{name}"), type=_SigningRequest)
+        if certificate := _certificate(request):
             return certificate
         query = {
             "watch": "true",
             "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": found.metadata.resource_version,
+            "resourceVersion": request.metadata.resource_version,
         }
         async with contextlib.aclosing(client.lines(PATH, query)) as batches:
             async for lines in batches:
@@ -120,20 +123,20 @@ async def _wait_for_certificate(client: ApiClient, name: str) -> bytes:
 
 
 def _certificate_of_event(line: bytes) -> bytes:
-    """Returns the certificate of which a line of a watch tells; none where there is none yet."""
+    """Return the certificate in a watch event, or b"" if it is not issued yet."""
     event = read_event(line)
     if event.type == "ERROR":
         raise error_from_status(msgspec.json.decode(event.object, type=Status))
     if event.type == "DELETED":
-        raise CertificateRequestError("the request is gone before it was answered")
+        raise CertificateRequestError("the request was deleted before the certificate was issued")
     return _certificate(msgspec.json.decode(event.object, type=_SigningRequest)) if event.type != "BOOKMARK" else b""
 
 
-def _certificate(found: _SigningRequest) -> bytes:
-    """Returns the certificate of a request, none where there is none yet. NotIssued where the request is refused."""
-    for condition in found.status.conditions:
+def _certificate(request: _SigningRequest) -> bytes:
+    """Return the issued certificate, or b"" if there is none yet. Raise CertificateRequestError if it is denied."""
+    for condition in request.status.conditions:
         if condition.type in ("Denied", "Failed") and condition.status == "True":
             raise CertificateRequestError(
-                f"{found.metadata.name}: {condition.type}: {condition.reason}: {condition.message}"
+                f"{request.metadata.name}: {condition.type}: {condition.reason}: {condition.message}"
             )
-    return found.status.certificate
+    return request.status.certificate

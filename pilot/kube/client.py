@@ -1,4 +1,4 @@
-"""Requests to one API server, as bytes."""
+"""HTTP client of one API server. Bodies are bytes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,52 @@ import aiohttp
 
 from pilot.kube.access import Access, Credentials, TlsFiles
 from pilot.kube.errors import KubeError, Unreachable, error_from_response
-from pilot.kube.throttle import Throttle
 from pilot.lib.build_info import build_info
 
 JSON = "application/json"
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""Seconds and probes: a peer that is gone without a word is noticed within a minute."""
+"""TCP keepalive options in seconds and probes. A dead peer is detected within a minute."""
 
 
 class RequestTimeouts(NamedTuple):
-    """Seconds: to connect, for an answer to go on, and for a watch until its next line."""
+    """Timeouts in seconds: for connecting, for gaps in a response, and for gaps between the events of a watch."""
 
     connect: float = 10.0
-    answer: float = 30.0
+    response: float = 30.0
     watch: float = 660.0
 
 
+class Throttle:
+    """Limits requests to `rate` per second with bursts of up to `burst`. A rate of 0 disables the limit.
+
+    It keeps a control plane from crowding out the other clients of an API server.
+    """
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, max(burst, 1)
+        self._free_at = float("-inf")
+
+    async def acquire(self) -> None:
+        """Wait until the next request is allowed."""
+        if self._rate <= 0:
+            return
+        now = asyncio.get_running_loop().time()
+        step = 1.0 / self._rate
+        self._free_at = max(self._free_at, now - (self._burst - 1) * step) + step
+        if self._free_at - step > now:
+            await asyncio.sleep(self._free_at - step - now)
+
+
 class ApiClient:
-    """One API server. `close` ends it; `patience` is how long it waits for what."""
+    """Client of one API server. Call `close` when done."""
 
     def __init__(
         self,
         credentials: Credentials,
         throttle: Throttle | None = None,
-        patience: RequestTimeouts = RequestTimeouts(),
+        timeouts: RequestTimeouts = RequestTimeouts(),
     ) -> None:
-        self._credentials, self._throttle, self.patience = credentials, throttle or Throttle(0, 1), patience
+        self._credentials, self._throttle, self.timeouts = credentials, throttle or Throttle(0, 1), timeouts
         self._access: Access | None = None
         self._loaded_at = 0.0
         self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
@@ -53,45 +73,50 @@ class ApiClient:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> bytes:
-        """Returns the body of the answer. ApiError where the server refuses, Unreachable where there is no whole answer."""
-        await self._throttle.turn()
+        """Return the body of the response.
+
+        Raise ApiError if the server rejects the request, and Unreachable if there is no complete response.
+        """
+        await self._throttle.acquire()
         with _network_errors(path):
-            async with self._answer(method, path, query, body, content_type, accept, self.patience.answer) as response:
+            async with self._respond(
+                method, path, query, body, content_type, accept, self.timeouts.response
+            ) as response:
                 return await response.read()
 
     async def lines(
-        self, path: str, query: Mapping[str, str], accept: str = JSON, patient: bool = True
+        self, path: str, query: Mapping[str, str], accept: str = JSON, idle: bool = True
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yields the lines of an answer that goes on, those together that come together, until the server ends it.
+        """Yield the lines of a streaming response in batches, as they arrive, until the server ends it.
 
-        `patient`: long times without a line are expected. ApiError where the server refuses, Unreachable where the connection is lost or
-        ends within a line.
+        `idle` allows for long gaps between lines, as in a watch. Raise ApiError if the server rejects the request, and
+        Unreachable if the connection is lost or the response ends within a line.
         """
-        await self._throttle.turn()
-        seconds = self.patience.watch if patient else self.patience.answer
+        await self._throttle.acquire()
+        seconds = self.timeouts.watch if idle else self.timeouts.response
         with _network_errors(path):
-            async with self._answer("GET", path, query, None, JSON, accept, seconds) as response:
+            async with self._respond("GET", path, query, None, JSON, accept, seconds) as response:
                 rest = b""
                 async for data in response.content.iter_any():
                     *lines, rest = (rest + data).split(b"\n")
                     if lines:
                         yield lines
                 if rest.strip():
-                    raise Unreachable(f"{path}: the answer ends within a line")
+                    raise Unreachable(f"{path}: the response ended within a line")
 
-    async def use(self, credentials: Credentials) -> None:
-        """Goes on by other credentials; what is being asked for by the old ones gets no answer any more."""
+    async def use_credentials(self, credentials: Credentials) -> None:
+        """Switch to other credentials and abort requests that use the old ones."""
         self._credentials, self._access = credentials, None
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     @contextlib.asynccontextmanager
-    async def _answer(
+    async def _respond(
         self,
         method: str,
         path: str,
@@ -101,16 +126,16 @@ class ApiClient:
         accept: str,
         seconds: float,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Enters an answer of 2xx. Where the server does not know us any more, our credentials are read again once."""
+        """Enter a successful response. If the server returns 401, reload the credentials and retry once."""
         for attempt in (1, 2):
             access = await self._current_access()
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.patience.connect, sock_read=seconds)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=seconds)
             headers = {"Accept": accept, "User-Agent": f"pyistiod/{build_info().version}"}
             if access.authorization:
                 headers["Authorization"] = access.authorization
             if body is not None:
                 headers["Content-Type"] = content_type
-            async with asyncio.timeout(self.patience.connect + self.patience.answer):  # until the answer begins
+            async with asyncio.timeout(self.timeouts.connect + self.timeouts.response):  # until the headers arrive
                 response = await self._open_session().request(
                     method,
                     access.server + path,
@@ -134,7 +159,7 @@ class ApiClient:
 
     async def _current_access(self) -> Access:
         now = asyncio.get_running_loop().time()
-        if self._access is None or now - self._loaded_at > self._credentials.seconds:
+        if self._access is None or now - self._loaded_at > self._credentials.ttl:
             self._access = await self._credentials.load()
             self._loaded_at = now
         return self._access
@@ -146,11 +171,11 @@ class ApiClient:
         if context is None:
             self._contexts = {access.tls: access.tls.context()}
             context = self._contexts[access.tls]
-        return {"ssl": context, **({"server_hostname": access.tls.name} if access.tls.name else {})}
+        return {"ssl": context, **({"server_hostname": access.tls.server_name} if access.tls.server_name else {})}
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, socket_factory=_socket)
+            connector = aiohttp.TCPConnector(limit=0, socket_factory=_create_socket)
             self._session = aiohttp.ClientSession(
                 connector=connector, skip_auto_headers=("Accept-Encoding",), read_bufsize=1 << 18
             )
@@ -159,7 +184,7 @@ class ApiClient:
 
 @contextlib.contextmanager
 def _network_errors(path: str) -> Any:
-    """Raises Unreachable for what the network does."""
+    """Convert network errors to Unreachable."""
     try:
         yield
     except KubeError:
@@ -168,12 +193,12 @@ def _network_errors(path: str) -> Any:
         raise Unreachable(f"{path}: {str(error) or type(error).__name__}") from error
 
 
-def _socket(address: Any) -> socket.socket:
-    """Returns a socket that notices when its peer is gone."""
+def _create_socket(address: Any) -> socket.socket:
+    """Return a socket with TCP keepalive."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    tcp = socket.socket(family, kind, protocol)
+    tcp.setblocking(False)
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+        tcp.setsockopt(socket.IPPROTO_TCP, option, value)
+    return tcp

@@ -1,12 +1,12 @@
-"""Everything that can go wrong with an API server.
+"""Errors of requests to an API server.
 
 KubeError
-├─ ConfigurationError    a kubeconfig or what it names cannot be used
-├─ Unreachable           no answer, or one that ends too early
-└─ ApiError              the server refuses
+├─ ConfigurationError    a kubeconfig, or a file that it refers to, is unusable
+├─ Unreachable           there is no response, or it ends too early
+└─ ApiError              the server rejects the request
    ├─ NotFound           404
-   ├─ Conflict           409: someone else was faster, or it exists already
-   └─ Expired            410: the server has forgotten what happened since
+   ├─ Conflict           409: the object exists already or was changed concurrently
+   └─ Expired            410: the resource version is no longer available
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pilot.lib.text import cut
 
 
 class KubeError(Exception):
-    """The API server did not do what it was asked for."""
+    """A request to the API server failed."""
 
 
 class ConfigurationError(KubeError):
-    """A kubeconfig, or what it names, cannot be used."""
+    """A kubeconfig, or a file that it refers to, is unusable."""
 
 
 class Unreachable(KubeError):
-    """There is no answer, or one that ends too early."""
+    """There is no response, or it ends too early."""
 
 
 class ApiError(KubeError):
-    """The server refuses. `retry_after`: the seconds that it asks to wait, 0 where it does not say."""
+    """The server rejects the request. `retry_after` is the delay in seconds that it asks for, or 0."""
 
     def __init__(self, code: int, reason: str, message: str, retry_after: float = 0.0) -> None:
         super().__init__(f"{code} {reason}: {cut(message, 500)}" if message else f"{code} {reason}")
@@ -37,15 +37,15 @@ class ApiError(KubeError):
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such resource."""
+    """There is no such object or resource."""
 
 
 class Conflict(ApiError):
-    """Someone else was faster, or an object of that name exists already."""
+    """The object exists already or was changed concurrently."""
 
 
 class Expired(ApiError):
-    """The server has forgotten what happened since then."""
+    """The resource version is no longer available."""
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -53,7 +53,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """The object that says why a server refuses."""
+    """The Status object in the body of an error response."""
 
     code: int = 0
     reason: str = ""
@@ -65,13 +65,13 @@ _KINDS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Expired}
 
 
 def error_from_status(status: Status, retry_after: float = 0.0) -> ApiError:
-    """Returns the error that a status is."""
-    wanted = status.details.retry_after_seconds if status.details is not None else 0.0
-    return _KINDS.get(status.code, ApiError)(status.code, status.reason, status.message, max(retry_after, wanted))
+    """Return the error for a Status object."""
+    delay = status.details.retry_after_seconds if status.details is not None else 0.0
+    return _KINDS.get(status.code, ApiError)(status.code, status.reason, status.message, max(retry_after, delay))
 
 
 def error_from_response(code: int, body: bytes, retry_after: str = "") -> ApiError:
-    """Returns the error that an answer is; `retry_after` is its header of that name."""
+    """Return the error for a response. `retry_after` is the value of its Retry-After header."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:

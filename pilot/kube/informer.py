@@ -1,7 +1,8 @@
-"""Follows one collection: all that it holds at first, and each change from then on, whatever happens to the connection.
+"""Informers: list a collection, then watch it, and deliver each change to a receiver.
 
-Who receives it is told of changes alone. What has not changed since the last list is not told again, and what a list leaves out is told
-as gone only when the list is complete; so losing a watch, or the server, for any time changes nothing by itself.
+The receiver gets changes only. Objects that are unchanged since the last list are not delivered again, and objects
+missing from a list are reported as deleted only when the list is complete. Losing a watch, or the server, for any time
+therefore changes nothing by itself.
 """
 
 from __future__ import annotations
@@ -16,58 +17,74 @@ import msgspec
 
 from pilot.kube.client import JSON, ApiClient
 from pilot.kube.errors import ApiError, Expired, KubeError, Status, Unreachable, error_from_status
-from pilot.kube.wire import INITIAL_EVENTS_END, NamespacedName, ObjectChange, is_newer, read_event, read_head, read_page
+from pilot.kube.wire import (
+    INITIAL_EVENTS_END,
+    NamespacedName,
+    ObjectChange,
+    is_newer,
+    read_event,
+    read_head,
+    read_page,
+)
 from pilot.lib.backoff import Backoff, RetryDelays
 from pilot.lib.log import scope
 
 _log = scope("kube")
 PAGE_SIZE = 500
 DELETED_CAPACITY = 1_000
-"""Objects that are gone whose version is remembered, so that an older event of them that comes late is none."""
+"""Number of deleted objects whose resource version is remembered, to ignore older events that arrive late."""
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
-"""What is accepted of watches, and of lists with `List` in it. A server that is told of both sends streams without their end."""
+"""Accept header of watches, and of lists with `List` filled in.
+
+A server that is offered both sends streaming lists without the bookmark that ends them.
+"""
 Receive = Callable[[Sequence[ObjectChange]], Awaitable[None]]
 
 
 class WatchedCollection(NamedTuple):
-    """What is followed: the path of a collection, and selectors. `metadata_alone` leaves out all but the metadata of objects."""
+    """Path of a collection, and selectors. With `metadata_only`, objects carry nothing but their metadata."""
 
     path: str
     labels: str = ""
     fields: str = ""
-    metadata_alone: bool = False
+    metadata_only: bool = False
 
-    def query(self, **more: str) -> dict[str, str]:
-        """Returns the query of a request, with these fields in it."""
+    def query(self, **parameters: str) -> dict[str, str]:
+        """Return the query parameters of a request: the selectors and `parameters`."""
         return {
             **({"labelSelector": self.labels} if self.labels else {}),
             **({"fieldSelector": self.fields} if self.fields else {}),
-            **more,
+            **parameters,
         }
 
-    def accept(self, what: str = "") -> str:
-        """Returns what is accepted as the answer; `what` is "List" for a list."""
-        return METADATA_ONLY % what if self.metadata_alone else JSON
+    def accept(self, suffix: str = "") -> str:
+        """Return the Accept header of a watch, or of a list if `suffix` is "List"."""
+        return METADATA_ONLY % suffix if self.metadata_only else JSON
 
 
-def _ignore() -> None:
-    """Does nothing: nobody counts failures."""
+def _do_nothing() -> None:
+    """Ignore a failure."""
 
 
 class WatchOptions(NamedTuple):
-    """`streams`: first ask for a stream of all objects instead of pages. `watch`: the seconds after which a watch is begun anew, at least.
-    `failed` is called for each attempt that failed."""
+    """Options of an informer.
+
+    `streaming_lists` requests initial objects as a stream and falls back to pages. `watch_seconds` is the minimum
+    duration of a watch before it is renewed. `on_failure` is called for each failed attempt.
+    """
 
     backoff: Backoff = Backoff()
-    streams: bool = False
-    watch: int = 300
-    failed: Callable[[], None] = _ignore
+    streaming_lists: bool = False
+    watch_seconds: int = 300
+    on_failure: Callable[[], None] = _do_nothing
 
 
 class Informer:
-    """One collection. `run` never returns; `synced` is set once all that the collection held has been received.
+    """Lists and watches one collection.
 
-    `versions` are the resource versions of the objects that are there, `receiving` tells that the last of them are on their way.
+    `run` never returns. `synced` is set when the first complete list has been delivered. `versions` are the resource
+    versions of existing objects, and `receiving` is true while changes are being delivered. `error` is the current
+    failure, or "".
     """
 
     def __init__(
@@ -75,117 +92,115 @@ class Informer:
         client: ApiClient,
         collection: WatchedCollection,
         receive: Receive,
-        pace: WatchOptions,
-        choose: random.Random,
+        options: WatchOptions,
+        rng: random.Random,
         synced: asyncio.Event | None = None,
     ) -> None:
         self.synced = synced or asyncio.Event()
-        self.trouble = ""
+        self.error = ""
         self.receiving = False
         self.collection = collection
-        self._client, self._receive, self._pace, self._choose = client, receive, pace, choose
-        self._streams = pace.streams
+        self._client, self._receive, self._options, self._rng = client, receive, options, rng
+        self._streaming_lists = options.streaming_lists
         self._revision = ""
         self.versions: dict[NamespacedName, str] = {}
-        self._gone: dict[NamespacedName, str] = {}
-        self._attempts = RetryDelays(pace.backoff, choose)
+        self._deleted: dict[NamespacedName, str] = {}
+        self._attempts = RetryDelays(options.backoff, rng)
 
     async def run(self) -> None:
-        """Follows until it is cancelled."""
+        """List and watch until cancelled."""
         while True:
-            wait = 0.0
+            delay = 0.0
             try:
                 if not self._revision:
-                    await self._read_all()
-                    self._is_synced()
+                    await self._list()
+                    self._set_synced()
                 if not await self._watch():
-                    wait = self._attempts.wait()
+                    delay = self._attempts.next_delay()
             except Expired:
-                _log.info(
-                    "%s: what happened meanwhile is not to be had any more, reading all of it", self.collection.path
-                )
+                _log.info("%s: the resource version has expired, listing again", self.collection.path)
                 self._revision = ""
-                again = self._attempts.wait()
-                wait = again if self._attempts.failed > 1 else 0.0
+                backoff = self._attempts.next_delay()
+                delay = backoff if self._attempts.failures > 1 else 0.0
             except KubeError as error:
-                wait = self._attempts.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
-                self._pace.failed()
-                self._note(str(error))
-            except Exception as error:  # a bug of ours, or nonsense from the server: it must not end the following
-                wait = self._attempts.wait()
+                delay = self._attempts.next_delay(error.retry_after if isinstance(error, ApiError) else 0.0)
+                self._options.on_failure()
+                self._set_error(str(error))
+            except Exception as error:  # a bug of ours, or an invalid response: the informer must go on
+                delay = self._attempts.next_delay()
                 self._forget_versions()
-                _log.error("cannot follow %s", self.collection.path, exc_info=error)
-            await asyncio.sleep(wait)
+                _log.error("cannot watch %s", self.collection.path, exc_info=error)
+            await asyncio.sleep(delay)
 
-    def move(self, collection: WatchedCollection) -> None:
-        """Follows this collection of the same objects from now on; to be called while it is not running. All of it is told once more."""
+    def watch_collection(self, collection: WatchedCollection) -> None:
+        """Switch to another collection of the same objects while not running, and deliver all of it again."""
         self.collection = collection
         self._forget_versions()
 
     def _forget_versions(self) -> None:
-        """Has everything told again by the next reading, and what that leaves out told as gone."""
+        """Make the next list deliver every object again, and report missing ones as deleted."""
         self._revision, self.versions = "", dict.fromkeys(self.versions, "")
 
-    async def forget(self) -> None:
-        """Tells the receiver that all is gone, for a collection that is followed no more."""
+    async def clear(self) -> None:
+        """Report every object as deleted, when the collection is no longer watched."""
         names, self.versions = list(self.versions), {}
-        await self._hand_on([ObjectChange(name, None) for name in names])
+        await self._deliver([ObjectChange(name, None) for name in names])
 
-    # -- all of it -----------------------------------------------------------------------------------------------------
+    # -- lists ---------------------------------------------------------------------------------------------------------
 
-    async def _read_all(self) -> None:
-        if self._streams:
+    async def _list(self) -> None:
+        if self._streaming_lists:
             try:
                 await self._read_stream()
                 return
             except ApiError as error:
                 if error.code not in (400, 403, 404, 405, 422):
                     raise
-                _log.debug("%s: no stream of all objects (%s), reading pages", self.collection.path, error)
-                self._streams = False
+                _log.debug("%s: no streaming list (%s), reading pages", self.collection.path, error)
+                self._streaming_lists = False
         await self._read_pages()
 
     async def _read_pages(self) -> None:
-        seen: set[NamespacedName] = set()
-        more = ""
+        listed: set[NamespacedName] = set()
+        token = ""
         while True:
-            query = self.collection.query(limit=str(PAGE_SIZE), **({"continue": more} if more else {}))
+            query = self.collection.query(limit=str(PAGE_SIZE), **({"continue": token} if token else {}))
             page = read_page(
                 await self._client.call("GET", self.collection.path, query, accept=self.collection.accept("List"))
             )
-            await self._hand_on(self._changed(page.items or (), seen))
-            more = page.metadata.continue_
-            if not more:
+            await self._deliver(self._changed(page.items or (), listed))
+            token = page.metadata.continue_
+            if not token:
                 break
-        await self._end_of_all(seen, page.metadata.resource_version)
+        await self._finish_list(listed, page.metadata.resource_version)
 
-    async def _end_of_all(self, seen: set[NamespacedName], revision: str) -> None:
-        """Tells of those that are gone, and takes the revision that everything is of."""
-        gone = [name for name in self.versions if name not in seen]
-        for name in gone:
+    async def _finish_list(self, listed: set[NamespacedName], revision: str) -> None:
+        """Report objects that are missing from the list as deleted, and start at the list's revision."""
+        missing = [name for name in self.versions if name not in listed]
+        for name in missing:
             del self.versions[name]
-        await self._hand_on([ObjectChange(name, None) for name in gone])
-        self._gone.clear()
+        await self._deliver([ObjectChange(name, None) for name in missing])
+        self._deleted.clear()
         self._revision = revision
 
-    def _changed(self, items: Iterable[msgspec.Raw], seen: set[NamespacedName]) -> list[ObjectChange]:
-        """Returns those items that are not known as they are."""
+    def _changed(self, items: Iterable[msgspec.Raw], listed: set[NamespacedName]) -> list[ObjectChange]:
+        """Return the items whose version is new, and add all names to `listed`."""
         changes = []
         for raw in items:
             metadata = read_head(raw).metadata
             name = NamespacedName(metadata.namespace, metadata.name)
-            seen.add(name)
+            listed.add(name)
             if self.versions.get(name) != metadata.resource_version:
                 self.versions[name] = metadata.resource_version
                 changes.append(ObjectChange(name, bytes(raw)))
         return changes
 
     async def _read_stream(self) -> None:
-        """Reads all objects from a watch that begins with them."""
-        seen: set[NamespacedName] = set()
+        """Read all objects from a watch that starts with them."""
+        listed: set[NamespacedName] = set()
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         async with contextlib.aclosing(
-            self._client.lines(self.collection.path, query, self.collection.accept(), patient=False)
+            self._client.lines(self.collection.path, query, self.collection.accept(), idle=False)
         ) as batches:
             async for lines in batches:
                 items: list[msgspec.Raw] = []
@@ -196,50 +211,49 @@ class Informer:
                     if event.type != "BOOKMARK":
                         items.append(event.object)
                     elif INITIAL_EVENTS_END in ((metadata := read_head(event.object).metadata).annotations or ()):
-                        await self._hand_on(self._changed(items, seen))
-                        await self._end_of_all(seen, metadata.resource_version)
+                        await self._deliver(self._changed(items, listed))
+                        await self._finish_list(listed, metadata.resource_version)
                         return
-                await self._hand_on(self._changed(items, seen))
-        raise Unreachable(f"{self.collection.path}: the stream of all objects ended before its end")
+                await self._deliver(self._changed(items, listed))
+        raise Unreachable(f"{self.collection.path}: the streaming list ended early")
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def _watch_query(self) -> dict[str, str]:
-        seconds = self._choose.randint(
-            self._pace.watch, 2 * self._pace.watch
-        )  # those of many replicas do not end together
+        # Random, so that the watches of several replicas do not end at the same time.
+        seconds = self._rng.randint(self._options.watch_seconds, 2 * self._options.watch_seconds)
         return self.collection.query(watch="true", allowWatchBookmarks="true", timeoutSeconds=str(seconds))
 
     async def _watch(self) -> bool:
-        """Receives changes until the watch ends; returns whether there were any lines."""
+        """Receive changes until the watch ends. Return whether it delivered any lines."""
         query = self._watch_query() | {"resourceVersion": self._revision}
-        told = False
+        is_alive = False
         async with contextlib.aclosing(
             self._client.lines(self.collection.path, query, self.collection.accept())
         ) as batches:
             async for lines in batches:
-                changes, error = self._events(lines)
-                await self._hand_on(changes)
+                changes, error = self._read_events(lines)
+                await self._deliver(changes)
                 if error is not None:
                     raise error
-                if not told:
-                    told = True
-                    self._attempts.succeeded()
-                    self._note("")
-        return told
+                if not is_alive:
+                    is_alive = True
+                    self._attempts.reset()
+                    self._set_error("")
+        return is_alive
 
-    def _events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
-        """Returns the changes that lines tell of, up to one that tells of an error."""
+    def _read_events(self, lines: Iterable[bytes]) -> tuple[list[ObjectChange], ApiError | None]:
+        """Return the changes up to the first error event, and that error."""
         changes: list[ObjectChange] = []
         try:
             for line in filter(None, lines):
-                changes += self._event(line)
+                changes += self._read_event(line)
         except ApiError as error:
             return changes, error
         return changes, None
 
-    def _event(self, line: bytes) -> list[ObjectChange]:
-        """Returns the change that a line tells of, if it is one. Expired or another ApiError where it tells of an error."""
+    def _read_event(self, line: bytes) -> list[ObjectChange]:
+        """Return the change of an event, if any. Raise Expired or another ApiError for an error event."""
         event = read_event(line)
         if event.type == "ERROR":
             raise error_from_status(msgspec.json.decode(event.object, type=Status))
@@ -249,19 +263,19 @@ class Informer:
             self._revision = version
         if event.type == "BOOKMARK":
             return []
-        known = self.versions.get(name, self._gone.get(name, ""))
-        if known and not is_newer(version, known):
+        last_version = self.versions.get(name, self._deleted.get(name, ""))
+        if last_version and not is_newer(version, last_version):
             return []
         if event.type == "DELETED":
-            self._gone[name] = version
-            if len(self._gone) > DELETED_CAPACITY:
-                del self._gone[next(iter(self._gone))]
+            self._deleted[name] = version
+            if len(self._deleted) > DELETED_CAPACITY:
+                del self._deleted[next(iter(self._deleted))]
             return [ObjectChange(name, None)] if self.versions.pop(name, None) is not None else []
-        self._gone.pop(name, None)
+        self._deleted.pop(name, None)
         self.versions[name] = version
         return [ObjectChange(name, bytes(event.object))]
 
-    async def _hand_on(self, changes: Sequence[ObjectChange]) -> None:
+    async def _deliver(self, changes: Sequence[ObjectChange]) -> None:
         if changes:
             self.receiving = True
             try:
@@ -269,19 +283,19 @@ class Informer:
             finally:
                 self.receiving = False
 
-    # -- how it is going -----------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _is_synced(self) -> None:
-        self._note("")
+    def _set_synced(self) -> None:
+        self._set_error("")
         if not self.synced.is_set():
             self.synced.set()
             _log.debug("%s: %d objects", self.collection.path, len(self.versions))
 
-    def _note(self, trouble: str) -> None:
-        """Logs trouble that is new, and its end."""
-        if trouble != self.trouble:
-            if trouble:
-                _log.warning("%s", trouble)
+    def _set_error(self, error: str) -> None:
+        """Log an error that is new, and its end."""
+        if error != self.error:
+            if error:
+                _log.warning("%s", error)
             else:
-                _log.info("%s: followed again", self.collection.path)
-            self.trouble = trouble
+                _log.info("%s: connected again", self.collection.path)
+            self.error = error

@@ -1,8 +1,9 @@
-"""Who of several replicas leads: the one that a lock names and that renews it.
+"""Leader election between replicas: the leader is the replica that a lock names and that renews it.
 
-A replica takes over a lock that it has seen unchanged for as long as the lock says. It counts by its own clock from the moment in which
-it saw the last change, so clocks need not agree. Who leads stops before others can begin: it gives up when it could not renew in time.
-Replicas with more right to lead than the holder take the lock from it, who notices when it renews.
+A replica takes over a lock that has not changed for the lock's duration. It measures this with its own clock, from the
+moment it saw the last change, so clocks need not agree. A leader that cannot renew in time steps down before another
+replica can take over. A replica with a higher priority than the leader takes the lock from it, and the leader notices
+when it renews.
 """
 
 from __future__ import annotations
@@ -24,138 +25,145 @@ _log = scope("leader")
 
 
 class LeaseDurations(NamedTuple):
-    """Seconds: how long a lock holds without being renewed, after how long its holder gives up, and between two attempts."""
+    """Seconds that a lock is valid without renewal, after which its holder steps down, and between attempts."""
 
     lease: float = 30.0
-    give_up: float = 15.0
-    attempt: float = 5.0
+    renew_deadline: float = 15.0
+    retry_period: float = 5.0
 
 
 def never_outranks(_: str) -> bool:
-    """Returns False: who leads leads until he does not renew."""
+    """Return False: a leader leads until it fails to renew."""
     return False
 
 
 class LeaderElection:
-    """One lock, and one replica that wants it. `leads` says whether it has it.
+    """One replica's candidacy for one lock. `is_leader` is true while it leads.
 
-    `key` is written beside `identity`; `outranks` says of a holder's key whether this replica leads in its place.
+    `key` is stored with `identity` and describes the priority. `outranks` returns whether this replica has a higher
+    priority than the holder with a given key.
     """
 
     def __init__(
         self,
         lock: Lock,
         identity: str,
-        terms: LeaseDurations = LeaseDurations(),
+        durations: LeaseDurations = LeaseDurations(),
         key: str = "",
         outranks: Callable[[str], bool] = never_outranks,
     ) -> None:
-        self.name, self.leads = lock.name, False
-        self._lock, self._identity, self._terms, self._key, self._outranks = lock, identity, terms, key, outranks
-        self._seen: LeaderRecord | None = None
-        self._seen_at = 0.0
-        self._held: LockObject | None = None
+        self.name, self.is_leader = lock.name, False
+        self._lock, self._identity, self._durations, self._key, self._outranks = (
+            lock,
+            identity,
+            durations,
+            key,
+            outranks,
+        )
+        self._last_record: LeaderRecord | None = None
+        self._last_change = 0.0
+        self._current: LockObject | None = None
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Waits until it leads, runs `lead` as long as it does, and again, until it is cancelled; then the lock is given back."""
+        """Run `lead` whenever this replica leads, until cancelled. Release the lock in the end."""
         try:
             while True:
                 await self._acquire()
-                _log.info("%s: leading", self.name)
-                self.leads = True
+                _log.info("%s: became the leader", self.name)
+                self.is_leader = True
                 leading = asyncio.create_task(self._lead(lead), name=f"lead {self.name}")
                 try:
-                    await self._keep()
-                    _log.warning("%s: not leading any more", self.name)
+                    await self._renew()
+                    _log.warning("%s: no longer the leader", self.name)
                 finally:
-                    self.leads = False
+                    self.is_leader = False
                     await cancel_tasks(leading)
         finally:
-            await self._give_back()
+            await self._release()
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
         try:
             await lead()
         except Exception:
-            _log.exception("%s: what the leader does has failed", self.name)
+            _log.exception("%s: the leader's work failed", self.name)
 
     async def _acquire(self) -> None:
-        """Returns when the lock is ours."""
-        self._held = None  # who could not renew may have lost it meanwhile
+        """Return when this replica holds the lock."""
+        self._current = None  # a leader that could not renew may have lost the lock
         while True:
             try:
-                self._held = await self._take()
+                self._current = await self._try_acquire()
             except KubeError as error:
                 _log.warning("%s: %s", self.name, error)
-            if self._held is not None:
+            if self._current is not None:
                 return
-            await asyncio.sleep(self._terms.attempt)
+            await asyncio.sleep(self._durations.retry_period)
 
-    async def _keep(self) -> None:
-        """Renews the lock, until that could not be done for too long or somebody else has it."""
-        renewed = asyncio.get_running_loop().time()
-        while self._held is not None:
-            await asyncio.sleep(self._terms.attempt)
+    async def _renew(self) -> None:
+        """Renew the lock until the deadline is exceeded or another replica holds it."""
+        renewed_at = asyncio.get_running_loop().time()
+        while self._current is not None:
+            await asyncio.sleep(self._durations.retry_period)
             try:
-                async with asyncio.timeout_at(renewed + self._terms.give_up):
-                    self._held = await self._take()
-                    renewed = asyncio.get_running_loop().time()
+                async with asyncio.timeout_at(renewed_at + self._durations.renew_deadline):
+                    self._current = await self._try_acquire()
+                    renewed_at = asyncio.get_running_loop().time()
             except TimeoutError:
                 return
             except KubeError as error:
                 _log.warning("%s: %s", self.name, error)
-                if asyncio.get_running_loop().time() > renewed + self._terms.give_up:
+                if asyncio.get_running_loop().time() > renewed_at + self._durations.renew_deadline:
                     return
 
-    async def _take(self) -> LockObject | None:
-        """Returns the lock with us as its holder; None while somebody else is. KubeError where it cannot be read or written."""
-        found = await self._lock.read()
-        if found is None:
+    async def _try_acquire(self) -> LockObject | None:
+        """Return the lock held by this replica, or None if another one holds it. Raise KubeError if a request fails."""
+        lock = await self._lock.read()
+        if lock is None:
             return await self._write(LeaderRecord(), None)
-        holder = found.record.holder_identity
+        holder = lock.record.holder_identity
         if (
             holder not in ("", self._identity)
-            and not self._has_ended(found.record)
-            and not self._outranks(found.record.holder_key)
+            and not self._has_expired(lock.record)
+            and not self._outranks(lock.record.holder_key)
         ):
             return None
-        return await self._write(found.record, found)
+        return await self._write(lock.record, lock)
 
-    def _has_ended(self, found: LeaderRecord) -> bool:
-        """Returns whether a lock has not changed, as we have seen it, for as long as it holds."""
+    def _has_expired(self, record: LeaderRecord) -> bool:
+        """Return whether a record has not changed for its duration, as observed by this replica."""
         now = asyncio.get_running_loop().time()
-        if found != self._seen:
-            self._seen, self._seen_at = found, now
-        return now - self._seen_at > (found.lease_duration_seconds or self._terms.lease)
+        if record != self._last_record:
+            self._last_record, self._last_change = record, now
+        return now - self._last_change > (record.lease_duration_seconds or self._durations.lease)
 
-    async def _write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
-        """Writes us into a lock; returns it, None where somebody else was faster."""
+    async def _write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
+        """Write this replica into the lock and return the lock, or None if another replica was faster."""
         now = _micro_time()
-        taken = record.holder_identity != self._identity
+        is_new = record.holder_identity != self._identity
         return await self._lock.write(
             LeaderRecord(
                 self._identity,
                 self._key,
-                max(1, round(self._terms.lease)),
-                now if taken else record.acquire_time,
+                max(1, round(self._durations.lease)),
+                now if is_new else record.acquire_time,
                 now,
-                record.leader_transitions + (taken and over is not None),
+                record.leader_transitions + (is_new and previous is not None),
             ),
-            over,
+            previous,
         )
 
-    async def _give_back(self) -> None:
-        """Names nobody in the lock any more, so that another replica need not wait until it ends."""
-        held, self._held = self._held, None
-        if held is None:
+    async def _release(self) -> None:
+        """Clear the holder, so that another replica need not wait for the lock to expire."""
+        lock, self._current = self._current, None
+        if lock is None:
             return
         now = _micro_time()
         record = msgspec.structs.replace(
-            held.record, holder_identity="", holder_key="", lease_duration_seconds=1, renew_time=now
+            lock.record, holder_identity="", holder_key="", lease_duration_seconds=1, renew_time=now
         )
         with contextlib.suppress(KubeError, TimeoutError):
-            async with asyncio.timeout(self._terms.attempt):
-                await self._lock.write(record, held)
+            async with asyncio.timeout(self._durations.retry_period):
+                await self._lock.write(record, lock)
 
 
 def _micro_time() -> str:

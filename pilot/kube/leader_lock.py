@@ -1,5 +1,7 @@
-"""Where it stands who leads: in a Lease, or in an annotation of a ConfigMap. Both are written as istiod writes them, so that replicas of both
-can be candidates of one election."""
+"""Locks for leader election: a Lease, or an annotation of a ConfigMap.
+
+Both have istiod's format, so that replicas of istiod and pyistiod can be candidates of the same election.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ HOLDER_KEY_ANNOTATION = "leader.istio.io/holder-key"
 
 
 class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
-    """Who leads and since when; times are in RFC 3339. `holder_key` says how much right to lead the holder has, in words of the candidates."""
+    """The leader and its term. Times are in RFC 3339. `holder_key` describes the holder's priority."""
 
     holder_identity: str = ""
     holder_key: str = ""
@@ -28,7 +30,7 @@ class LeaderRecord(msgspec.Struct, rename="camel", frozen=True):
 
 
 class LockObject(NamedTuple):
-    """A record, and the object in which it stands."""
+    """A record and the object that holds it."""
 
     record: LeaderRecord
     plain: Plain
@@ -39,7 +41,7 @@ class LockObject(NamedTuple):
 
 
 class LockKind(NamedTuple):
-    """A kind of objects that say who leads. `write` changes an object that has metadata."""
+    """A kind of object that can hold a record. `write` modifies an object that has metadata."""
 
     api: str
     plural: str
@@ -49,40 +51,40 @@ class LockKind(NamedTuple):
 
 
 class Lock:
-    """One object that says who leads."""
+    """An object that names the leader."""
 
-    def __init__(self, client: ApiClient, form: LockKind, namespace: str, name: str) -> None:
+    def __init__(self, client: ApiClient, kind: LockKind, namespace: str, name: str) -> None:
         self.name = name
-        self._client, self._form, self._namespace = client, form, namespace
-        self._collection = f"{'/api' if form.api == 'v1' else '/apis'}/{form.api}/namespaces/{namespace}/{form.plural}"
+        self._client, self._kind, self._namespace = client, kind, namespace
+        self._collection = f"{'/api' if kind.api == 'v1' else '/apis'}/{kind.api}/namespaces/{namespace}/{kind.plural}"
 
     async def read(self) -> LockObject | None:
-        """Returns what stands there; None where there is no such object. KubeError where it cannot be read."""
+        """Return the lock, or None if the object does not exist. Raise KubeError if it cannot be read."""
         try:
-            return self._held(await self._client.call("GET", f"{self._collection}/{self.name}"))
+            return self._decode(await self._client.call("GET", f"{self._collection}/{self.name}"))
         except NotFound:
             return None
 
-    async def write(self, record: LeaderRecord, over: LockObject | None) -> LockObject | None:
-        """Writes a record over what was read; returns what stands there then, None where somebody else was faster."""
-        if over is None:
+    async def write(self, record: LeaderRecord, previous: LockObject | None) -> LockObject | None:
+        """Replace `previous`, or create the object. Return the new lock, or None if another replica was faster."""
+        if previous is None:
             plain: Plain = {
-                "apiVersion": self._form.api,
-                "kind": self._form.kind,
+                "apiVersion": self._kind.api,
+                "kind": self._kind.kind,
                 "metadata": {"name": self.name, "namespace": self._namespace},
             }
         else:
-            plain = {**over.plain, "metadata": {**over.plain["metadata"]}}
-        self._form.write(plain, record)
-        method, path = ("POST", self._collection) if over is None else ("PUT", f"{self._collection}/{self.name}")
+            plain = {**previous.plain, "metadata": {**previous.plain["metadata"]}}
+        self._kind.write(plain, record)
+        method, path = ("POST", self._collection) if previous is None else ("PUT", f"{self._collection}/{self.name}")
         try:
-            return self._held(await self._client.call(method, path, body=msgspec.json.encode(plain)))
+            return self._decode(await self._client.call(method, path, body=msgspec.json.encode(plain)))
         except Conflict:
             return None
 
-    def _held(self, answer: bytes) -> LockObject:
-        plain = msgspec.json.decode(answer, type=Plain)
-        return LockObject(self._form.read(plain), plain)
+    def _decode(self, body: bytes) -> LockObject:
+        plain = msgspec.json.decode(body, type=Plain)
+        return LockObject(self._kind.read(plain), plain)
 
 
 def _read_lease(plain: Plain) -> LeaderRecord:
@@ -117,7 +119,7 @@ def _read_config_map(plain: Plain) -> LeaderRecord:
     try:
         return msgspec.json.decode(text, type=LeaderRecord)
     except msgspec.DecodeError:
-        return LeaderRecord()  # what nobody can read is nobody's
+        return LeaderRecord()  # treat an invalid record as having no holder
 
 
 def _write_config_map(plain: Plain, record: LeaderRecord) -> None:

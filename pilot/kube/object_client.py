@@ -1,4 +1,4 @@
-"""Single objects of any kind at an API server: applied, read, listed and deleted, found by the apiVersion and the kind that they say."""
+"""Generic client for objects of any kind: apply, get, list, patch and delete, by apiVersion and kind."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 PAGE_SIZE = 500
 _TRANSIENT_CODES = frozenset({429, 500, 502, 503, 504})
-"""Answers after which the same request may succeed."""
+"""HTTP status codes after which the same request may succeed."""
 
 
 class VersionedKind(NamedTuple):
-    """A kind in one version, as objects say it."""
+    """The apiVersion and kind of an object."""
 
     api_version: str
     name: str
 
 
 class ResourceKey(NamedTuple):
-    """Which object: its kind, and its namespace, "" for those of the cluster, and name."""
+    """Kind, namespace and name of an object. The namespace of cluster-scoped objects is ""."""
 
     kind: VersionedKind
     namespace: str
@@ -41,14 +41,14 @@ class ResourceKey(NamedTuple):
 
 
 class ServedKind(NamedTuple):
-    """How a server serves a kind."""
+    """The API resource of a kind."""
 
     plural: str
     namespaced: bool
 
 
 def resource_key(plain: Mapping[str, Any]) -> ResourceKey:
-    """Returns which object it is."""
+    """Return the key of an object."""
     metadata = plain["metadata"]
     return ResourceKey(
         VersionedKind(plain["apiVersion"], plain["kind"]), metadata.get("namespace") or "", metadata["name"]
@@ -56,47 +56,54 @@ def resource_key(plain: Mapping[str, Any]) -> ResourceKey:
 
 
 class UnknownKind(KubeError):
-    """The server serves no such kind."""
+    """The server does not serve this kind."""
 
 
 class RetryPolicy(NamedTuple):
-    """How often a request is made that fails in passing, and how long to wait in between."""
+    """Number of attempts for requests that fail transiently, and the delays between them."""
 
     attempts: int = 5
     backoff: Backoff = Backoff(0.2, 5.0)
 
 
 class ObjectClient:
-    """The objects of one API server, written in the name of `manager`. `dry_run`: the server says what it would do, and nothing changes."""
+    """Objects of one API server.
+
+    `field_manager` owns the fields that are applied. With `dry_run`, requests are validated but change nothing.
+    """
 
     def __init__(
         self,
         client: ApiClient,
-        manager: str,
-        choose: random.Random,
+        field_manager: str,
+        rng: random.Random,
         dry_run: bool = False,
         retry: RetryPolicy = RetryPolicy(),
     ) -> None:
-        self._client, self.manager, self._choose, self.dry_run, self._retry = client, manager, choose, dry_run, retry
+        self._client, self.field_manager, self._rng, self._retry = client, field_manager, rng, retry
+        self.dry_run = dry_run
         self._served: dict[str, dict[str, ServedKind]] = {}
 
     async def apply(self, plain: Plain) -> Plain:
-        """Returns the object after it was applied, whoever else has set its fields. KubeError where the server refuses."""
-        query = {"fieldManager": self.manager, "force": "true", **self._dry()}
+        """Apply an object, taking fields over from other managers, and return the result.
+
+        Raise KubeError if the server rejects it.
+        """
+        query = {"fieldManager": self.field_manager, "force": "true", **self._dry_run_query()}
         path = await self._path(resource_key(plain))
-        found: Plain = msgspec.json.decode(await self._call("PATCH", path, query, msgspec.json.encode(plain), APPLY))
-        return found
+        applied: Plain = msgspec.json.decode(await self._call("PATCH", path, query, msgspec.json.encode(plain), APPLY))
+        return applied
 
     async def get(self, key: ResourceKey) -> Plain | None:
-        """Returns an object; None where there is none, or no such kind."""
+        """Return an object, or None if it or its kind does not exist."""
         try:
-            found: Plain = msgspec.json.decode(await self._call("GET", await self._path(key)))
+            plain: Plain = msgspec.json.decode(await self._call("GET", await self._path(key)))
         except (NotFound, UnknownKind):
             return None
-        return found
+        return plain
 
     async def list(self, kind: VersionedKind, labels: str = "", namespace: str = "", fields: str = "") -> list[Plain]:
-        """Returns the objects of a kind, each with its apiVersion and kind; none where there is no such kind."""
+        """Return the objects of a kind, with apiVersion and kind filled in, or [] if the kind does not exist."""
         try:
             path = await self._path(ResourceKey(kind, namespace, ""))
         except UnknownKind:
@@ -106,68 +113,71 @@ class ObjectClient:
             **({"labelSelector": labels} if labels else {}),
             **({"fieldSelector": fields} if fields else {}),
         }
-        found: list[Plain] = []
-        more = ""
+        objects: list[Plain] = []
+        token = ""
         while True:
-            page = read_page(await self._call("GET", path, {**query, **({"continue": more} if more else {})}))
-            found += [
+            page = read_page(await self._call("GET", path, {**query, **({"continue": token} if token else {})}))
+            objects += [
                 {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)}
                 for item in page.items or ()
             ]
-            more = page.metadata.continue_
-            if not more:
-                return found
+            token = page.metadata.continue_
+            if not token:
+                return objects
 
     async def delete(self, key: ResourceKey) -> bool:
-        """Deletes an object, after what it owns; returns whether it was there."""
+        """Delete an object after its dependents. Return whether it existed."""
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"})
         try:
-            await self._call("DELETE", await self._path(key), self._dry(), body)
+            await self._call("DELETE", await self._path(key), self._dry_run_query(), body)
         except (NotFound, UnknownKind):
             return False
         return True
 
     async def patch(self, key: ResourceKey, change: Mapping[str, Any], subresource: str = "") -> Plain:
-        """Returns the object after a merge patch of it, or of a subresource. KubeError where the server refuses."""
+        """Apply a merge patch to an object or a subresource and return the result.
+
+        Raise KubeError if the server rejects it.
+        """
         path = await self._path(key) + (f"/{subresource}" if subresource else "")
-        query = {"fieldManager": self.manager, **self._dry()}
-        found: Plain = msgspec.json.decode(
+        query = {"fieldManager": self.field_manager, **self._dry_run_query()}
+        patched: Plain = msgspec.json.decode(
             await self._call("PATCH", path, query, msgspec.json.encode(change), MERGE_PATCH)
         )
-        return found
+        return patched
 
     async def collection(self, kind: VersionedKind, namespace: str = "") -> str:
-        """Returns the path of all objects of a kind, or of those in a namespace. UnknownKind where there is none."""
+        """Return the path of a kind's objects in one namespace, or in all. Raise UnknownKind if it does not exist."""
         return await self._path(ResourceKey(kind, namespace, ""))
 
     async def version(self) -> str:
-        """Returns what the server calls its version."""
+        """Return the server's version."""
         return str(msgspec.json.decode(await self._call("GET", "/version")).get("gitVersion", ""))
 
-    def _dry(self) -> dict[str, str]:
+    def _dry_run_query(self) -> dict[str, str]:
         return {"dryRun": "All"} if self.dry_run else {}
 
     async def _path(self, key: ResourceKey) -> str:
-        served = await self._find(key.kind)
-        place = f"/namespaces/{key.namespace}" if served.namespaced and key.namespace else ""
-        return f"{_base(key.kind.api_version)}{place}/{served.plural}" + (f"/{key.name}" if key.name else "")
+        served = await self._served_kind(key.kind)
+        scope = f"/namespaces/{key.namespace}" if served.namespaced and key.namespace else ""
+        return f"{_base(key.kind.api_version)}{scope}/{served.plural}" + (f"/{key.name}" if key.name else "")
 
-    async def _find(self, kind: VersionedKind) -> ServedKind:
-        """Returns how a kind is served; the server is asked again for one that it did not have."""
-        found = self._served.get(kind.api_version, {}).get(kind.name)
-        if found is None:
-            found = (await self._discover(kind.api_version)).get(kind.name)
-        if found is None:
+    async def _served_kind(self, kind: VersionedKind) -> ServedKind:
+        """Return the API resource of a kind. A kind that was missing before is discovered again."""
+        served = self._served.get(kind.api_version, {}).get(kind.name)
+        if served is None:
+            served = (await self._discover(kind.api_version)).get(kind.name)
+        if served is None:
             raise UnknownKind(f"the API server has no {kind.name} in {kind.api_version}")
-        return found
+        return served
 
     async def _discover(self, api_version: str) -> dict[str, ServedKind]:
         try:
-            answer = msgspec.json.decode(await self._call("GET", _base(api_version)))
+            listing = msgspec.json.decode(await self._call("GET", _base(api_version)))
         except NotFound:
             return {}
-        named = [r for r in answer.get("resources", ()) if "/" not in r["name"]]
-        self._served[api_version] = {r["kind"]: ServedKind(r["name"], r["namespaced"]) for r in named}
+        resources = [r for r in listing.get("resources", ()) if "/" not in r["name"]]  # without subresources
+        self._served[api_version] = {r["kind"]: ServedKind(r["name"], r["namespaced"]) for r in resources}
         return self._served[api_version]
 
     async def _call(
@@ -176,20 +186,20 @@ class ObjectClient:
         path: str,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        sent: str = JSON,
+        content_type: str = JSON,
     ) -> bytes:
-        """Returns the answer of a request, which is made again where it fails in passing: all of ours may be made twice."""
-        attempts = RetryDelays(self._retry.backoff, self._choose)
+        """Return the response. Retry transient failures, because all requests of this class are safe to repeat."""
+        attempts = RetryDelays(self._retry.backoff, self._rng)
         while True:
             try:
-                return await self._client.call(method, path, query, body, sent)
+                return await self._client.call(method, path, query, body, content_type)
             except (ApiError, Unreachable) as error:
                 if isinstance(error, ApiError) and error.code not in _TRANSIENT_CODES:
                     raise
-                wait = attempts.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
-                if attempts.failed >= self._retry.attempts:
+                delay = attempts.next_delay(error.retry_after if isinstance(error, ApiError) else 0.0)
+                if attempts.failures >= self._retry.attempts:
                     raise
-            await asyncio.sleep(wait)
+            await asyncio.sleep(delay)
 
 
 def _base(api_version: str) -> str:

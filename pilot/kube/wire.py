@@ -1,4 +1,4 @@
-"""What lists and watches send, as far as following a collection needs it; objects themselves stay bytes."""
+"""Envelopes of lists and watches. Objects themselves stay bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ListPage(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """A line of a watch."""
+    """One line of a watch."""
 
     type: str
     object: msgspec.Raw
@@ -36,20 +36,20 @@ class _Metadata(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ObjectHead(msgspec.Struct, frozen=True):
-    """The beginning of any object."""
+    """The metadata of any object."""
 
     metadata: _Metadata = _Metadata()
 
 
 class NamespacedName(NamedTuple):
-    """`namespace` is "" for what is in none."""
+    """Namespace and name of an object. The namespace of cluster-scoped objects is ""."""
 
     namespace: str
     name: str
 
 
 class ObjectChange(NamedTuple):
-    """An object as it is now, as JSON; None for one that is gone."""
+    """An object's current JSON, or None if it was deleted."""
 
     name: NamespacedName
     raw: bytes | None
@@ -61,7 +61,10 @@ read_head = msgspec.json.Decoder(ObjectHead).decode
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Returns whether a resource version is not the same as another, nor older where that can be told: it is a number on all known servers."""
+    """Return whether a resource version is newer than another.
+
+    Versions are opaque, but numbers on all known servers. Versions that are not numbers are newer if they differ.
+    """
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)
     return version != than

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time, and somewhat random, so that many do not come back together."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import NamedTuple
 
 
 class Backoff(NamedTuple):
-    """Seconds of the first wait and of the longest."""
+    """Limits of the delay between attempts, in seconds."""
 
-    first: float = 0.2
-    longest: float = 30.0
+    initial: float = 0.2
+    maximum: float = 30.0
 
 
 class RetryDelays:
-    """The waits between attempts that fail one after another."""
+    """Delays between consecutive failed attempts: each is up to twice the previous one, with jitter."""
 
-    def __init__(self, backoff: Backoff, choose: random.Random) -> None:
-        self._backoff, self._choose = backoff, choose
-        self.failed = 0
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self._backoff, self._rng = backoff, rng
+        self.failures = 0
 
-    def succeeded(self) -> None:
-        """Begins anew."""
-        self.failed = 0
+    def reset(self) -> None:
+        """Start again with the initial delay, after a success."""
+        self.failures = 0
 
-    def wait(self, at_least: float = 0.0) -> float:
-        """Returns the seconds to wait after one more failure: of the doubled time at least half, and not less than the server asked for."""
-        longest = min(self._backoff.first * 2.0 ** min(self.failed, 30), self._backoff.longest)
-        self.failed += 1
-        return max(longest * self._choose.uniform(0.5, 1.0), at_least)
+    def next_delay(self, at_least: float = 0.0) -> float:
+        """Count a failure and return the seconds to wait, between half of the backoff and all of it.
+
+        `at_least` is a minimum, such as the value of a Retry-After header.
+        """
+        longest = min(self._backoff.initial * 2.0 ** min(self.failures, 30), self._backoff.maximum)
+        self.failures += 1
+        return max(longest * self._rng.uniform(0.5, 1.0), at_least)

@@ -1,4 +1,4 @@
-"""The end of tasks."""
+"""Cancellation of tasks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import contextlib
 
 
 async def cancel_tasks(*tasks: asyncio.Task[None] | None) -> None:
-    """Cancels tasks, and waits until they have ended; None stands for one that never began."""
-    begun = [task for task in tasks if task is not None]
-    for task in begun:
+    """Cancel tasks and wait until they have finished. None stands for a task that was never started."""
+    started = [task for task in tasks if task is not None]
+    for task in started:
         task.cancel()
-    for task in begun:
+    for task in started:
         with contextlib.suppress(asyncio.CancelledError):
             await task

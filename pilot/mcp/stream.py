@@ -96,7 +96,7 @@ class McpStream:
                 _log.error("%s: an answer cannot be taken", self._target.address, exc_info=True)
                 reason = f"{type(error).__name__}: {error}"
             self._tell(cut(one_line(reason), NACK_LENGTH))
-            await asyncio.sleep(self._attempts.wait())
+            await asyncio.sleep(self._attempts.next_delay())
 
     async def _follow(self) -> str:
         """Follows until the stream ends; returns why it has."""
@@ -112,7 +112,7 @@ class McpStream:
                 )
             while (response := await call.read()) is not aio.EOF:  # type: ignore[attr-defined]
                 await call.write(await self._take(response))
-                self._attempts.succeeded()
+                self._attempts.reset()
                 self._tell("")
             return f"{(await call.code()).name} {await call.details()}".strip()
 

@@ -95,7 +95,7 @@ class Controller:
                 )
             except KubeError as error:
                 _log.warning("what kinds there are cannot be asked: %s", error)
-                wait = min(max(2 * wait, self._pace.backoff.first), self._pace.backoff.longest)
+                wait = min(max(2 * wait, self._pace.backoff.initial), self._pace.backoff.maximum)
                 await asyncio.sleep(wait)
 
     # -- IstioOperators ------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ async def followers(
             path = await objects.collection(kind, namespace)
         except UnknownKind:
             continue
-        collection = WatchedCollection(path, f"{MANAGED}=Reconcile", metadata_alone=kind.name not in WORKLOADS)
+        collection = WatchedCollection(path, f"{MANAGED}=Reconcile", metadata_only=kind.name not in WORKLOADS)
         found.append(Informer(client, collection, _receiver(kind, changed), pace, choose))
     return found
 

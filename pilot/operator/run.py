@@ -68,7 +68,7 @@ class Operator:
     ) -> None:
         self._settings, self._metrics = settings, OperatorMetrics()
         self._namespaces, self._revision = watched_namespaces(settings.watch.namespaces), settings.watch.revision
-        self._client = ApiClient(credentials, patience=patience)
+        self._client = ApiClient(credentials, timeouts=patience)
         waits = Waits(settings.watch.timeout.seconds, look)
         self.controller = Controller(
             self._client, self._namespaces, self._revision, waits, pace, random.Random(), self._metrics

@@ -75,7 +75,7 @@ class Worker:
             self._is_ours(custom),
         ):
             return
-        self._attempts.succeeded()
+        self._attempts.reset()
         self._news.set()
         if self._turn is not None:
             self._turn.cancel()
@@ -116,7 +116,7 @@ class Worker:
         if error is None:
             return turn.result()
         _log.error("%s cannot be looked after", self._custom.key, exc_info=error)
-        return self._attempts.wait()
+        return self._attempts.next_delay()
 
     def _is_ours(self, custom: Custom) -> bool:
         return custom.is_for(self._parts.revision)
@@ -146,7 +146,7 @@ class Worker:
     async def _fail(self, text: str) -> float:
         components = of_all(self._plan, ComponentStatus(ERROR, text)) if self._plan else {}
         await self._tell(components, text, whole=ERROR)
-        return self._attempts.wait()
+        return self._attempts.next_delay()
 
     # -- installation --------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Worker:
         outcome = await installer.install(plan, parts.kept(custom.key))
         await self._tell(of_outcome(plan, outcome), "; ".join((*outcome.remarks, *self._warnings)))
         if outcome.failures:
-            return self._attempts.wait()
+            return self._attempts.next_delay()
         self._late.clear()
         await self._take_left()
         self._installed, self._unfinished = custom.specification, outcome.remarks
@@ -180,8 +180,8 @@ class Worker:
     def _rest(self) -> float | None:
         """Returns the seconds after which to look again where all components are there."""
         if not self._unfinished:
-            self._attempts.succeeded()
-        return 0.0 if self._drifted else self._attempts.wait() if self._unfinished else None
+            self._attempts.reset()
+        return 0.0 if self._drifted else self._attempts.next_delay() if self._unfinished else None
 
     async def _take_left(self) -> None:
         """Deletes what was installed for the settings before and is not wanted any more, where its labels do not tell so: somebody may have
@@ -213,13 +213,13 @@ class Worker:
         except KubeError as error:
             self._drifted |= keys
             await self._tell(of_all(self._plan, ComponentStatus(ERROR, str(error))), str(error))
-            return self._attempts.wait()
+            return self._attempts.next_delay()
         await self._tell_installed()
         now = asyncio.get_running_loop().time()
         steady, self._corrected_at = now - self._corrected_at > _STEADY, now
         if steady:
-            self._corrections.succeeded()
-        await asyncio.sleep(self._corrections.wait())
+            self._corrections.reset()
+        await asyncio.sleep(self._corrections.next_delay())
         return self._rest()
 
     async def _apply(self, plan: InstallPlan, keys: set[ResourceKey]) -> None:
@@ -265,7 +265,7 @@ class Worker:
             return None
         if self._is_ours(custom) and (attached := await leave(self._parts, custom, self._drifted & self.wanted)):
             await self._tell({}, f"{attached}; it goes once they are gone", whole=ACTION_REQUIRED)
-            return self._attempts.wait()
+            return self._attempts.next_delay()
         self.wanted = frozenset()
         await release(self._parts.objects, custom.key)
         return None
@@ -289,7 +289,7 @@ class Worker:
                 return
             except KubeError as error:
                 _log.warning("%s: the status cannot be written: %s", self._custom.key, error)
-                wait = self._attempts.wait()
+                wait = self._attempts.next_delay()
             await asyncio.sleep(wait)
 
 

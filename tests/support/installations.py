@@ -23,7 +23,7 @@ Plain = dict[str, Any]
 State = dict[str, Plain]
 SYSTEM = "istio-system"
 WAITS = Waits(ready=20.0, look=0.001)
-PATIENCE = RequestTimeouts(connect=10.0, answer=30.0)
+PATIENCE = RequestTimeouts(connect=10.0, response=30.0)
 RETRY = RetryPolicy(5, Backoff(0.0005, 0.002))
 _KEPT = ("virtualservices.networking.istio.io", "envoyfilters.networking.istio.io")
 _OF_SERVER = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
@@ -126,7 +126,7 @@ class MortalClient(ApiClient):
     """A client whose process ends with its n-th request: before the server has it, or before the answer is there."""
 
     def __init__(self, server: ApiServer, at: int, after: bool) -> None:
-        super().__init__(Known(server), patience=PATIENCE)
+        super().__init__(Known(server), timeouts=PATIENCE)
         self.requests, self._at, self._after = 0, at, after
 
     async def call(self, *arguments: Any, **more: Any) -> bytes:

@@ -20,7 +20,7 @@ from tests.support.apiserver.server import ApiServer
 from tests.support.apiserver.tokens import ADMIN
 
 QUICK = WatchOptions(Backoff(0.001, 0.02))
-PATIENCE = RequestTimeouts(connect=1.0, answer=1.0, watch=60.0)
+PATIENCE = RequestTimeouts(connect=1.0, response=1.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
 
 
@@ -38,7 +38,7 @@ async def defined_server() -> AsyncIterator[ApiServer]:
 class Known:
     """Access that a test gives; `token` may be changed."""
 
-    seconds = 1e9
+    ttl = 1e9
 
     def __init__(self, server: ApiServer, token: str = ADMIN) -> None:
         self._server, self.token, self.loads = server, token, 0
@@ -49,11 +49,11 @@ class Known:
 
 
 def client_of(server: ApiServer, patience: RequestTimeouts = PATIENCE) -> ApiClient:
-    return ApiClient(Known(server), patience=patience)
+    return ApiClient(Known(server), timeouts=patience)
 
 
 def pace(streams: bool = False) -> WatchOptions:
-    return QUICK._replace(streams=streams)
+    return QUICK._replace(streaming_lists=streams)
 
 
 def chance(seed: int) -> random.Random:

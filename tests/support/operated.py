@@ -29,9 +29,9 @@ from tests.support.kube import Known, client_of, until
 
 TOKEN = "token-of-the-operator"
 OWN = "istio-operator"
-IMPATIENCE = RequestTimeouts(connect=3.0, answer=3.0, watch=60.0)
+IMPATIENCE = RequestTimeouts(connect=3.0, response=3.0, watch=60.0)
 """A server that stops in the moment of accepting a connection never answers on it."""
-PACE = WatchOptions(Backoff(0.005, 0.05), watch=30)
+PACE = WatchOptions(Backoff(0.005, 0.05), watch_seconds=30)
 _CUSTOMS = ("install.istio.io", "istiooperators")
 APPLY_JSON = "application/merge-patch+json"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.kubernetes.pod import Pod
 from pilot.config.object import Object, RegistryKey
 from pilot.lib.spiffe import parse_identity
@@ -43,7 +44,7 @@ class NodeProxies:
         namespace, _, service_account = account.partition("/")
         named = caller.header("clusterid")
         key = RegistryKey(self._clusters.get(named, named), namespace, name)
-        row = self._db.pods.peek(key)
+        row = POD.table(self._db).peek(key)
         if not (name and uid) or row is None or row.spec.uid != uid or row.spec.service_account_name != service_account:
             raise IdentityError(
                 f"the token of {account} is not that of a pod that is known: {name!r} with uid {uid!r} in cluster {key.cluster}"
@@ -53,9 +54,11 @@ class NodeProxies:
         return RegistryKey(key.cluster, "", row.spec.node_name)
 
     def _runs(self, node: RegistryKey, namespace: str, service_account: str) -> bool:
-        keys = (key for key in self._db.pods.peek_keys("namespace", namespace) if key.cluster == node.cluster)
+        keys = (key for key in POD.table(self._db).peek_keys("namespace", namespace) if key.cluster == node.cluster)
         return any(
-            _is_of(row, node.name, service_account) for key in keys if (row := self._db.pods.peek(key)) is not None
+            _is_of(row, node.name, service_account)
+            for key in keys
+            if (row := POD.table(self._db).peek(key)) is not None
         )
 
 

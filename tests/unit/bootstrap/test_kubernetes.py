@@ -144,8 +144,8 @@ def test_everything_of_the_own_cluster_is_read(journal: Journal) -> None:
     assert it.kubernetes.client is client  # type: ignore[comparison-overlap]
     given = source.given
     assert given[:6] == (client, it.target.batch, it.target.ledger, 7, DocumentOrigin("Kubernetes", True, "blue"), READ)
-    assert (given[6]._replace(failed=PACE.failed), given[8]) == (PACE, "")
-    given[6].failed()
+    assert (given[6]._replace(on_failure=PACE.on_failure), given[8]) == (PACE, "")
+    given[6].on_failure()
     assert (
         'controller_sync_errors_total{cluster="Kubernetes"} 1' in it.target.metrics.exposition().decode().splitlines()
     )

@@ -197,4 +197,4 @@ async def test_a_cluster_that_cannot_be_asked_is_said_so(tmp_path: pathlib.Path)
     done = await asyncio.to_thread(
         CliRunner().invoke, pilotctl, ["tag", "list", "--kubeconfig", str(tmp_path / "none")]
     )
-    assert (done.exit_code, "there is no such file" in done.stderr) == (1, True), done.stderr
+    assert (done.exit_code, "no such file" in done.stderr) == (1, True), done.stderr

@@ -261,7 +261,7 @@ def test_the_flag_comes_before_the_variable_and_a_pod_uses_its_own_account(
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_dry_run_cannot_change_anything(dry_run: bool) -> None:
     async def work(objects: ObjectClient, trial: ObjectClient) -> list[Any]:
-        return [objects.dry_run, trial.dry_run, objects is trial, objects.manager, trial.manager]
+        return [objects.dry_run, trial.dry_run, objects is trial, objects.field_manager, trial.field_manager]
 
     assert Cluster(InCluster()).ask(work, dry_run) == [dry_run, True, dry_run, MANAGER, MANAGER]
     assert Cluster(InCluster()).ask(work)[0] is False

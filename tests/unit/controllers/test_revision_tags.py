@@ -83,7 +83,7 @@ async def test_what_changes_a_tag_is_told_and_what_does_not_is_not() -> None:
 def test_tags_are_followed_by_their_labels_in_three_places() -> None:
     followed = [each.collection for each in made("blue")._followers]
     admission = "/apis/admissionregistration.k8s.io/v1"
-    assert [(where.path, where.labels, where.fields, where.metadata_alone) for where in followed] == [
+    assert [(where.path, where.labels, where.fields, where.metadata_only) for where in followed] == [
         (f"{admission}/mutatingwebhookconfigurations", TAG, "", True),
         ("/api/v1/namespaces/istio-system/services", TAG, "", True),
         (f"{admission}/validatingwebhookconfigurations", "", "metadata.name=istiod-default-validator", True),

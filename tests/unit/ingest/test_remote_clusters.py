@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_source import KubeSource
@@ -65,7 +66,7 @@ class Clusters:
         self.edits += len(commit.edits)
 
     def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
-        client = ApiClient(credentials, patience=PATIENCE)
+        client = ApiClient(credentials, timeouts=PATIENCE)
         origin = DocumentOrigin(cluster, own=False)
         source = KubeSource(client, self._batch, self._ledger, 1, origin, self.mesh.catalogue, pace(), self._choose)
         return RemoteCluster(client, source, pace(), self._choose, self.metrics.cluster_status)
@@ -81,7 +82,7 @@ class Clusters:
 
     def services(self) -> set[str]:
         self.clock.advance(1)
-        return {f"{key.cluster}/{key.name}" for key, _ in self.mesh.services.rows()}
+        return {f"{key.cluster}/{key.name}" for key, _ in SERVICE.table(self.mesh).rows()}
 
     def metric(self, line: str) -> bool:
         return line in self.metrics.exposition().decode().splitlines()

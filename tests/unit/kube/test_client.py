@@ -14,9 +14,8 @@ import pytest
 from aiohttp import web
 
 from pilot.kube import client as client_module
-from pilot.kube import throttle
 from pilot.kube.access import Access, Kubeconfig, KubeconfigFile, TlsFiles
-from pilot.kube.client import ApiClient, RequestTimeouts, _network_errors
+from pilot.kube.client import ApiClient, RequestTimeouts, Throttle, _network_errors
 from pilot.kube.errors import (
     ApiError,
     ConfigurationError,
@@ -26,7 +25,6 @@ from pilot.kube.errors import (
     Unreachable,
     error_from_response,
 )
-from pilot.kube.throttle import Throttle
 from pilot.kube.wire import is_newer
 from pilot.lib.backoff import Backoff, RetryDelays
 
@@ -43,12 +41,12 @@ class Longest(random.Random):
 
 def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
     attempts = RetryDelays(Backoff(), Longest())
-    assert [round(attempts.wait(), 1) for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
-    assert attempts.wait(31.0) == 31.0
-    attempts.failed = 5000
-    assert attempts.wait(29.0) == 30.0
-    attempts.succeeded()
-    assert (attempts.wait(), attempts.failed) == (0.2, 1)
+    assert [round(attempts.next_delay(), 1) for _ in range(9)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
+    assert attempts.next_delay(31.0) == 31.0
+    attempts.failures = 5000
+    assert attempts.next_delay(29.0) == 30.0
+    attempts.reset()
+    assert (attempts.next_delay(), attempts.failures) == (0.2, 1)
     waits = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).wait() for n in range(100)]
     assert 1.0 <= min(waits) < 1.1 < 1.9 < max(waits) <= 2.0
 
@@ -76,11 +74,11 @@ async def test_a_limit_of_requests(
         now += seconds
 
     loop = types.SimpleNamespace(time=lambda: now)
-    monkeypatch.setattr(throttle, "asyncio", types.SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep))
+    monkeypatch.setattr(client_module, "asyncio", types.SimpleNamespace(get_running_loop=lambda: loop, sleep=sleep))
     limit = Throttle(rate, burst)
     for when in at:
         now = max(now, 1000.0 + when)
-        await limit.turn()
+        await limit.acquire()
     assert slept == pytest.approx(waits)
 
 
@@ -174,14 +172,14 @@ async def test_what_a_kubeconfig_says(cluster: Plain, user: Plain, access: Acces
 
 
 async def test_what_a_kubeconfig_does_not_say(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not the address of a server$"):
+    with pytest.raises(ConfigurationError, match=r"^kubeconfig: 'ftp://a' is not the URL of a server$"):
         await Kubeconfig(config({"server": "ftp://a"}, {})).load()
-    with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/none: there is no such file$"):
+    with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/none: no such file$"):
         await KubeconfigFile(f"{tmp_path}/none").load()
     (tmp_path / "bad").write_text("contexts: 1")
     with pytest.raises(ConfigurationError, match=rf"^kubeconfig {tmp_path}/bad: "):
         await KubeconfigFile(f"{tmp_path}/bad").load()
-    with pytest.raises(ConfigurationError, match=r"^the certificates of a kubeconfig cannot be used: "):
+    with pytest.raises(ConfigurationError, match=r"^cannot use the certificates of the kubeconfig: "):
         TlsFiles(roots=f"{tmp_path}/none").context()
 
 
@@ -198,7 +196,7 @@ class Renewed:
     """Credentials whose token is another one each time."""
 
     def __init__(self, url: str, seconds: float = 1e9) -> None:
-        self.loads, self._url, self.seconds = 0, url, seconds
+        self.loads, self._url, self.ttl = 0, url, seconds
 
     async def load(self) -> Access:
         self.loads += 1
@@ -234,7 +232,7 @@ async def answering(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     credentials = Renewed(f"http://127.0.0.1:{runner.addresses[0][1]}", seconds)
-    client = ApiClient(credentials, patience=RequestTimeouts(1.0, 1.0, 1.0))
+    client = ApiClient(credentials, timeouts=RequestTimeouts(1.0, 1.0, 1.0))
     try:
         yield server, client, credentials
     finally:
@@ -285,10 +283,10 @@ async def test_credentials_are_read_again_when_they_are_old_and_when_there_are_o
         await client.call("GET", "/a")
         await client.call("GET", "/a")
         assert credentials.loads == 2
-        credentials.seconds = 1e9
+        credentials.ttl = 1e9
         await client.call("GET", "/a")
         assert credentials.loads == 2
-        await client.use(credentials)
+        await client.use_credentials(credentials)
         await client.call("GET", "/a")
         assert credentials.loads == 3
 

@@ -60,7 +60,7 @@ def lead(
     monkeypatch.setattr(lease, "_micro_time", lambda: f"t{now():.0f}")
 
     async def work() -> None:
-        assert election.leads
+        assert election.is_leader
         led.append((now(), True))
         try:
             await asyncio.Event().wait()
@@ -75,7 +75,7 @@ def lead(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        assert not election.leads
+        assert not election.is_leader
 
     run_virtual(run())
     return led
@@ -96,7 +96,7 @@ def test_a_lock_is_taken_renewed_and_given_back(
     with caplog.at_level(logging.INFO, "pilot.leader"):
         assert lead(held, 12, monkeypatch) == [(0, True), (12, False)]
     assert held.written == [(0, mine(0, 0)), (5, mine(0, 5)), (10, mine(0, 10)), (12, given_back(0, 12))]
-    assert [r.getMessage() for r in caplog.records] == ["writers: leading"]
+    assert [r.getMessage() for r in caplog.records] == ["writers: became the leader"]
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_who_finds_another_in_the_lock_stops_and_waits(
     with caplog.at_level(logging.INFO, "pilot.leader"):
         assert lead(held, 30, monkeypatch) == [(0, True), (10, False), (25, True), (30, False)]
     assert [r.getMessage() for r in caplog.records] == [
-        "writers: leading",
-        "writers: not leading any more",
-        "writers: leading",
+        "writers: became the leader",
+        "writers: no longer the leader",
+        "writers: became the leader",
     ]
 
 

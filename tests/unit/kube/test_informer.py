@@ -237,7 +237,7 @@ async def test_selectors_are_the_servers(server: ApiServer, streams: bool) -> No
 
 async def test_metadata_alone_has_no_data(server: ApiServer, streams: bool) -> None:
     server.put(config_map("a", 7))
-    async with following(server, streams, MAPS._replace(metadata_alone=True)) as it:
+    async with following(server, streams, MAPS._replace(metadata_only=True)) as it:
         await it.follower.synced.wait()
         assert it.have == {NamespacedName("a", "a"): ""}
 

@@ -97,7 +97,7 @@ class Followed:
         self.server, self.told, self.waits = Scripted(*answers), list[str](), list[float]()
         self.failed = 0
         self._fails, self._batches = fails, 0
-        pace = WatchOptions(Backoff(1.0, 30.0), streams, failed=self._count)
+        pace = WatchOptions(Backoff(1.0, 30.0), streams, on_failure=self._count)
         self.follower = Informer(self.server, PODS, self.receive, pace, Longest())  # type: ignore[arg-type]
 
     def _count(self) -> None:
@@ -201,7 +201,7 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
         "/api/v1/pods: followed again",
         "/api/v1/pods: no route",
     ]
-    assert it.follower.trouble == "/api/v1/pods: no route"
+    assert it.follower.error == "/api/v1/pods: no route"
     assert it.told == ["+a"]
 
 
@@ -300,7 +300,7 @@ async def test_a_stream_that_fails_in_passing_is_asked_for_again(
 
 async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     it = await Followed(page(4, ("a", 1), ("b", 2))).run(monkeypatch)
-    it.follower.move(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
+    it.follower.watch_collection(WatchedCollection("/api/v2/pods", "x=y", "f=g"))
     it.server._answers = [page(4, ("a", 1))]
     await it.run(monkeypatch)
     assert it.told == ["+a +b", "+a", "-b"]
@@ -309,9 +309,9 @@ async def test_who_moves_to_another_collection_is_told_all_of_it(monkeypatch: py
         f"list /api/v2/pods {query} limit=500",
         f"watch /api/v2/pods {query} {WATCH.partition('pods ')[2]}4",
     ]
-    await it.follower.forget()
+    await it.follower.clear()
     assert it.told[3:] == ["-a"]
-    await it.follower.forget()
+    await it.follower.clear()
     assert it.told[3:] == ["-a"]
 
 

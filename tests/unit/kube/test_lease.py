@@ -27,7 +27,7 @@ from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import client_of, until
 
-TERMS = LeaseDurations(lease=1.0, give_up=0.3, attempt=0.01)
+TERMS = LeaseDurations(lease=1.0, renew_deadline=0.3, retry_period=0.01)
 FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])
 
 
@@ -192,7 +192,7 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
     election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
     task = asyncio.create_task(election.run(fail))
     await until(lambda: "has failed" in caplog.text)
-    assert election.leads
+    assert election.is_leader
     await cancel_tasks(task)
     await client.close()
 

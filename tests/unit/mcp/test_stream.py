@@ -109,9 +109,9 @@ async def test_answers_are_acknowledged_with_their_version_and_refused_with_that
 
 async def test_a_new_stream_knows_no_versions_and_an_answer_ends_the_waiting() -> None:
     asker = Asker(Call(answer("1", "x")))
-    asker._attempts.wait()
+    asker._attempts.next_delay()
     await asker._follow()
-    assert asker._attempts.failed == 0
+    assert asker._attempts.failures == 0
     asker.call, asker.wrong = Call(answer("2", "y")), ["no"]
     await asker._follow()
     assert asker.call.sent[2]["errorDetail"] == {"code": 3, "message": "no"}

@@ -136,14 +136,14 @@ async def test_what_cannot_be_installed_is_told_and_tried_again(monkeypatch: pyt
     assert wait is not None
     assert 0.25 <= wait <= 0.5
     assert life.said()[1] == ("ERROR", "w has no effect", {"Pilot": "ERROR"})
-    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failed) == (
+    assert (life.counted("install", "again"), life.counted("install", "done"), life.worker._attempts.failures) == (
         1,
         0,
         1,
     )
     life.cluster.refused.clear()
     assert await life.worker._look() is None
-    assert life.worker._attempts.failed == 0
+    assert life.worker._attempts.failures == 0
     assert life.said()[-1] == ("HEALTHY", "w has no effect", {"Pilot": "HEALTHY"})
 
 
@@ -274,11 +274,11 @@ async def test_a_bug_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch, ca
 async def test_only_other_settings_are_news(seen: Custom, news: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Life(Objects(), monkeypatch).worker
     worker._news.clear()
-    worker._attempts.wait()
+    worker._attempts.next_delay()
     turn = worker._turn = asyncio.create_task(asyncio.sleep(99, 0.0))
     worker.saw(seen)
     await asyncio.sleep(0)
-    assert (worker._news.is_set(), turn.cancelled(), worker._attempts.failed) == (news, news, 0 if news else 1)
+    assert (worker._news.is_set(), turn.cancelled(), worker._attempts.failures) == (news, news, 0 if news else 1)
     turn.cancel()
 
 
@@ -299,11 +299,11 @@ async def test_a_change_is_news_and_longer_pauses_end_when_nothing_was_changed_f
     life.worker._news.clear()
     await life.worker._look()
     for failed in (0, 5):
-        life.worker._corrections.failed = 5
+        life.worker._corrections.failures = 5
         life.worker.drifted(resource_key(CONFIG))
         assert life.worker._news.is_set()
         await life.worker._look()
-        assert life.worker._corrections.failed == failed
+        assert life.worker._corrections.failures == failed
 
 
 async def test_after_a_turn_it_is_looked_again_when_that_said_so_or_failed(

@@ -1,0 +1,82 @@
+"""Reviews by an API server: the owner of a token, and the permissions of a service account.
+
+https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/
+https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/subject-access-review-v1/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pilot.kube.client import ApiClient
+from pilot.kube.errors import KubeError, Unreachable
+
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class TokenRejected(KubeError):
+    """The server does not accept a token."""
+
+
+class UserInfo(msgspec.Struct, frozen=True):
+    """The user that a token authenticates."""
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+class _TokenStatus(msgspec.Struct):
+    authenticated: bool = False
+    error: str = ""
+    audiences: tuple[str, ...] = ()
+    user: UserInfo = UserInfo()
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenStatus = msgspec.field(default_factory=_TokenStatus)
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+    denied: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus
+
+
+async def review_token(client: ApiClient, token: str, audiences: Sequence[str]) -> UserInfo:
+    """Return the user of a token.
+
+    Raise TokenRejected if the server does not accept it for any of the audiences, and another KubeError if the review
+    fails.
+    """
+    spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    answer = await client.call("POST", TOKEN_REVIEWS, body=msgspec.json.encode(review))
+    status = msgspec.json.decode(answer, type=_TokenReview).status
+    if not status.authenticated:
+        raise TokenRejected(status.error or "the token is not accepted")
+    # A server that does not support audiences accepts tokens for its own.
+    if audiences and not set(audiences) & set(status.audiences):
+        raise TokenRejected(
+            f"the audience of the token is {', '.join(status.audiences) or 'empty'}, not {' or '.join(audiences)}"
+        )
+    return status.user
+
+
+async def can_list_secrets(client: ApiClient, namespace: str, account: str) -> bool:
+    """Return whether a service account may list the Secrets of its namespace. Raise KubeError if the review fails."""
+    attributes = {"namespace": namespace, "verb": "list", "resource": "secrets"}
+    spec = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": attributes}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+    answer = await client.call("POST", SUBJECT_ACCESS_REVIEWS, body=msgspec.json.encode(review))
+    try:
+        status = msgspec.json.decode(answer, type=_AccessReview).status
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"{SUBJECT_ACCESS_REVIEWS}: invalid response: {error}") from error
+    return status.allowed and not status.denied

@@ -217,7 +217,7 @@ class ModuleSettings:
     )
     allowed: tuple[str, ...] = setting(
         (),
-        "Private CIDRs from which modules may be fetched, such as that of a registry in the cluster.",
+        "Private CIDRs from which modules may be fetched, for example for a registry in the cluster.",
         env="ALLOWED_CIDRS_IN_WASM_FETCH",
     )
     blocked: tuple[str, ...] = setting(

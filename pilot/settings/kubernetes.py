@@ -24,7 +24,7 @@ class KubernetesSettings:
     )
     service_host: str = setting(
         "",
-        "Set by Kubernetes in every pod, which is how the process detects that it runs in one.",
+        "Set by Kubernetes in every pod. The process uses it to detect that it runs in a pod.",
         env="KUBERNETES_SERVICE_HOST",
     )
     context: str = setting("", "Context of the kubeconfig. If empty, the current context is used.", flag="context")
@@ -37,7 +37,9 @@ class KubernetesSettings:
         (), "Exceptions to the ignored kinds, in the same format.", env="PILOT_INCLUDE_RESOURCES"
     )
     shared_mesh_config: str = setting(
-        "", "ConfigMap with a base mesh configuration, which the revision's own overrides.", env="SHARED_MESH_CONFIG"
+        "",
+        "ConfigMap with a base mesh configuration, which the revision's ConfigMap overrides.",
+        env="SHARED_MESH_CONFIG",
     )
     remote_timeout: Duration = setting(
         parse_duration("30s"),
@@ -46,14 +48,14 @@ class KubernetesSettings:
     )
     remote_options: tuple[str, ...] = setting(
         (),
-        "Unsafe options to accept in the kubeconfigs of remote clusters: exec, authProvider, "
-        "clientCertificate, clientKey, tokenFile, certificateAuthority, insecureSkipTLSVerify. They run "
-        "programs, read files or skip verification.",
+        "Kubeconfig options to allow for remote clusters: exec, authProvider, clientCertificate, clientKey, "
+        "tokenFile, certificateAuthority, insecureSkipTLSVerify. By default they are rejected, because they "
+        "run programs, read files or skip verification.",
         env="PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS",
     )
     watched_namespace: str = setting(
         "",
-        "The only namespace to watch, besides cluster-scoped objects. If empty, all namespaces are watched.",
+        "Namespace to watch, along with cluster-scoped objects. If empty, all namespaces are watched.",
         env="ISTIO_WATCH_NAMESPACE",
     )
     kubeconfig_folder: str = setting(
@@ -64,20 +66,20 @@ class KubernetesSettings:
     )
     external: bool = setting(
         False,
-        "Run outside the clusters that this control plane manages. It writes into a remote cluster only if the "
-        "control plane's namespace there lists this cluster's ID in the annotation "
+        "Run outside the clusters that this control plane manages. It writes into a remote cluster only if "
+        "the control plane's namespace there lists this cluster's ID in the annotation "
         "topology.istio.io/controlPlaneClusters.",
         env="EXTERNAL_ISTIOD",
     )
     secrets_of_this_cluster: bool = setting(
         False,
-        "With EXTERNAL_ISTIOD, read the Secrets of remote clusters from the cluster in which the process "
-        "runs, not from the one that holds the configuration.",
+        "With EXTERNAL_ISTIOD, read the Secrets that define remote clusters from the cluster in which the "
+        "process runs, not from the one that holds the configuration.",
         env="LOCAL_CLUSTER_SECRET_WATCHER",
     )
     remote_credentials: bool = setting(
         True,
-        "Read the Secrets in remote clusters, for the gateways there.",
+        "Read the Secrets in remote clusters for the gateways that run there.",
         env="PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER",
     )
     remote_entries: bool = setting(
@@ -89,7 +91,7 @@ class KubernetesSettings:
         env="PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS",
     )
     taint: str = setting(
-        "cni.istio.io/not-ready", "Key of that taint.", env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME"
+        "cni.istio.io/not-ready", "Key of the taint to remove.", env="PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME"
     )
     cni_namespace: str = setting(
         "", "Namespace of the CNI plugin's pods. If empty, the control plane's namespace is used.", flag="cniNamespace"
@@ -123,7 +125,7 @@ class KubernetesSettings:
     )
     registration: bool = setting(
         True,
-        "Register workloads outside Kubernetes when their proxies ask for it.",
+        "Register workloads outside Kubernetes when their proxies request it.",
         env="PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION",
     )
     registration_grace: Duration = setting(
@@ -151,7 +153,7 @@ class KubernetesSettings:
     analysis: bool = setting(False, "Write analysis messages into the status of objects.", env="PILOT_ENABLE_ANALYSIS")
     analysis_interval: Duration = setting(
         parse_duration("10s"),
-        "Interval at which those messages are written. Values below 1s mean 10s.",
+        "Interval at which analysis messages are written. Values below 1s mean 10s.",
         env="PILOT_ANALYSIS_INTERVAL",
     )
     watch_lists: bool = setting(

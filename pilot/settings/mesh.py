@@ -97,7 +97,7 @@ class RegistrySettings:
     )
     merge_rules_by_export: bool = setting(
         True,
-        "Merge the DestinationRules of a host only if their exportTo is equal.",
+        "Merge the DestinationRules of a host only if they have the same exportTo.",
         env="ENABLE_ENHANCED_DESTINATIONRULE_MERGE",
     )
 
@@ -284,7 +284,7 @@ class GatewaySettings:
     )
     quic_listeners: bool = setting(
         False,
-        "Serve HTTP/3 where a Gateway terminates TLS on a port that its Service exposes over UDP too.",
+        "Serve HTTP/3 where a Gateway terminates TLS on a port that its Service also exposes over UDP.",
         env="PILOT_ENABLE_QUIC_LISTENERS",
     )
     collapse_routes: bool = setting(
@@ -307,7 +307,7 @@ class GatewayApiSettings:
     alpha: bool = setting(False, "Process the alpha kinds of the Gateway API.", env="PILOT_ENABLE_ALPHA_GATEWAY_API")
     inference: bool = setting(False, "Process InferencePools.", env="ENABLE_GATEWAY_API_INFERENCE_EXTENSION")
     default_class: str = setting(
-        "istio", "Name of the GatewayClass that is always available.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME"
+        "istio", "Name of the built-in GatewayClass.", env="PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME"
     )
     controller: str = setting(
         "istio.io/gateway-controller",
@@ -316,7 +316,7 @@ class GatewayApiSettings:
     )
     manual_deployment: bool = setting(
         True,
-        "Use the Services that a Gateway names as its addresses in place of a deployment.",
+        "If the addresses of a Gateway name Services, use their workloads instead of deploying proxies.",
         env="ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT",
     )
     strict_merging: bool = setting(

@@ -49,8 +49,8 @@ class IngestSettings:
     )
     config_dirs: tuple[str, ...] = setting(
         (),
-        "Directory of YAML and JSON files to read and watch. DIR holds the objects of the local cluster, "
-        "CLUSTER=DIR the workloads and services of another cluster. Repeat the flag to add directories.",
+        "Directory of YAML and JSON files to read and watch. Use DIR for the objects of the local cluster, or "
+        "CLUSTER=DIR for the workloads and services of another cluster. Repeat the flag to add directories.",
         flag="configDir",
         repeated=True,
     )
@@ -66,8 +66,8 @@ class IngestSettings:
     )
     state_dir: str = setting(
         "",
-        "Directory that keeps the last valid objects of broken files, and fetched key sets, across restarts. "
-        "If empty, neither is kept.",
+        "Directory that keeps the last valid versions of invalid objects, and fetched key sets, across "
+        "restarts. If empty, neither survives a restart.",
         flag="stateDir",
         env="PILOT_STATE_DIR",
     )
@@ -81,7 +81,7 @@ class IngestSettings:
         env="REVISION",
     )
     debounce_after: Duration = setting(
-        parse_duration("100ms"), "Quiet period to wait for before a change is applied.", env="PILOT_DEBOUNCE_AFTER"
+        parse_duration("100ms"), "Quiet period required before a change is applied.", env="PILOT_DEBOUNCE_AFTER"
     )
     debounce_max: Duration = setting(
         parse_duration("10s"),
@@ -111,7 +111,7 @@ class JwksSettings:
     )
     allowed: tuple[str, ...] = setting(
         (),
-        "Private CIDRs from which key sets may be fetched, such as that of an issuer in the cluster.",
+        "Private CIDRs from which key sets may be fetched, for example for an issuer in the cluster.",
         env="PILOT_ALLOWED_CIDRS_IN_JWKS_URIS",
     )
     blocked: tuple[str, ...] = setting(
@@ -128,7 +128,7 @@ class ServeSettings:
 
     grpc_address: str = setting(":15010", "Address for plaintext xDS; empty to disable it.", flag="grpcAddr")
     cluster_aliases: tuple[str, ...] = setting(
-        (), "Alternative IDs of clusters in what proxies report, as ALIAS=CLUSTER pairs.", flag="clusterAliases"
+        (), "Alternative cluster IDs that proxies may report, as ALIAS=CLUSTER pairs.", flag="clusterAliases"
     )
     keepalive_interval: Duration = setting(
         parse_duration("30s"),
@@ -144,7 +144,7 @@ class ServeSettings:
     )
     max_connection_age: Duration = setting(
         FOREVER,
-        "Age at which a connection is asked to reconnect, which spreads proxies over replicas.",
+        "Age of a connection at which its client is asked to reconnect, which spreads proxies over replicas.",
         flag="keepaliveMaxServerConnectionAge",
     )
     max_streams: int = setting(
@@ -209,12 +209,12 @@ class DebugSettings:
     )
     cache_metrics: bool = setting(
         False,
-        "Export the xds_cache_* metrics, which count how often the resources for a proxy were already built.",
+        "Export the xds_cache_* metrics of the cache of generated resources.",
         env="PILOT_XDS_CACHE_STATS",
     )
     queue_metrics: bool = setting(
         False,
-        "Export the pilot_worker_queue_* metrics: the depth of the queues and the time spent in them.",
+        "Export the pilot_worker_queue_* metrics of queue depths and waiting times.",
         env="ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS",
     )
     patch_metrics: bool = setting(
@@ -237,7 +237,7 @@ class LogSettings:
     as_json: bool = setting(False, "Write log entries as JSON.", flag="log_as_json")
     output_level: str = setting(
         "default:info",
-        "Comma-separated log levels, each SCOPE:LEVEL. The scope all overrides the others.",
+        "Comma-separated log levels, each SCOPE:LEVEL. A level for the scope all overrides the others.",
         flag="log_output_level",
     )
 

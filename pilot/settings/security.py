@@ -110,8 +110,12 @@ class AuthoritySettings:
         "built-in authority issues them.",
         env="EXTERNAL_CA",
     )
-    external_signer: str = setting("", "Kubernetes signer for requests that name none.", env="K8S_SIGNER")
-    external_domain: str = setting("", "Domain of the Kubernetes signers that requests name.", env="CERT_SIGNER_DOMAIN")
+    external_signer: str = setting(
+        "", "Kubernetes signer for certificate requests that do not name one.", env="K8S_SIGNER"
+    )
+    external_domain: str = setting(
+        "", "Domain of the Kubernetes signers that certificate requests name.", env="CERT_SIGNER_DOMAIN"
+    )
     plugged_in_dir: str = setting(
         "./etc/cacerts",
         "Directory with a plugged-in signing certificate: tls.crt, tls.key and ca.crt, or ca-cert.pem, "
@@ -160,12 +164,12 @@ class AuthoritySettings:
     )
     root_grace_percent: int = setting(
         20,
-        "Percentage of its lifetime that remains when a self-signed root certificate is renewed.",
+        "Percentage of a self-signed root certificate's lifetime that remains when it is renewed.",
         env="CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE",
     )
     root_check_jitter: bool = setting(
         True,
-        "Run the first of these checks after a random part of the interval instead of after the whole of it.",
+        "Run the first renewal check after a random fraction of the interval, not after a full interval.",
         env="CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR",
     )
     multiple_roots: bool = setting(

@@ -19,8 +19,8 @@ class WebhookSettings:
     inject: bool = setting(True, "Serve /inject.", env="INJECT_ENABLED")
     folder: str = setting(
         "./var/lib/istio/inject",
-        "Directory with the injector's configuration, in the files config and values. If there is none, the "
-        "ConfigMap istio-sidecar-injector (with the revision as a suffix) is used.",
+        "Directory with the injector's configuration, in the files config and values. If they do not exist, "
+        "the ConfigMap istio-sidecar-injector (with the revision as a suffix) is used.",
         flag="injectionDir",
         env="PILOT_INJECTION_DIR",
     )

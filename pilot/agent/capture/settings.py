@@ -166,7 +166,7 @@ class PodNetworkSettings:
     )
     all_dns: bool = setting(
         False,
-        "Redirect the queries to all DNS servers, not only to those in /etc/resolv.conf.",
+        "Redirect queries to all DNS servers, not only to those in /etc/resolv.conf.",
         flag="capture-all-dns",
         env="CAPTURE_ALL_DNS",
     )

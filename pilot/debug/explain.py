@@ -112,7 +112,7 @@ def _object(reason: Reason) -> dict[str, Any]:
     key = reason.key if isinstance(reason.key, ObjectKey | RegistryKey) else ObjectKey("", str(reason.key))
     named = parse_kind(reason.table)
     fields = {"group": named.group, "kind": named.name} | key._asdict()
-    return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.way]}
+    return {field: text for field, text in fields.items() if text} | {"through": [_name(node) for node in reason.path]}
 
 
 def _name(node: Node) -> str:

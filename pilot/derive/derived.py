@@ -1,4 +1,4 @@
-"""The two ways to declare a derived value: a function of what it reads, and a gathering of one item a key."""
+"""Declarations of derived values: functions, hubs, gathers and lookups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ D = TypeVar("D", bound=Database)
 
 
 class Derived(Derivation[P, T]):
-    """A memoised pure function of the database. Its arguments (hashable) are the cache key, its reads the edges."""
+    """A memoised pure function of the database. Its arguments are the cache key and must be hashable."""
 
     def __init__(self, compute: Callable[..., T], hub: bool) -> None:
         super().__init__(compute.__name__, compute, hub)
@@ -23,27 +23,29 @@ class Derived(Derivation[P, T]):
 
 
 def derived(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Declares `fn(db, *args)` as derived. Its value is shared between its readers: treat it as frozen."""
+    """Declare `fn(db, *args)` as derived. Readers share its value, so treat it as frozen."""
     return Derived(fn, hub=False)
 
 
 def hub(fn: Callable[Concatenate[D, P], T]) -> Derived[P, T]:
-    """Declares like `derived` a value that reads a whole kind (every public service) and that many read.
+    """Declare a derived value with many inputs and many readers, such as the list of all public services.
 
-    A commit brings it up to date at once, so that where it came out equal none of its readers is looked at. Explanations stop at it.
+    A commit refreshes a hub at once, so that an unchanged result leaves all of its readers untouched. Explanations stop
+    at hubs.
     """
     return Derived(fn, hub=True)
 
 
 class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
-    """A mapping key → item, of which a commit reruns only the items that it reached.
+    """A mapping key → item. A commit reruns only the items that it affects.
 
-    `keys(db, *args)` gives the keys in the order of the mapping (a tuple, no repeats), `item(db, key, *args)` the value of
-    each; None leaves the key out. The value is another mapping after every change, so a reader may keep an old one and compare
-    the items by identity. An item that fails keeps its last good value, or is left out, and does not disturb the others.
+    `keys(db, *args)` returns the keys as a tuple without repeats, in the order of the mapping. `item(db, key, *args)`
+    returns the item of a key, or None to leave the key out. Every change makes a new mapping, so readers may keep an
+    old one and compare items by identity. An item that fails keeps its last good value, or is left out, and does not
+    affect the other items.
 
-    `passed` maps the gather's arguments to those that items have behind their key, which are all of them without it: gathers that pass on
-    the same share the items of the keys that both have.
+    `passed` maps the gather's arguments to the arguments of its items after the key (default: all of them). Gathers
+    with the same passed arguments share the items of the keys that they have in common.
     """
 
     gathers = True
@@ -60,11 +62,11 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         self.keys, self.item, self._pass_on = keys, item, passed
 
     def passed(self, *args: Hashable) -> tuple[Hashable, ...]:
-        """Returns the arguments that the items of the gather at `args` have behind their key."""
+        """Return the arguments that the items of the gather at `args` take after their key."""
         return args if self._pass_on is None else self._pass_on(*args)
 
     def _collect(self, db: Database, node: Node) -> Mapping[K, T]:
-        """Brings the items up to date: those of new keys, and those that the last commits reached."""
+        """Refresh the items of new keys and the items that the last commits affected, and return the mapping."""
         gathered = node.gathered
         assert gathered is not None
         first = gathered.keys is None
@@ -93,7 +95,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
             if item.changed_at > node.verified_at or old is UNSET or key not in old:
                 changed[key] = item.value
         if old is not UNSET and not relisted:
-            if all((known := old.get(k)) is v or known == v for k, v in changed.items()):
+            if all((previous := old.get(k)) is v or previous == v for k, v in changed.items()):
                 return old  # type: ignore[no-any-return]
             if all(k in old and v is not None and v is not UNSET for k, v in changed.items()):
                 gathered.since, gathered.changed = node.changed_at, tuple(changed)
@@ -105,7 +107,7 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
         return value
 
     def _relist(self, db: Database, node: Node, listed: tuple[Hashable, ...]) -> dict[Node, None]:
-        """Takes the new list of keys; returns the nodes of those that were not there before."""
+        """Replace the list of keys, and return the nodes of the new keys."""
         assert node.gathered is not None
         old = node.gathered.items
         fresh: dict[Node, None] = {}
@@ -133,8 +135,8 @@ class Gather(Derivation[P, Mapping[K, T]], Generic[K, P, T]):
 class Lookup(Gather[K, P, T]):
     """A gather whose first argument is the frozenset of its keys: `lookup(db, keys, *args)`.
 
-    Items have only the other arguments behind their key, so that lookups whose keys overlap share them: another set of keys costs what
-    its new keys cost.
+    Items take only the other arguments after their key, so lookups with overlapping keys share items. A new set of keys
+    costs only its new keys.
     """
 
     def __init__(self, name: str, item: Derived[Any, T | None]) -> None:

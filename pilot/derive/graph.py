@@ -1,16 +1,16 @@
 """Memoised pure derivations over versioned input tables.
 
-Inputs live in tables and change only inside `Database.commit`. A derived function is pure: everything it reads is another
-derived call or a tracked table read, and each such read becomes an edge. A commit walks the edges backwards and marks what
-*may* be stale; the next read of a stale node verifies it, reruns it only when one of its inputs really changed, and an equal
-result stops the wave.
+Inputs live in tables and change only inside `Database.commit`. A derived function is pure: it reads only other derived
+values and table rows, and each read is recorded as an edge. A commit follows the edges backwards and marks the nodes
+that may be stale. The next read of a stale node verifies it: the node reruns only if one of its inputs changed, and an
+equal result stops the propagation.
 
-A node that nobody reads or watches lets go of what it read, in turn, before the next commit looks at anything: it is parked, and
-no commit brings it up to date: stale, and in the readers of none of its inputs. A read takes it up again, and verifies it.
-`collect` frees what is parked.
+A node without readers and watchers is parked at the start of the next commit: it is marked stale and removed from the
+readers of its inputs, so commits no longer reach it. A later read verifies it and links it again. `collect` frees
+parked nodes.
 
-The algorithm is the one of https://salsa-rs.github.io/salsa/reference/algorithm.html, with edges in both directions: they
-give the push candidates of a commit without visiting what did not change.
+The algorithm is that of https://salsa-rs.github.io/salsa/reference/algorithm.html. Here edges run in both directions,
+so a commit finds the watched nodes that it affects without visiting the others.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 UNSET: Any = object()
 FEW = 4
-"""Up to so many readers a node are a tuple, which takes a quarter of the memory of a set; most nodes have one or two."""
+"""Largest number of readers kept in a tuple. A tuple takes a quarter of the memory of a set, and most nodes have one or
+two."""
 
 
 class CycleError(RuntimeError):
-    """A derived function reads itself; `args[0]` is the key of the node. Memoised like any other bug of a derivation."""
+    """Raised when a derived function reads itself. `args[0]` is the node's key. It is memoised like any other error."""
 
 
 class Derivation(Generic[P, T]):
-    """Says what a node computes, and how it is read.
+    """The function behind a set of nodes, one node for each tuple of arguments.
 
-    `gathers` marks one whose `compute` brings the node's `gathered` items up to date; `is_input` one that reads no other node and
-    cannot fail. `picks_from`: the derivation whose value the values of this one are parts of.
+    gathers: `compute` refreshes the node's `gathered` items.
+    is_input: `compute` reads no other node and cannot fail.
+    picks_from: the derivation that this one's values are parts of, or None.
     """
 
     gathers = is_input = False
@@ -51,7 +53,8 @@ class Derivation(Generic[P, T]):
     else:
 
         def __call__(self, db, *args):
-            """Returns the value at `args`, recorded as a read of the derivation that runs now, if any; raises its error."""
+            """Return the value at `args` and record the read for the running derivation, if any. Raise the node's
+            error."""
             node = db._nodes[self].get(args)
             if node is None:
                 node = db.adopt(self, args)
@@ -60,11 +63,14 @@ class Derivation(Generic[P, T]):
             if node.stale:
                 db.refresh(node)
             if node.error is not None:
-                raise node.error.with_traceback(None)  # one object raised again and again would gather tracebacks
+                raise node.error.with_traceback(None)  # raised repeatedly, the error would accumulate tracebacks
             return node.value
 
     def reached(self, db: Database, node: Node, before: Any) -> list[Node]:
-        """Returns the nodes whose readers a commit is to look at, now that a hub's value changed. `before`: UNSET if it failed or never ran."""
+        """Return the nodes whose readers must be marked after this hub's value changed.
+
+        `before` is the previous value, or UNSET if the hub had failed or never run.
+        """
         return [node]
 
     def __repr__(self) -> str:
@@ -72,10 +78,12 @@ class Derivation(Generic[P, T]):
 
 
 class Gathered:
-    """Items of a gather node: the node of each key, and the items that may have changed since it was verified.
+    """The items of a gather node.
 
-    `changed`: the keys whose items differ from those of the value that was in revision `since`, which is that of before; None where a value
-    has no such value before it.
+    keys: the node that lists the keys.
+    items: the item node of each key.
+    dirty: items that may have changed since the gather was last verified.
+    changed: keys whose items differ from the value of revision `since`, the value before this one, or None if unknown.
     """
 
     __slots__ = ("changed", "dirty", "items", "keys", "since")
@@ -91,8 +99,8 @@ class Gathered:
 class Node:
     """One memoised value.
 
-    `value` is the last good one (UNSET before the first success); `error` is what the last run raised, or None.
-    `changed_at` and `verified_at` are revisions, -1 for never.
+    `value` is the last good value (UNSET before the first success). `error` is the exception of the last run, or None.
+    `changed_at` and `verified_at` are revisions, or -1 for never.
     """
 
     __slots__ = (
@@ -123,11 +131,11 @@ class Node:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Returns the derivation and its arguments."""
+        """The derivation followed by its arguments."""
         return (self.fn, *self.args)
 
     def read_by(self, reader: Node) -> None:
-        """Enters a reader."""
+        """Add a reader."""
         readers = self.readers
         if not readers:
             self.readers = (reader,)
@@ -137,7 +145,7 @@ class Node:
             self.readers = {*readers, reader} if len(readers) >= FEW else (*readers, reader)
 
     def left_by(self, reader: Node) -> None:
-        """Takes a reader out, if it is one."""
+        """Remove a reader, if present."""
         readers = self.readers
         if isinstance(readers, set):
             readers.discard(reader)
@@ -145,7 +153,7 @@ class Node:
             self.readers = tuple(other for other in readers if other is not reader)
 
     def inputs(self) -> Iterable[Node]:
-        """Returns the nodes that this one was computed from, in the order of their first read."""
+        """Return the nodes that this one was computed from, in the order of their first read."""
         if self.gathered is None:
             return self.deps
         keys = self.gathered.keys
@@ -156,16 +164,16 @@ class Node:
 
 
 class _Nodes(dict[Derivation[..., Any], dict[tuple[Any, ...], Node]]):
-    """The nodes of each derivation, by their arguments."""
+    """Nodes by derivation and arguments."""
 
     def __missing__(self, fn: Derivation[..., Any]) -> dict[tuple[Any, ...], Node]:
-        made: dict[tuple[Any, ...], Node] = {}
-        self[fn] = made
-        return made
+        nodes: dict[tuple[Any, ...], Node] = {}
+        self[fn] = nodes
+        return nodes
 
 
 class Database:
-    """The graph of derived values, and the tables by name that they are read from."""
+    """The graph of derived values and the tables that they read."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -175,25 +183,26 @@ class Database:
         self.on_run: Callable[[Node], None] | None = None
         self.on_failure: Callable[[Node, Exception], None] | None = None
         self._nodes = _Nodes()
-        self._reads: dict[Node, None] | None = None  # by the derivation that runs now, in order
+        self._reads: dict[Node, None] | None = None  # by the running derivation, in order
         self._orphans: list[Node] = []
-        self._parked: OrderedDict[Node, None] = OrderedDict()  # what one of them reads stands behind it
+        self._parked: OrderedDict[Node, None] = OrderedDict()  # a node precedes the nodes that it reads
         self._failed: dict[Node, Exception] | None = (
-            None  # in a commit, which may run a node before all of its inputs are up to date
+            None  # a dict during a commit, because a commit may run a node before all of its inputs are current
         )
-        self._cyclic = False  # counting readers cannot free a cycle
+        self._cyclic = False  # reader counts cannot free a cycle
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
     def adopt(self, fn: Derivation[..., Any], args: tuple[Any, ...]) -> Node:
-        """Creates a node. It is an orphan, freed by the next `collect`, unless something reads or watches it."""
+        """Create a node. The next `collect` frees it unless something reads or watches it."""
         node = self._nodes[fn][args] = Node(fn, args)
         if self._reads is None:
             self._orphans.append(node)
         return node
 
     def refresh(self, node: Node) -> None:
-        """Brings a node up to date: verifies its inputs in the order of their first read, and reruns it only if one changed."""
+        """Bring a node up to date: verify its inputs in the order of their first read, and rerun it only if one
+        changed."""
         if not node.stale:
             return
         if node.running:
@@ -205,7 +214,7 @@ class Database:
             self._run(node)
 
     def _verify(self, node: Node) -> bool:
-        """Returns whether no input changed since the node was verified; then it is verified now."""
+        """Return whether no input changed since the node was verified, and if so mark the node verified."""
         node.running = True
         try:
             for dep in node.deps:
@@ -229,7 +238,7 @@ class Database:
             outer, self._reads = self._reads, {}
             try:
                 value = fn.compute(self, *node.args) if node.gathered is None else fn.compute(self, node)
-            except Exception as raised:  # a bug in a derivation is memoised like a value; the last good value stays
+            except Exception as raised:  # a bug is memoised like a value, and the last good value stays
                 value, error = UNSET, raised
             finally:
                 reads, self._reads = self._reads, outer
@@ -250,42 +259,42 @@ class Database:
         node.stale, node.verified_at = False, self.revision
 
     def _link(self, node: Node, reads: dict[Node, None]) -> None:
-        """Makes what was read the inputs of the node, in the place of what was read before."""
-        known = node.deps
+        """Replace the inputs of the node by the nodes that were read."""
+        previous = node.deps
         for dep in reads:
             readers = dep.readers
             if not readers:
                 dep.readers = (node,)
-            elif known or len(readers) >= FEW:
+            elif previous or len(readers) >= FEW:
                 dep.read_by(node)
-            else:  # the first run of a node, which cannot be a reader yet
+            else:  # on its first run the node cannot be a reader yet
                 dep.readers = (*readers, node)
-        for dep in known:
+        for dep in previous:
             if dep not in reads:
                 self.unread(dep, node)
         node.deps = tuple(reads)
 
     def _fail(self, node: Node, error: Exception) -> None:
-        if node.error is error:  # passed on by an input that failed before
+        if node.error is error:  # an input failed before and raised it again
             return
         node.error, node.changed_at = error, self.revision
         if self._failed is None:
-            self._tell(node, error)
+            self._report(node, error)
         else:
             self._failed[node] = error
 
-    def _tell(self, node: Node, error: Exception) -> None:
+    def _report(self, node: Node, error: Exception) -> None:
         self.failures += 1
         if self.on_failure is not None:
             self.on_failure(node, error)
-        error.__traceback__ = None  # it was told; kept, it would keep every frame's values alive
+        error.__traceback__ = None  # it would keep the values of every frame alive
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def commit(self, edits: Iterable[tuple[Any, Hashable, Any]]) -> list[Node]:
-        """Applies one transaction of (table, key, row or None); returns the watched nodes whose value it may have changed.
+        """Apply one transaction of (table, key, row or None) and return the watched nodes that it may have changed.
 
-        A watched node is reported once, and again only after it was refreshed.
+        A watched node is returned once, and again only after it was refreshed.
         """
         if self._reads is not None:
             raise RuntimeError("a derivation must not write")
@@ -300,12 +309,12 @@ class Database:
         self._mark(todo, hit, hubs)
         failed: dict[Node, Exception] = {}
         self._failed = failed
-        while hubs:  # what many read is looked at now: where it came out equal, its readers need not be
+        while hubs:  # refresh hubs now: the readers of an unchanged hub need not be marked
             node, before = hubs.pop()
             self._park_orphans()
             if node in self._parked:
                 continue
-            self.revision += 1  # later than all that was verified before this hub was marked
+            self.revision += 1  # later than every verification before this hub was marked
             self.refresh(node)
             if node.changed_at >= first:
                 if node.watchers:
@@ -314,11 +323,12 @@ class Database:
         self._failed = None
         for node, error in failed.items():
             if node.error is error and node not in self._parked:
-                self._tell(node, error)
+                self._report(node, error)
         return list(hit)
 
     def _mark(self, todo: list[Node], hit: dict[Node, None], hubs: list[tuple[Node, Any]]) -> None:
-        """Marks the readers of changed nodes as stale, up to the next hubs, which are collected with their values until now."""
+        """Mark the readers of changed nodes stale, up to the next hubs, and append those hubs with their current
+        values."""
         while todo:
             node = todo.pop()
             for reader in node.readers:
@@ -334,7 +344,8 @@ class Database:
                         hit[reader] = None
 
     def touch(self, fn: Derivation[..., Any], args: tuple[Any, ...], todo: list[Node]) -> None:
-        """Takes note that what a table holds there changed: its node, if any, must run again, and its readers may be stale."""
+        """Record a change of a table: its node, if any, must rerun, and is appended to `todo` because its readers may
+        be stale."""
         node = self._nodes[fn].get(args)
         if node is not None and node.verified_at >= 0:
             node.stale, node.verified_at = True, -1
@@ -343,32 +354,32 @@ class Database:
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def watch(self, fn: Derivation[..., Any], *args: Any) -> Node:
-        """Keeps a derived value alive, and has commits report it. The node's `value` is the last good one, or UNSET."""
+        """Keep a derived value alive, make commits report it, and return its node, refreshed."""
         node = self._nodes[fn].get(args) or self.adopt(fn, args)
         node.watchers += 1
         self.refresh(node)
         return node
 
     def unwatch(self, node: Node) -> None:
-        """Undoes one `watch`."""
+        """Undo one `watch`."""
         node.watchers -= 1
         if not node.watchers and not node.readers:
             self._orphans.append(node)
 
     def unread(self, dep: Node, reader: Node) -> None:
-        """`reader` no longer reads `dep`."""
+        """Record that `reader` no longer reads `dep`."""
         dep.left_by(reader)
         if not dep.readers and not dep.watchers:
             self._orphans.append(dep)
 
     def hold(self, node: Node) -> None:
-        """Watches a node that is there already. Only where nobody read it any more is it brought up to date now."""
+        """Watch an existing node. It is refreshed only if it was parked."""
         node.watchers += 1
         if node in self._parked:
             self.refresh(node)
 
     def _park_orphans(self, most: float = math.inf) -> float:
-        """Takes the nodes that nothing watched reaches out of the readers of their inputs, at most so many; returns how many fewer those were."""
+        """Park at most `most` nodes that have no readers and no watchers. Return how much of `most` is left."""
         orphans = self._orphans
         while orphans and most > 0:
             most -= 1
@@ -384,29 +395,29 @@ class Database:
         return most
 
     def _unpark(self, node: Node) -> None:
-        """Enters a parked node among the readers of its inputs again, because it is read; its reader enters itself later."""
+        """Link a parked node to its inputs again before it is read. Its reader links itself later."""
         del self._parked[node]
         self._orphans.append(node)
         for dep in node.deps:
             dep.read_by(node)
 
     def collect(self) -> int:
-        """Frees every node that nothing watched reaches; returns the number of nodes freed."""
+        """Free every node that no watched node reaches, and return the number freed."""
         before = len(self)
         self.collect_some(math.inf)
         return before - len(self)
 
     def collect_some(self, most: float) -> bool:
-        """Frees nodes that nothing watched reaches, in at most so many steps; returns whether that were too few. What goes around in circles is
-        freed in the last one.
+        """Free nodes that no watched node reaches, in at most `most` steps. Return whether more remain.
 
-        A node goes before what it reads: one that is still there may be read between two calls, and then verifies what it reads.
+        A node is freed before its inputs, because a node that still exists may be read between two calls and then
+        verifies them. Cycles are freed in the last step.
         """
-        left = self._park_orphans(most)
-        while self._parked and left > 0:
+        steps = self._park_orphans(most)
+        while self._parked and steps > 0:
             node, _ = self._parked.popitem(last=False)
             del self._nodes[node.fn][node.args]
-            left -= 1
+            steps -= 1
         if self._orphans or self._parked:
             return True
         if self._cyclic:
@@ -414,7 +425,7 @@ class Database:
         return False
 
     def _free_cycles(self) -> None:
-        """Frees by reachability what reads itself in a circle, after a derivation did."""
+        """Free unreachable cycles of nodes. Runs only after a derivation read itself."""
         live: set[Node] = set()
         todo = [node for node in self.live_nodes() if node.watchers]
         while todo:
@@ -430,23 +441,23 @@ class Database:
         self._cyclic = any(isinstance(node.error, CycleError) for node in live)
 
     def find_node(self, fn: Derivation[..., Any], *args: Any) -> Node | None:
-        """Returns the node of a derived value where it exists now; creates and computes nothing."""
+        """Return the node of a derived value if it exists. Creates and computes nothing."""
         return self._nodes[fn].get(args)
 
     def live_nodes(self) -> Iterator[Node]:
-        """Yields every live node, in no order."""
+        """Yield every live node, in no particular order."""
         return (node for nodes in self._nodes.values() for node in nodes.values())
 
     def counts(self) -> Iterator[tuple[Derivation[..., Any], int]]:
-        """Yields every derivation that has live nodes, and how many."""
+        """Yield every derivation that has live nodes, with their number."""
         return ((fn, len(nodes)) for fn, nodes in self._nodes.items() if nodes)
 
     def count_inputs(self) -> int:
-        """Returns how many rows and buckets of tables are read by live nodes."""
+        """Return the number of table rows and buckets that live nodes read."""
         return sum(count for fn, count in self.counts() if fn.is_input)
 
     def nodes_of(self, fn: Derivation[..., Any]) -> Iterator[Node]:
-        """Yields the live nodes of a derivation, the oldest first."""
+        """Yield the live nodes of a derivation, oldest first."""
         return iter(self._nodes[fn].values())
 
     def __len__(self) -> int:
@@ -454,5 +465,5 @@ class Database:
 
 
 def _differ(old: Any, new: Any) -> bool:
-    """Returns whether a value is another one. Mappings in another order are: what is built from their items would come in another order."""
+    """Return whether two values differ. Dicts with another order differ, because messages are built in that order."""
     return bool(new != old) or (isinstance(new, dict) and list(new) != list(old))

@@ -1,4 +1,4 @@
-"""Mappings that share their items with the one before them, of which few differ: a change of one item of thousands copies none of the others."""
+"""Mappings that share most of their items with an earlier mapping, so that changing one item does not copy the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ D = TypeVar("D")
 
 
 class Patched(Mapping[K, T]):
-    """A mapping of which some items are others than in the dict that it stands on, under the same keys and in their order.
+    """A dict with some of its items replaced. Keys and their order are those of the dict.
 
-    Who reads all items makes one dict of both, once.
+    The first read of all items merges both into one dict.
     """
 
     __slots__ = ("base", "over")
@@ -59,7 +59,9 @@ class Patched(Mapping[K, T]):
 
 
 def patch(old: dict[K, T] | Patched[K, T], changed: Mapping[K, T]) -> dict[K, T] | Patched[K, T]:
-    """Returns a mapping with other items under some of its keys. The square root of their number of changes later all items are copied once, so
-    that this costs a change the square root of their number."""
+    """Return a mapping with some items replaced.
+
+    Of n items, all are copied once after √n replacements, so a replacement costs √n on average.
+    """
     base, over = (old.base, {**old.over, **changed}) if isinstance(old, Patched) else (old, {**changed})
     return {**base, **over} if len(over) ** 2 > len(base) else Patched(base, over)

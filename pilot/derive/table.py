@@ -1,4 +1,4 @@
-"""Input collections: rows by key, and named indexes from buckets to the keys of the rows that are in them."""
+"""Input tables: rows by key, with named indexes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ Index = Callable[[Any, Any], Iterable[Hashable]]
 
 
 class _Input(Derived[P, R]):
-    """A read of a table."""
+    """A tracked read of a table."""
 
     is_input = True
 
 
 class Table(Generic[K, R]):
-    """Rows that only `Database.commit` changes; `get`, `keys`, `buckets` and `all_keys` are tracked reads.
+    """Rows by key, changed only by `Database.commit`.
 
-    An index is a function (key, row) → buckets. Rows are frozen values; an equal row is no change.
+    `get`, `keys`, `buckets` and `all_keys` are tracked reads. An index is a function (key, row) → buckets. Rows are
+    frozen values, and replacing a row by an equal one is no change.
     """
 
     def __init__(self, db: Database, name: str, **indexes: Index) -> None:
@@ -43,31 +44,31 @@ class Table(Generic[K, R]):
         db.tables[name] = self
 
     def get(self, key: K) -> R | None:
-        """Returns the row, or None; an absent row is a read too."""
+        """Return the row, or None. Reading an absent row is tracked too."""
         return self._row(self._db, key)
 
     def keys(self, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Returns the keys of the rows in a bucket of an index, sorted."""
+        """Return the keys of the rows in a bucket of an index, sorted."""
         return self._bucket(self._db, index, bucket)
 
     def buckets(self, index: str) -> tuple[Any, ...]:
-        """Returns the buckets of an index that hold any row, sorted."""
+        """Return the non-empty buckets of an index, sorted."""
         return self._held(self._db, index)
 
     def all_keys(self) -> tuple[K, ...]:
-        """Returns every key, sorted."""
+        """Return every key, sorted."""
         return self._every(self._db)
 
     def peek(self, key: K) -> R | None:
-        """Returns the row, untracked: for the outside, never in a derivation."""
+        """Return the row, untracked. Not for use in derivations."""
         return self._rows.get(key)
 
     def peek_keys(self, index: str, bucket: Hashable) -> frozenset[K]:
-        """Returns the keys of the rows in a bucket of an index, untracked: for the outside, never in a derivation."""
+        """Return the keys of the rows in a bucket of an index, untracked. Not for use in derivations."""
         return frozenset(self._buckets[index].get(bucket, ()))
 
     def rows(self) -> Iterator[tuple[K, R]]:
-        """Yields every key and row, untracked: for the outside, never in a derivation."""
+        """Yield every key and row, untracked. Not for use in derivations."""
         return iter(self._rows.items())
 
     def __len__(self) -> int:
@@ -75,16 +76,16 @@ class Table(Generic[K, R]):
 
     @property
     def row_reader(self) -> Derived[Any, R | None]:
-        """Returns the derivation behind `get`: what a row's node computes."""
+        """The derivation behind `get`."""
         return self._row
 
     @property
     def indexes(self) -> Mapping[str, Index]:
-        """Returns the functions (key, row) → buckets, by the name of the index."""
+        """The index functions (key, row) → buckets, by name."""
         return self._indexes
 
     def apply(self, key: K, row: R | None, todo: list[Node]) -> None:
-        """Sets or (None) deletes a row. For `Database.commit` only."""
+        """Set a row, or delete it if `row` is None. For `Database.commit` only."""
         old = self._rows.get(key)
         if old is row or old == row:
             return

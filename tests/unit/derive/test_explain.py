@@ -55,7 +55,7 @@ def test_rows_and_their_ways() -> None:
     db = shop()
     found = explain(db, db.watch(price, "tea"))
     assert [(r.table, r.key, r.row) for r in found.rows] == [("Good", "tea", 2), ("Rate", "default", 3)]
-    assert [[str(node.fn) for node in r.way] for r in found.rows] == [["price"], ["price", "rate"]]
+    assert [[str(node.fn) for node in r.path] for r in found.rows] == [["price"], ["price", "rate"]]
 
 
 def test_it_stops_at_hubs_and_names_them() -> None:

@@ -102,7 +102,7 @@ class Bench:
 
     def commit(self, objects: Iterable[Plain], gone: bool = False) -> None:
         entries = [entry for plain in objects for entry in decode_document(plain).entries]
-        edits = [(getattr(self.db, entry.table), entry.key, None if gone else entry.object) for entry in entries]
+        edits = [(self.db.tables[entry.table], entry.key, None if gone else entry.object) for entry in entries]
         self.discovery.wake(self.db.commit(edits), {"config": 1})
 
     def connect(self, number: int, held: Mapping[str, Mapping[str, str]] | None = None) -> Connection:

@@ -124,7 +124,7 @@ def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[Resou
 def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
     """Yields the requests that write what is wrong with configuration into its status, which is off unless an installation asks for it."""
     for kind in catalogue:
-        if kind.id.group.endswith(".istio.io"):
+        if kind.is_istio:
             yield ResourceAccess(
                 kind.id.group,
                 f"{plural_of(kind.id)}/status",

@@ -1,83 +1,25 @@
-"""The CustomResourceDefinitions of Istio's kinds, which are those of the catalogue."""
+"""CustomResourceDefinitions of Istio's kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from deploy.crd.schema import OPEN, Schema, schema_of
-from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
-from pilot.config.group_kind import GroupKind, plural_of
+from deploy.crd.schema import OPEN, schema_of
+from pilot.config.catalogue import CATALOGUE, Catalogue
+from pilot.config.group_kind import plural_of
+from pilot.config.kind import AnyKind
 
 Plain = dict[str, Any]
 
 
-class ServedDefinition(NamedTuple):
-    """What an API server must know of a kind: versions, the one that objects are stored in first, and the schema of `spec`."""
-
-    id: GroupKind
-    versions: tuple[str, ...]
-    spec: Schema
-    needs_spec: bool = False
-
-
-class Column(NamedTuple):
-    """A column of what `kubectl get` prints."""
-
-    name: str
-    path: str
-    about: str
-    type: str = "string"
-
-
-EXTENSIONS = "extensions.istio.io"
-_STORED = {"Telemetry": "v1alpha1"}
-_NEED_SPEC = frozenset({"ServiceEntry", "WorkloadEntry", "WorkloadGroup", "WasmPlugin", "TrafficExtension"})
-_SHORT = {
-    "DestinationRule": "dr",
-    "Gateway": "gw",
-    "ServiceEntry": "se",
-    "VirtualService": "vs",
-    "WorkloadEntry": "we",
-    "WorkloadGroup": "wg",
-    "AuthorizationPolicy": "ap",
-    "PeerAuthentication": "pa",
-    "RequestAuthentication": "ra",
-    "Telemetry": "telemetry",
-}
-_AGE = Column("Age", ".metadata.creationTimestamp", "When the object was made.", "date")
-_COLUMNS: Mapping[str, tuple[Column, ...]] = {
-    "DestinationRule": (Column("Host", ".spec.host", "The service that the rule is about."), _AGE),
-    "ServiceEntry": (
-        Column("Hosts", ".spec.hosts", "The names of the service."),
-        Column("Location", ".spec.location", "Whether its workloads are of the mesh."),
-        Column("Resolution", ".spec.resolution", "How its addresses are found."),
-        _AGE,
-    ),
-    "VirtualService": (
-        Column("Gateways", ".spec.gateways", "Where the routes apply."),
-        Column("Hosts", ".spec.hosts", "The names that are routed."),
-        _AGE,
-    ),
-    "WorkloadEntry": (_AGE, Column("Address", ".spec.address", "Where the workload is.")),
-    "AuthorizationPolicy": (Column("Action", ".spec.action", "What is done to a request that a rule matches."), _AGE),
-    "PeerAuthentication": (Column("Mode", ".spec.mtls.mode", "Which connections are taken."), _AGE),
-}
-
-
 def definitions(catalogue: Catalogue = CATALOGUE) -> list[Plain]:
-    """Returns the definitions of all kinds of groups of Istio, by name."""
-    found = (_definition(_served(kind)) for kind in catalogue if kind.id.group.endswith(".istio.io"))
-    return sorted(found, key=lambda definition: str(definition["metadata"]["name"]))
+    """Return the definitions of all of Istio's kinds, by name."""
+    plain = (definition(kind) for kind in catalogue if kind.is_istio)
+    return sorted(plain, key=lambda each: str(each["metadata"]["name"]))
 
 
-def _served(kind: Kind) -> ServedDefinition:
-    first = _STORED.get(kind.id.name, kind.versions[0])
-    versions = (first, *(v for v in kind.versions if v != first))
-    return ServedDefinition(kind.id, versions, schema_of(kind.spec, without=kind.parts), kind.id.name in _NEED_SPEC)
-
-
-def _definition(kind: ServedDefinition) -> Plain:
+def definition(kind: AnyKind) -> Plain:
+    """Return the CustomResourceDefinition of a kind."""
     name, group = kind.id.name, kind.id.group
     names: Plain = {
         "categories": ["istio-io", group.replace(".", "-").removesuffix("-istio-io") + "-istio-io"],
@@ -86,33 +28,43 @@ def _definition(kind: ServedDefinition) -> Plain:
         "plural": plural_of(kind.id),
         "singular": name.lower(),
     }
-    if name in _SHORT:
-        names["shortNames"] = [_SHORT[name]]
+    if kind.custom_resource.short_name:
+        names["shortNames"] = [kind.custom_resource.short_name]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{names['plural']}.{group}", "annotations": {"helm.sh/resource-policy": "keep"}},
-        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": _versions(kind)},
+        "spec": {
+            "group": group,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": _versions(kind),
+        },
     }
 
 
-def _versions(kind: ServedDefinition) -> list[Plain]:
-    """Returns the versions by name, all with one schema, as objects are the same in all of them."""
-    whole: Plain = {"type": "object", "properties": {"spec": kind.spec, "status": OPEN}}
-    if kind.needs_spec:
-        whole["required"] = ["spec"]
+def _versions(kind: AnyKind) -> list[Plain]:
+    """Return the versions by name. They share one schema, because objects are the same in all of them."""
+    facts = kind.custom_resource
+    stored = facts.stored_version or kind.versions[0]
+    schema: Plain = {
+        "type": "object",
+        "properties": {"spec": schema_of(kind.struct, without=kind.parts), "status": OPEN},
+    }
+    if facts.requires_spec:
+        schema["required"] = ["spec"]
     columns = [
-        {"name": c.name, "type": c.type, "jsonPath": c.path, "description": c.about}
-        for c in _COLUMNS.get(kind.id.name, (_AGE,))
+        {"name": column.name, "type": column.type, "jsonPath": column.path, "description": column.description}
+        for column in facts.columns
     ]
     return [
         {
             "name": version,
             "served": True,
-            "storage": version == kind.versions[0],
+            "storage": version == stored,
             "subresources": {"status": {}},
             "additionalPrinterColumns": columns,
-            "schema": {"openAPIV3Schema": whole},
+            "schema": {"openAPIV3Schema": schema},
         }
         for version in sorted(kind.versions)
     ]

@@ -21,7 +21,6 @@ from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.mcp import stream
-from pilot.mcp.object_types import is_configuration
 from pilot.settings import Settings
 
 BACKOFF = Backoff(0.5, 30.0)
@@ -107,7 +106,7 @@ class ConfigSources:
     def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.McpStream]:
         """Returns what takes the objects of a server, and what follows it."""
         target, tls = self._target, source.tls_settings
-        kinds = [kind for kind in target.read if is_configuration(kind.id.group)]
+        kinds = [kind for kind in target.read if kind.is_over_xds]
         objects = McpSource(f"xds://{place}", kinds, target.batch, target.ledger, rank, self._origin(), target.problems)
         reached = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
         return objects, stream.McpStream(

@@ -8,7 +8,6 @@ EXTENSIONS = "extensions.istio.io"
 MULTICLUSTER = "multicluster.x-k8s.io"
 NETWORKING = "networking.istio.io"
 SECURITY = "security.istio.io"
-TELEMETRY = "telemetry.istio.io"
 GATEWAY_API = "gateway.networking.k8s.io"
 EXPERIMENTAL_GATEWAY_API = "gateway.networking.x-k8s.io"
 INFERENCE = "inference.networking.k8s.io"
@@ -36,3 +35,8 @@ def plural_of(kind: GroupKind) -> str:
     if word.endswith("y") and word[-2] not in "aeiou":
         return word[:-1] + "ies"
     return word + ("es" if word.endswith("s") else "s")
+
+
+def is_istio(group: str) -> bool:
+    """Return whether an API group is one of Istio's."""
+    return group.endswith(".istio.io")

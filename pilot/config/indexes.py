@@ -22,7 +22,7 @@ def qualify(host: str, namespace: str, domain: str) -> str:
     return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
 
 
-def namespace(key: ObjectKey | RegistryKey, _: Any) -> Buckets:
+def namespace_of(key: ObjectKey | RegistryKey, _: Any) -> Buckets:
     return (key.namespace,)
 
 

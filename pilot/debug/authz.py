@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
@@ -17,7 +18,7 @@ from pilot.envoy.rbac.evaluate import RequestFacts, meets
 from pilot.lib.spiffe import PREFIX, identity
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.proxies.classify import inbound_facet
-from pilot.mesh.security.policies import AUTHORIZATION_POLICY, proxy_policies
+from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust_domains import own_trust_domains
 
@@ -63,7 +64,7 @@ def authz(sources: Sources, query: Query) -> Any:
     db, connection = sources.db, asked_connection(sources, query)
     node_id = connection.proxy_key
     sidecar = connection.proxy.type is NodeType.SIDECAR
-    keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY)
+    keys = proxy_policies(db, node_id).of(AUTHORIZATION_POLICY.id.name)
     if "request" not in query:
         return {"proxy": connection.proxy.id, "policies": [_show(e) for e in _evaluate(db, keys, False, None)]}
     asked = _question(query["request"])

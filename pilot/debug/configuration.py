@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pilot.config.kind import AnyKind
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import Object, age
 from pilot.config.plain import plain
 from pilot.config.problem import plain_problem
@@ -12,22 +14,8 @@ from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
 from pilot.debug.slices import all_of
 from pilot.debug.sources import Sources
-from pilot.mesh.kinds.destination_rules import destination_rules
-from pilot.mesh.kinds.gateways import gateways
-from pilot.mesh.kinds.traffic_extensions import traffic_extensions
-from pilot.mesh.kinds.view import KindView
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
-
-_ISTIO = ".istio.io"
-# Tables of kinds of which some objects follow from those of other kinds
-_WITH_DERIVED: Mapping[str, KindView[Any]] = {
-    "gateways": gateways,
-    "virtual_services": virtual_services,
-    "destination_rules": destination_rules,
-    "traffic_extensions": traffic_extensions,
-}
 
 
 def resourcesz(sources: Sources, query: Query) -> Any:
@@ -39,10 +27,8 @@ def resourcesz(sources: Sources, query: Query) -> Any:
 
 async def configz(sources: Sources, query: Query) -> Any:
     """Returns every object of Istio's kinds, as Kubernetes would show it, by kind; those too that follow from objects of other kinds."""
-    ours = sorted(
-        (kind for kind in sources.db.catalogue if kind.id.group.endswith(_ISTIO)), key=lambda kind: kind.id.name
-    )
-    found = [(kind, await all_of(_rows(sources.db, kind.table))) for kind in ours]
+    ours = sorted((kind for kind in sources.db.catalogue if kind.is_istio), key=lambda kind: kind.id.name)
+    found = [(kind, await all_of(_rows(sources.db, kind))) for kind in ours]
     return Later(
         lambda: (
             to_kubernetes(f"{kind.id.group}/{kind.versions[0]}", o) for kind, rows in found for _, o in sorted(rows)
@@ -50,20 +36,22 @@ async def configz(sources: Sources, query: Query) -> Any:
     )
 
 
-def _rows(db: Mesh, table: str) -> Iterator[tuple[Any, Object[Any]]]:
-    view = _WITH_DERIVED.get(table)
-    if view is None:
-        yield from list(getattr(db, table).rows())
+def _rows(db: Mesh, kind: AnyKind) -> Iterator[tuple[Any, Object[Any]]]:
+    if not kind.sources:
+        yield from list(kind.table(db).rows())
         return
-    for key in view.all_keys(db):
-        row = view.get(db, key)
+    for key in kind.all_keys(db):
+        row = kind.get(db, key)
         if row is not None:
             yield key, row
 
 
 def authorizationz(sources: Sources, query: Query) -> Any:
     """Returns every AuthorizationPolicy by namespace, oldest first."""
-    rows, root = [row for _, row in sources.db.authorization_policies.rows()], mesh_config(sources.db).root_namespace
+    rows, root = (
+        [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
+        mesh_config(sources.db).root_namespace,
+    )
     return Later(lambda: {"authorization_policies": show_policies(rows, root)})
 
 

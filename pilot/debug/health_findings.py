@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import Problem
@@ -81,7 +83,7 @@ def look(db: Mesh, connections: Sequence[ConnectedProxy], problems: Iterable[Pro
             ports[found.hostname] = tuple(port.number for port in found.ports)
             yield [*_unserved(db, found), *_outbound_conflicts(found, listening)]
     by_pod = {(connection.proxy.cluster_id, connection.proxy.id): connection.proxy.id for connection in connections}
-    for key, row in list(db.endpoint_slices.rows()):
+    for key, row in list(ENDPOINT_SLICE.table(db).rows()):
         yield _of_slice(db, key, row, by_pod)
     for connection in connections:
         if db.proxies.peek(connection.proxy_key) is not None:  # it may have gone while others were looked at
@@ -126,7 +128,7 @@ def _of_slice(
         if pod is None or pod.kind != "Pod":
             continue
         namespace = pod.namespace or row.namespace
-        if db.pods.peek(RegistryKey(key.cluster, namespace, pod.name)) is None:
+        if POD.table(db).peek(RegistryKey(key.cluster, namespace, pod.name)) is None:
             yield Finding(NO_POD, host, message=", ".join(endpoint.addresses))
         proxy = by_pod.get((key.cluster, f"{pod.name}.{namespace}"))
         if proxy is not None and endpoint.conditions.ready is False:
@@ -157,7 +159,7 @@ def _of_problem(
     """Yields what problems of users' objects say that istiod counts. `ports`: of services, by host name."""
     kind, namespace, name = problem.object
     if problem.code == "host-claimed" and kind.name == "VirtualService":
-        row, index = db.virtual_services.peek(ObjectKey(namespace, name)), _INDEX.search(problem.path)
+        row, index = VIRTUAL_SERVICE.table(db).peek(ObjectKey(namespace, name)), _INDEX.search(problem.path)
         if row is not None and index is not None and int(index[1]) < len(row.spec.hosts):
             host = full_name(row.spec.hosts[int(index[1])], namespace, db.settings.registry.domain)
             seen_at = _first_that_sees(db, sidecars, host)

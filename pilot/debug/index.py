@@ -10,6 +10,8 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.debug.page import Page
 from pilot.debug.sources import ConnectedProxy, Sources
 
@@ -36,8 +38,8 @@ def _facts(sources: Sources) -> str:
     facts = [
         ("version", sources.build.version, ""),
         ("proxies connected", len(sources.fleet.connections()), ""),
-        ("services", len(sources.db.services) + len(sources.db.service_entries), ""),
-        ("virtual services", len(sources.db.virtual_services), ""),
+        ("services", len(SERVICE.table(sources.db)) + len(SERVICE_ENTRY.table(sources.db)), ""),
+        ("virtual services", len(VIRTUAL_SERVICE.table(sources.db)), ""),
         ("problems", problems, "bad" if problems else ""),
     ]
     items = "".join(

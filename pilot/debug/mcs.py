@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.kinds.multicluster import SERVICE_EXPORT, SERVICE_IMPORT
 from pilot.config.object import RegistryKey
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
@@ -17,17 +18,17 @@ from pilot.mesh.tables.database import Mesh
 def mcsz(sources: Sources, query: Query) -> Any:
     """Returns every service that a cluster exports or imports; None where there is none."""
     db = sources.db
-    keys = {key for table in (db.service_exports, db.service_imports) for key, _ in table.rows()}
+    keys = {key for table in (SERVICE_EXPORT.table(db), SERVICE_IMPORT.table(db)) for key, _ in table.rows()}
     return [_shared(db, key) for key in sorted(keys)] or None
 
 
 def _shared(db: Mesh, key: RegistryKey) -> dict[str, Any]:
-    imported = db.service_imports.peek(key)
+    imported = SERVICE_IMPORT.table(db).peek(key)
     return {
         "Cluster": key.cluster,
         "Name": key.name,
         "Namespace": key.namespace,
-        "Exported": db.service_exports.peek(key) is not None,
+        "Exported": SERVICE_EXPORT.table(db).peek(key) is not None,
         "Imported": imported is not None,
         "ClusterSetVIP": imported.spec.ips[0] if imported is not None and imported.spec.ips else "",
         "Discoverability": _discoverability(db, key),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.debug.configuration import show_policies
 from pilot.debug.page import Later, Query
 from pilot.debug.registry import show_network_gateway
@@ -14,7 +15,10 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 def pushcontext(sources: Sources, query: Query) -> Any:
     """Returns the authorization policies and the gateways between networks; those whose host name has no addresses yet are listed as unresolved."""
-    rows, root = [row for _, row in sources.db.authorization_policies.rows()], mesh_config(sources.db).root_namespace
+    rows, root = (
+        [row for _, row in AUTHORIZATION_POLICY.table(sources.db).rows()],
+        mesh_config(sources.db).root_namespace,
+    )
     gateways = {
         "NetworkGateways": [show_network_gateway(g) for g in network_gateways(sources.db).gateways] or None,
         "UnresolvedGateways": [show_network_gateway(g) for g in unresolved_gateways(sources.db)] or None,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import RegistryKey
 from pilot.debug.page import Later, Query
 from pilot.debug.plain_json import LazyFields
@@ -134,7 +135,7 @@ def look_up(db: Mesh, s: Service) -> LookedUp:
         rows = {
             c: row
             for c in clusters
-            if (row := db.services.peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None
+            if (row := SERVICE.table(db).peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None
         }
     kind = next((row.spec.type or "ClusterIP" for row in rows.values()), "")
     external = {cluster: addresses for cluster, row in rows.items() if (addresses := own_addresses(row.spec))}

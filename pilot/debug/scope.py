@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import DestinationRule
 from pilot.config.object import Object
 from pilot.config.plain import plain
@@ -82,12 +83,12 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
 
 def _first_source(db: Mesh, rule: MergedRule) -> Object[DestinationRule] | None:
     """Returns the oldest of the objects that a rule is merged from, by whose name it goes; None where that is gone."""
-    return db.destination_rules.peek(rule.key)
+    return DESTINATION_RULE.table(db).peek(rule.key)
 
 
 def _rule_version(db: Mesh) -> str:
     """Returns the API version by which DestinationRules are shown."""
-    return next(kind.versions[0] for kind in db.catalogue if kind.table == "destination_rules")
+    return DESTINATION_RULE.versions[0]
 
 
 def _show_rule(rule: MergedRule, first: Object[DestinationRule], version: str, domain: str) -> dict[str, Any]:

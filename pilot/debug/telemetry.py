@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, age
 from pilot.config.plain import plain
 from pilot.config.telemetry import Telemetry
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Sources
-from pilot.mesh.security.policies import TELEMETRY, proxy_policies
+from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -22,7 +23,7 @@ def telemetryz(sources: Sources, query: Query) -> Any:
     """Returns every Telemetry by namespace, oldest first; with proxyID those that count for it, one after the other."""
     if "proxyID" in query:
         return of_proxy(sources.db, asked_connection(sources, query).proxy_key)
-    rows, root = [row for _, row in sources.db.telemetries.rows()], mesh_config(sources.db).root_namespace
+    rows, root = [row for _, row in TELEMETRY.table(sources.db).rows()], mesh_config(sources.db).root_namespace
     return Later(lambda: {"telemetries": _show(rows, root)})
 
 
@@ -42,7 +43,11 @@ def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
 def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:
     """Returns the Telemetries that count for a proxy, by level, and their parts in the order in which they are merged."""
     root = mesh_config(db).root_namespace
-    rows = [row for key in proxy_policies(db, node_id).of(TELEMETRY) if (row := db.telemetries.peek(key)) is not None]
+    rows = [
+        row
+        for key in proxy_policies(db, node_id).of(TELEMETRY.id.name)
+        if (row := TELEMETRY.table(db).peek(key)) is not None
+    ]
     by_level = {_level(row, root): {"Namespace": row.namespace, "Name": row.name} for row in rows}
     return {
         **{level: by_level.get(level, _NOBODY) for level in LEVELS},

@@ -54,34 +54,35 @@ class Rows:
 NO_ROWS = Rows({}, (), {}, ())
 
 
-class Collection(Generic[K, R]):
-    """A table and the rows that are derived beside it, under one name and with the table's indexes.
+class DerivedSource(NamedTuple):
+    """A source of derived rows: a derived function of the database only, or a gather, whose value maps keys to rows.
 
-    `table(db)` gives the table; each of `sources` is a derived function of the database alone, or a gather, whose value is a
-    mapping key → row (`db -> {key: row}`):
-
-        virtual_services = Collection("VirtualService", lambda db: db.virtual_services, virtual_services_of_http_routes)
-        virtual_services.get(db, key); virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
-
-    The reads are tracked like a table's: a commit that changes one derived row runs the readers of that row again, and of the
-    buckets that it entered or left, and nobody else. Where a key has several rows the table's own counts, then that of the
-    first source. Without sources, and where `derives` says that a database has nothing of them, a read is the table's read, and makes no
-    node of its own. An explanation of a derived row goes on to what it was derived from.
+    `enabled` returns whether a database has rows of this source. It must always return the same for a database.
     """
 
-    def __init__(
-        self,
-        name: str,
-        table: Callable[[Any], Table[K, R]],
-        *sources: Source[K, R],
-        derives: Callable[[Any], bool] = lambda db: True,
-    ) -> None:
-        self.name, self._table, self._sources, self._derives = (
-            name,
-            table,
-            sources,
-            derives if sources else lambda db: False,
-        )
+    rows: Source[Any, Any]
+    enabled: Callable[[Any], bool] | None = None
+
+
+class Collection(Generic[K, R]):
+    """The rows of a table merged with rows that are derived from other tables, with the table's indexes.
+
+    `table_name` is the table's name in `Database.tables`. Sources are derived functions of the database whose value maps keys to rows:
+
+        virtual_services = Collection("VirtualService", "networking.istio.io/VirtualService")
+        virtual_services.add_source(virtual_services_of_http_routes)
+        virtual_services.get(db, key); virtual_services.keys(db, "host", host); virtual_services.all_keys(db)
+
+    Reads are tracked like those of a table: a commit that changes one derived row reruns the readers of that row, and of the
+    buckets that it entered or left. If a key has several rows, the table's row wins, then that of the first source. A collection
+    without enabled sources reads the table directly and adds no nodes. The explanation of a derived row goes on to what it was
+    derived from.
+    """
+
+    def __init__(self, name: str, table_name: str) -> None:
+        self.name, self.table_name = name, table_name
+        self.sources: tuple[DerivedSource, ...] = ()
+        self._is_derived: bool | None = False  # None if that depends on the database
         self._rows: Derived[Any, Rows] = _DerivedRows(self)
         self._row: Derived[Any, R | None] = Derived(self._read_row, hub=False)
         self._bucket: Derived[Any, tuple[K, ...]] = Derived(self._read_bucket, hub=True)
@@ -92,41 +93,65 @@ class Collection(Generic[K, R]):
         self._every.__name__ = f"every {name} of all sources"
         self._row.picks_from = self._rows
 
+    def add_source(self, rows: Source[K, R], enabled: Callable[[Any], bool] | None = None) -> None:
+        """Add a source of derived rows. Call it while modules are imported, before any database exists."""
+        self.replace_sources(*self.sources, DerivedSource(rows, enabled))
+
+    def replace_sources(self, *sources: DerivedSource) -> None:
+        """Replace all sources. For tests, before the database is created."""
+        self.sources = sources
+        self._is_derived = any(source.enabled is None for source in sources) or (None if sources else False)
+
+    def table(self, db: Database) -> Table[K, R]:
+        """Return the table, which lacks the derived rows: for the outside, never in a derivation."""
+        table: Table[K, R] = db.tables[self.table_name]
+        return table
+
     def get(self, db: Database, key: K) -> R | None:
-        """Returns the row, or None; an absent row is a read too."""
-        row = self._table(db).get(key)
-        return self._row(db, key) if row is None and self._derives(db) else row
+        """Return the row, or None; an absent row is a read too."""
+        row: R | None = db.tables[self.table_name].get(key)
+        if row is None and self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
+            return self._row(db, key)
+        return row
 
     def keys(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
-        """Returns the keys of the rows in a bucket of an index, sorted."""
-        return self._bucket(db, index, bucket) if self._derives(db) else self._table(db).keys(index, bucket)
+        """Return the keys of the rows in a bucket of an index, sorted."""
+        if self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
+            return self._bucket(db, index, bucket)
+        keys: tuple[K, ...] = db.tables[self.table_name].keys(index, bucket)
+        return keys
 
     def buckets(self, db: Database, index: str) -> tuple[Any, ...]:
-        """Returns the buckets of an index that hold any row, sorted."""
-        return self._held(db, index) if self._derives(db) else self._table(db).buckets(index)
+        """Return the buckets of an index that hold any row, sorted."""
+        return self._held(db, index) if self._has_enabled_source(db) else self.table(db).buckets(index)
 
     def all_keys(self, db: Database) -> tuple[K, ...]:
-        """Returns every key, sorted."""
-        return self._every(db) if self._derives(db) else self._table(db).all_keys()
+        """Return every key, sorted."""
+        if self._is_derived is not False and (self._is_derived or self._has_enabled_source(db)):
+            return self._every(db)
+        return self.table(db).all_keys()
+
+    def _has_enabled_source(self, db: Database) -> bool:
+        return any(source.enabled is None or source.enabled(db) for source in self.sources)
 
     def _read_row(self, db: Database, key: K) -> R | None:
         return self._rows(db).by_key.get(key)
 
     def _read_bucket(self, db: Database, index: str, bucket: Hashable) -> tuple[K, ...]:
-        return self._join(db, self._table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
+        return self._join(db, self.table(db).keys(index, bucket), self._rows(db).buckets.get((index, bucket), ()))
 
     def _read_held(self, db: Database, index: str) -> tuple[Any, ...]:
         derived = {
             bucket for name, bucket in self._rows(db).buckets if name == index and self._bucket(db, index, bucket)
         }
-        return tuple(sorted(derived.union(self._table(db).buckets(index))))
+        return tuple(sorted(derived.union(self.table(db).buckets(index))))
 
     def _read_all(self, db: Database) -> tuple[K, ...]:
-        return self._join(db, self._table(db).all_keys(), self._rows(db).every)
+        return self._join(db, self.table(db).all_keys(), self._rows(db).every)
 
     def _join(self, db: Database, own: tuple[K, ...], derived: tuple[K, ...]) -> tuple[K, ...]:
         """Returns both lists, without the derived rows that a row of the table stands before."""
-        table = self._table(db)
+        table = self.table(db)
         seen = tuple(key for key in derived if table.get(key) is None)
         return tuple(sorted((*own, *seen))) if seen else own  # type: ignore[type-var]
 
@@ -134,12 +159,12 @@ class Collection(Generic[K, R]):
         """Returns the rows of all sources, indexed; of the last value what did not change is taken over."""
         node = db.find_node(self._rows)
         old: Rows = node.value if node is not None and node.value is not UNSET else NO_ROWS
-        given = tuple(_read(db, source) for source in self._sources)
+        given = tuple(_read(db, source) for source in self.sources)
         before = old.given or (_NOTHING,) * len(given)
         suspects = {
             key
-            for source, last, now in zip(self._sources, before, given, strict=True)
-            for key in _suspects(db, source, last, now)
+            for source, last, now in zip(self.sources, before, given, strict=True)
+            for key in _suspects(db, source.rows, last, now)
         }
         fresh: dict[Any, Any] = {key: next((g.rows[key] for g in given if key in g.rows), None) for key in suspects}
         changed = [key for key, row in fresh.items() if (known := old.by_key.get(key)) is not row and known != row]
@@ -158,7 +183,7 @@ class Collection(Generic[K, R]):
     ) -> tuple[Mapping[Bucket, tuple[K, ...]], tuple[Bucket, ...]]:
         """Returns the buckets, and those of them that differ."""
         moves: dict[Bucket, tuple[set[K], set[K]]] = {}
-        for name, extract in self._table(db).indexes.items():
+        for name, extract in self.table(db).indexes.items():
             for key in changed:
                 before = set(extract(key, old.by_key[key])) if key in old.by_key else set()
                 after = set(extract(key, by_key[key])) if key in by_key else set()
@@ -211,10 +236,12 @@ def _changed_keys(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> list[Any]:
 _NOTHING = Given({}, -1)
 
 
-def _read(db: Database, source: Source[Any, Any]) -> Given:
-    """Returns what a source gives now."""
-    rows = source(db)
-    node = db.find_node(source) if isinstance(source, Derivation) else None
+def _read(db: Database, source: DerivedSource) -> Given:
+    """Return the rows of a source now, none if it is not enabled."""
+    if source.enabled is not None and not source.enabled(db):
+        return _NOTHING
+    rows = source.rows(db)
+    node = db.find_node(source.rows) if isinstance(source.rows, Derivation) else None
     return Given(rows, node.changed_at if node is not None else -1)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from pilot.config.group_kind import NETWORKING
+from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.plain import plain
 from pilot.derive import Gather, derived
@@ -33,13 +33,13 @@ _RESOLUTION = {
 
 
 @derived
-def _object(db: Mesh, key: ObjectKey | RegistryKey, table: str) -> Resource | None:
+def _object(db: Mesh, key: ObjectKey | RegistryKey, kind: GroupKind) -> Resource | None:
     """Return an object as the message for its kind."""
-    row = find_object(db, table, key)
+    row = find_object(db, kind, key)
     return _resource(row, plain(row.spec)) if row is not None else None
 
 
-objects: Gather[ObjectKey | RegistryKey, [str], Resource] = Gather("objects", object_keys, _object)
+objects: Gather[ObjectKey | RegistryKey, [GroupKind], Resource] = Gather("objects", object_keys, _object)
 
 
 def _resource(row: Object[Any], spec: dict[str, Any]) -> Resource:

@@ -15,7 +15,7 @@ from pilot.ingest.documents import Document, SyntaxFault, read_documents, read_j
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.tables.database import EVERY_ACCOUNT, Mesh
+from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
 from pilot.settings.mesh import MeshSettings
 
 
@@ -86,8 +86,8 @@ def analyze(
 ) -> list[Problem]:
     """Returns all problems: those of objects alone, and those that `checks` find between them, by file and line."""
     mesh = Mesh(settings)
-    edits: list[Edit] = [("mesh", "mesh", mesh_config), ("mesh", "networks", MeshNetworks()), *found.edits]
-    mesh.commit([(getattr(mesh, table), key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
+    edits: list[Edit] = [(MESH_CONFIG, "mesh", mesh_config), (MESH_CONFIG, "networks", MeshNetworks()), *found.edits]
+    mesh.commit([(mesh.tables[table], key, row) for table, key, row in NamespaceFilter(mesh).admit(edits)])
     mesh.commit([(mesh.secret_access, EVERY_ACCOUNT, True)])
     between = [problem for check in checks for key in check.keys(mesh) for problem in check.problems(mesh, key)]
     return sorted({*found.problems, *(_placed(p, found.places) for p in between)}, key=_order)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.derive import Node, Table
 from pilot.ingest.namespace_filter import Edit, NamespaceFilter
 from pilot.lib.duration import Duration
@@ -17,7 +18,7 @@ SLICES = (1_000, 4_000)
 """Edits of a slice, at first and at most."""
 LONG = 0.15
 """Seconds of a slice after which the next is larger: most of them went into what every slice pays again."""
-ENDPOINTS = frozenset({"endpoint_slices", "pods"})
+ENDPOINTS = frozenset({ENDPOINT_SLICE.table_name, POD.table_name})
 ENDPOINTS_WAIT = 0.25
 """Seconds that changes of these tables wait at most for quiet: a large mesh always has some, and a caller needs to know who is there. They
 cost what they reach, so that a commit of a few of them is cheap."""
@@ -148,7 +149,7 @@ class Batch:
         part = committing.take(len(committing.rest) if whole else committing.size)
         edits = self._namespaces.admit((table, key, row) for (table, key), row in part)
         if edits:
-            changes = [(getattr(self._mesh, table), key, row) for table, key, row in edits]
+            changes = [(self._mesh.tables[table], key, row) for table, key, row in edits]
             for name, (table, key, row) in zip((name for name, _, _ in edits), changes, strict=True):
                 committing.events[name, _event(table, key, row)] += 1
             committing.hit.update(dict.fromkeys(self._mesh.commit(changes)))

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pilot.config.base import Lenient
-from pilot.config.catalogue import CATALOGUE, Catalogue, Kind, is_ours
-from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.catalogue import CATALOGUE, Catalogue, is_mesh_group
+from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind, BaseKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.kubernetes.pod import OwnerReference
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef, Problem, Severity, below, error, warning
@@ -21,7 +23,6 @@ from pilot.ingest.kube_kinds import is_built_in
 REVISION_LABEL = "istio.io/rev"
 _READ_ANNOTATIONS = ("istio.io", "kubernetes.io/ingress.class", "openshift.io/sa.scc.")
 _FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-_KUBERNETES_GATEWAY = GroupKind(GATEWAY_API, "Gateway")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _ZULU = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -55,7 +56,7 @@ OWN = DocumentOrigin()
 
 
 class Entry(NamedTuple):
-    """A row: the attribute of `Mesh`, its key, and the object."""
+    """An object, with the name of its table and its key."""
 
     table: str
     key: ObjectKey | RegistryKey
@@ -117,7 +118,7 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
 
 
-def decode_object(kind: Kind, plain: Any, origin: DocumentOrigin) -> Decoded:
+def decode_object(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> Decoded:
     """Decodes an object that is known to be of a kind, whatever it says itself; results are those of `decode_document`."""
     entry, problems, row = _decode_as(kind, plain, origin)
     return Decoded(
@@ -128,10 +129,10 @@ def decode_object(kind: Kind, plain: Any, origin: DocumentOrigin) -> Decoded:
 def _decode(plain: Any, origin: DocumentOrigin, catalogue: Catalogue) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns the entry, or the problems that refuse it with the row that it would be; nothing at all for what is not read."""
     kind = _identify(plain, catalogue)
-    return _decode_as(kind, plain, origin) if isinstance(kind, Kind) else (None, kind, None)
+    return _decode_as(kind, plain, origin) if isinstance(kind, BaseKind) else (None, kind, None)
 
 
-def _decode_as(kind: Kind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
+def _decode_as(kind: AnyKind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | None, list[Problem], Row | None]:
     """Returns for an object of a kind what `_decode` does."""
     metadata, problems = _decode_metadata(plain.get("metadata"))
     if (
@@ -144,33 +145,29 @@ def _decode_as(kind: Kind, plain: Any, origin: DocumentOrigin) -> tuple[Entry | 
     subject = ObjectRef(kind.id, namespace, metadata.name)
     if not (origin.own or kind.per_cluster):
         return None, _about(subject, [_remote(kind, origin.cluster)]), None
-    key = (
-        RegistryKey(origin.cluster, namespace, metadata.name)
-        if kind.per_cluster
-        else ObjectKey(namespace, metadata.name)
-    )
+    key = kind.key(origin.cluster, namespace, metadata.name)
     if problems:
         named = not any(p.path in ("metadata", "metadata.name", "metadata.namespace") for p in problems)
-        return None, _about(subject, problems), (kind.table, key) if named else None
+        return None, _about(subject, problems), (kind.table_name, key) if named else None
     body = _body(kind, plain)
-    spec, wrong = shape.decode(body, kind.spec)
+    spec, wrong = shape.decode(body, kind.struct)
     if problems := [*_check_fields(kind, plain), *_placed(kind, wrong)]:
-        return None, _about(subject, problems), (kind.table, key)
+        return None, _about(subject, problems), (kind.table_name, key)
     annotations = {k: v for k, v in metadata.annotations.items() if any(part in k for part in _READ_ANNOTATIONS)}
     decoded = Object(
         kind.id, namespace, metadata.name, spec, metadata.labels, annotations, _utc(metadata.creation_timestamp)
     )
     problems = _about(subject, kind.validate(decoded))
     if any(p.severity is Severity.ERROR for p in problems):
-        return None, problems, (kind.table, key)
-    return Entry(kind.table, key, decoded), problems, None
+        return None, problems, (kind.table_name, key)
+    return Entry(kind.table_name, key, decoded), problems, None
 
 
-def _has_revisions(kind: Kind) -> bool:
-    return not is_built_in(kind) and kind.id != _KUBERNETES_GATEWAY
+def _has_revisions(kind: AnyKind) -> bool:
+    return not is_built_in(kind) and kind.id != KUBERNETES_GATEWAY.id
 
 
-def _remote(kind: Kind, cluster: str) -> Problem:
+def _remote(kind: AnyKind, cluster: str) -> Problem:
     message = f"{kind.id.name} has no effect in cluster {cluster}: configuration is read in the own cluster alone"
     return warning("remote-configuration", "kind", message)
 
@@ -184,7 +181,7 @@ def _decode_metadata(plain: Any) -> tuple[Metadata, list[Problem]]:
     return metadata, list(_check_metadata(metadata))
 
 
-def _identify(plain: Any, catalogue: Catalogue) -> Kind | list[Problem]:
+def _identify(plain: Any, catalogue: Catalogue) -> AnyKind | list[Problem]:
     """Returns the kind of an object; where it is none that is read the problem, if that is one."""
     if not isinstance(plain, dict):
         return [error("not-an-object", "", "expected an object with apiVersion, kind and metadata")]
@@ -199,7 +196,7 @@ def _identify(plain: Any, catalogue: Catalogue) -> Kind | list[Problem]:
     if kind is None:
         subject = ObjectRef(named, *_named(plain.get("metadata")))
         message = f"{version} {name} is not a kind that is supported: it has no effect"
-        return _about(subject, [warning("unknown-kind", "kind", message)]) if is_ours(group) else []
+        return _about(subject, [warning("unknown-kind", "kind", message)]) if is_mesh_group(group) else []
     if number not in kind.versions:
         subject = ObjectRef(named, *_named(plain.get("metadata")))
         message = f"{named} is read in {', '.join(kind.versions)}, not {number}"
@@ -248,9 +245,9 @@ def _utc(timestamp: str) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _check_fields(kind: Kind, plain: Mapping[str, Any]) -> Iterable[Problem]:
+def _check_fields(kind: AnyKind, plain: Mapping[str, Any]) -> Iterable[Problem]:
     """Yields problems of fields beside `spec`, for the kinds that are strict."""
-    if issubclass(kind.spec, Lenient):
+    if issubclass(kind.struct, Lenient):
         return
     for field in plain.keys() - _FIELDS:
         yield error("unknown-field", str(field), "there is no such field")
@@ -260,7 +257,7 @@ def _check_fields(kind: Kind, plain: Mapping[str, Any]) -> Iterable[Problem]:
                 yield error("unknown-field", f"spec.{part}", "there is no such field")
 
 
-def _body(kind: Kind, plain: Mapping[str, Any]) -> Any:
+def _body(kind: AnyKind, plain: Mapping[str, Any]) -> Any:
     """Returns what the kind's struct is made of; a `spec` that is no mapping as it is."""
     spec = plain.get("spec")
     if spec is not None and not isinstance(spec, dict):
@@ -269,7 +266,7 @@ def _body(kind: Kind, plain: Mapping[str, Any]) -> Any:
     return {**(spec or {}), **parts, **kind.extra(plain)}
 
 
-def _placed(kind: Kind, problems: Iterable[Problem]) -> Iterable[Problem]:
+def _placed(kind: AnyKind, problems: Iterable[Problem]) -> Iterable[Problem]:
     """Yields problems of a struct with paths in the object that it was made of."""
     for problem in problems:
         part = re.split(r"[.\[]", problem.path, maxsplit=1)[0]

@@ -7,8 +7,8 @@ import random
 
 import msgspec
 
-from pilot.config.catalogue import Kind
 from pilot.config.group_kind import plural_of
+from pilot.config.kind import AnyKind
 from pilot.ingest.kube_kinds import collection_of, is_built_in
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import KubeError, NotFound
@@ -27,7 +27,7 @@ class KubeKind:
     def __init__(
         self,
         client: ApiClient,
-        kind: Kind,
+        kind: AnyKind,
         receive: Receive,
         pace: WatchOptions,
         choose: random.Random,

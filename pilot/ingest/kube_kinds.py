@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator
 
-from pilot.config.catalogue import Kind
 from pilot.config.group_kind import GroupKind, plural_of
+from pilot.config.kind import AnyKind
 from pilot.kube.informer import WatchedCollection
 
 _BUILT_IN = frozenset({"", "discovery.k8s.io", "networking.k8s.io"})
@@ -22,24 +22,24 @@ _FIELDS = {
 DEFINITIONS = WatchedCollection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata_only=True)
 
 
-def is_built_in(kind: Kind) -> bool:
+def is_built_in(kind: AnyKind) -> bool:
     """Returns whether every API server has a kind."""
     return kind.id.group in _BUILT_IN
 
 
-def definition_of(kind: Kind) -> str:
+def definition_of(kind: AnyKind) -> str:
     """Returns the name of the CustomResourceDefinition of a kind."""
     return f"{plural_of(kind.id)}.{kind.id.group}"
 
 
-def collection_of(kind: Kind, version: str, namespace: str = "") -> WatchedCollection:
+def collection_of(kind: AnyKind, version: str, namespace: str = "") -> WatchedCollection:
     """Returns what is followed of a kind in a version: in one namespace, where one is named and objects of the kind lie in any."""
     base = f"/apis/{kind.id.group}/{version}" if kind.id.group else f"/api/{version}"
     within = f"/namespaces/{namespace}" if namespace and kind.namespaced else ""
     return WatchedCollection(f"{base}{within}/{plural_of(kind.id)}", fields=_FIELDS.get(kind.id, ""))
 
 
-def read_kinds(kinds: Iterable[Kind], ignored: Names[str], included: Names[str]) -> Iterator[Kind]:
+def read_kinds(kinds: Iterable[AnyKind], ignored: Names[str], included: Names[str]) -> Iterator[AnyKind]:
     """Yields the kinds that are read: all but those ignored; of these those included are read nevertheless.
 
     Both name them `plural.group`, or `*.group` for all of a group. Built-in kinds are always read.

@@ -24,6 +24,7 @@ from pilot.kube.client import ApiClient
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.tasks import cancel_tasks
+from pilot.mesh.tables.database import MESH_CONFIG
 
 Decode = Callable[[Sequence[Any]], tuple[Any, list[Problem]]]
 
@@ -108,7 +109,7 @@ class MeshConfigMaps:
                 value = row.default
             if value is not None:
                 self._held.add(row.key)
-                self._batch.put([("mesh", row.key, value)])
+                self._batch.put([(MESH_CONFIG, row.key, value)])
 
     def _read(self, row: MeshRow) -> Any:
         """Returns the value of a row as the ConfigMaps say it; None where they say nothing right."""

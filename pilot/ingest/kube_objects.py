@@ -8,8 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from pilot.config.catalogue import Kind
-from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.kind import AnyKind
 from pilot.config.problem import ObjectRef, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.ledger import SourceLedger
@@ -32,7 +31,7 @@ class EditSink(Protocol):
 class KubeObjects:
     """Receives the changes of one kind."""
 
-    def __init__(self, kind: Kind, origin: DocumentOrigin, ledger: SourceLedger, batch: EditSink) -> None:
+    def __init__(self, kind: AnyKind, origin: DocumentOrigin, ledger: SourceLedger, batch: EditSink) -> None:
         self._kind, self._origin, self._ledger, self._batch = kind, origin, ledger, batch
 
     async def receive(self, changes: Sequence[ObjectChange]) -> None:
@@ -64,5 +63,4 @@ class KubeObjects:
             )
 
     def _row(self, name: NamespacedName) -> Row:
-        key = RegistryKey(self._origin.cluster, *name) if self._kind.per_cluster else ObjectKey(*name)
-        return self._kind.table, key
+        return self._kind.table_name, self._kind.key(self._origin.cluster, *name)

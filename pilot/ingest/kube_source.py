@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from pilot.config.catalogue import Kind
 from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kind import KubeKind
 from pilot.ingest.kube_kinds import DEFINITIONS, definition_of, is_built_in
@@ -37,7 +37,7 @@ class KubeSource:
         ledger: Ledger,
         rank: int,
         origin: DocumentOrigin,
-        kinds: Iterable[Kind],
+        kinds: Iterable[AnyKind],
         pace: WatchOptions,
         choose: random.Random,
         namespace: str = "",
@@ -99,7 +99,7 @@ class KubeSource:
         for followed in self.followed.values():
             await followed.forget()
 
-    def _follow(self, kind: Kind) -> None:
+    def _follow(self, kind: AnyKind) -> None:
         ledger = self._ledger.source(self._rank, f"cluster {self.cluster}")
         objects = KubeObjects(kind, self._origin, ledger, self._batch)
         self.followed[kind.id] = KubeKind(

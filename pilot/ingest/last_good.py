@@ -100,7 +100,7 @@ class LastGood:
         kind = self._catalogue.find_by_table(kept.table)
         if kind is None:
             return None
-        spec = msgspec.json.decode(kept.spec, type=kind.spec, dec_hook=_decode_extension)
+        spec = msgspec.json.decode(kept.spec, type=kind.struct, dec_hook=_decode_extension)
         key = RegistryKey(*kept.key) if kind.per_cluster else ObjectKey(*kept.key)
         o: Object[Any] = Object(kind.id, key.namespace, key.name, spec, kept.labels, kept.annotations, kept.created)
         return Entry(kept.table, key, o)

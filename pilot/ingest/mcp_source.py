@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pilot.config.catalogue import Kind
-from pilot.config.object import ObjectKey, RegistryKey
+from pilot.config.kind import AnyKind
 from pilot.config.problem import ObjectRef, Problem, Severity, error
 from pilot.ingest.decode import Decoded, DocumentOrigin, Row, decode_object
 from pilot.ingest.kube_objects import AT_ONCE, EditSink
@@ -18,7 +17,7 @@ from pilot.ingest.namespace_filter import Edit
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope
 from pilot.mcp import wire
-from pilot.mcp.object_types import ObjectType, is_istio
+from pilot.mcp.object_types import ObjectType
 
 _log = scope("adsc")
 Resource = tuple[str, bytes]
@@ -41,7 +40,7 @@ class _Taken(NamedTuple):
 class _Followed(NamedTuple):
     """A kind that is asked for, and what came last of every row."""
 
-    kind: Kind
+    kind: AnyKind
     type: ObjectType
     ledger: SourceLedger
     last: dict[Row, _Taken]
@@ -57,7 +56,7 @@ class McpSource:
     def __init__(
         self,
         name: str,
-        kinds: Iterable[Kind],
+        kinds: Iterable[AnyKind],
         batch: EditSink,
         ledger: Ledger,
         rank: int,
@@ -71,7 +70,7 @@ class McpSource:
             self._followed[str(of)] = _Followed(kind, of, ledger.source(rank, name), {})
         self.types = tuple(self._followed)
         self.synced = asyncio.Event()
-        self._unanswered = {url for url, followed in self._followed.items() if is_istio(followed.type.group)}
+        self._unanswered = {url for url, followed in self._followed.items() if followed.kind.is_istio}
 
     async def receive(self, type_url: str, resources: Sequence[Resource]) -> list[str]:
         """Takes all objects of a type; returns what is wrong with those that cannot be taken, a text each."""
@@ -119,7 +118,7 @@ class McpSource:
             _log.error("%s: cannot decode a resource of %s", self.name, followed.type, exc_info=True)
             return self._refused(kind, "", "", error("internal-error", "", f"{type(fault).__name__}: {fault}"), data)
 
-    def _refused(self, kind: Kind, namespace: str, name: str, problem: Problem, data: bytes) -> _Taken:
+    def _refused(self, kind: AnyKind, namespace: str, name: str, problem: Problem, data: bytes) -> _Taken:
         """Returns a resource that could not be read, whose object stays as it was."""
         row = self._row(kind, namespace, name) if name else None
         decoded = Decoded(
@@ -132,10 +131,9 @@ class McpSource:
         """Returns what was decoded, with problems that say where they come from."""
         return decoded._replace(problems=tuple(replace(problem, file=self.name) for problem in decoded.problems))
 
-    def _row(self, kind: Kind, namespace: str, name: str) -> Row:
+    def _row(self, kind: AnyKind, namespace: str, name: str) -> Row:
         within = (namespace or "default") if kind.namespaced else ""
-        key = RegistryKey(self._origin.cluster, within, name) if kind.per_cluster else ObjectKey(within, name)
-        return kind.table, key
+        return kind.table_name, kind.key(self._origin.cluster, within, name)
 
     async def _put(self, followed: _Followed, taken: Iterable[_Taken]) -> None:
         """Puts what came into the batch, but what is as it was last."""

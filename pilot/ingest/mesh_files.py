@@ -21,6 +21,7 @@ from pilot.ingest.open_file import LARGEST, NoFile, TooLarge, read_file
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
+from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("config")
 RETRY = 2.0
@@ -134,7 +135,7 @@ class _MeshFile:
         if value is None and first:
             value = self._default
         if value is not None:
-            self._batch.put([("mesh", self._key, value)])
+            self._batch.put([(MESH_CONFIG, self._key, value)])
 
     def _open(self) -> bytes | None:
         """Returns the bytes of the file, None where there is none. Raises OSError or TooLarge."""

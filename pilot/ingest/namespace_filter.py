@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.kinds.kubernetes import NAMESPACE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.selector import LabelSelector
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 
 Edit = tuple[str, Hashable, Any]
-"""Attribute of `Mesh`, key, and the row, None to delete it."""
+"""The name of a table, a key, and the row, None to delete it."""
 Selectors = tuple[LabelSelector, ...]
 
 
@@ -59,7 +60,7 @@ class NamespaceFilter:
         return [(table, key, row) for (table, key), row in out.items()]
 
     def _selectors_of(self, given: Mapping[tuple[str, Hashable], Any]) -> Selectors:
-        found = given.get(("mesh", "mesh"))
+        found = given.get((MESH_CONFIG, "mesh"))
         return found.discovery_selectors if isinstance(found, MeshConfig) else self._selectors
 
     def _move(self, place: ClusterNamespace, was: bool, now: bool, out: dict[tuple[str, Hashable], Any]) -> None:
@@ -82,12 +83,12 @@ class NamespaceFilter:
 
     def _labels(self, place: ClusterNamespace) -> Mapping[str, str]:
         """Returns the labels that a namespace had before the edits."""
-        row = self._mesh.namespaces.peek(RegistryKey(place.cluster, "", place.namespace))
+        row = NAMESPACE.table(self._mesh).peek(RegistryKey(place.cluster, "", place.namespace))
         return row.labels if row is not None else {}
 
     def _known_places(self) -> set[ClusterNamespace]:
-        kinds = [kind.table for kind in self._mesh.catalogue if kind.namespaced]
-        shown = {self._place(table, key) for table in kinds for key, _ in getattr(self._mesh, table).rows()}
+        kinds = [kind for kind in self._mesh.catalogue if kind.namespaced]
+        shown = {self._place(kind.table_name, key) for kind in kinds for key, _ in kind.table(self._mesh).rows()}
         return {place for place in shown if place is not None} | self._held.keys()
 
     def _rows(self, place: ClusterNamespace) -> dict[tuple[str, Hashable], Any]:
@@ -95,16 +96,16 @@ class NamespaceFilter:
         own = place.cluster == self._mesh.settings.registry.cluster_id
         found: dict[tuple[str, Hashable], Any] = {}
         for kind in self._mesh.catalogue:
-            table = getattr(self._mesh, kind.table)
+            table = kind.table(self._mesh)
             for key in table.peek_keys("namespace", place.namespace) if kind.namespaced else ():
                 if own if isinstance(key, ObjectKey) else key.cluster == place.cluster:
-                    found[kind.table, key] = table.peek(key)
+                    found[kind.table_name, key] = table.peek(key)
         return found
 
 
 def _labels_given(given: Mapping[tuple[str, Any], Any]) -> dict[ClusterNamespace, Mapping[str, str]]:
     """Returns the labels that edited namespaces have from now on."""
-    namespaces = ((key, row) for (table, key), row in given.items() if table == "namespaces")
+    namespaces = ((key, row) for (table, key), row in given.items() if table == NAMESPACE.table_name)
     return {ClusterNamespace(key.cluster, key.name): row.labels if row is not None else {} for key, row in namespaces}
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded
 from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
@@ -38,7 +40,7 @@ def entry(name: str, port: int = 80) -> str:
 
 
 def ports(source: Source) -> dict[str, int]:
-    return {key.name: o.spec.ports[0].number for key, o in source.mesh.service_entries.rows()}
+    return {key.name: o.spec.ports[0].number for key, o in SERVICE_ENTRY.table(source.mesh).rows()}
 
 
 ENTRY = GroupKind("networking.istio.io", "ServiceEntry")
@@ -62,16 +64,16 @@ MINIMAL = {
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])
 @pytest.mark.parametrize("index", range(3))
-def test_every_kind_goes_into_its_table(source: Source, kind: Kind, index: int) -> None:
+def test_every_kind_goes_into_its_table(source: Source, kind: AnyKind, index: int) -> None:
     version = f"{kind.id.group}/{kind.versions[index % len(kind.versions)]}".removeprefix("/")
-    before = len(getattr(source.mesh, kind.table))
+    before = len(kind.table(source.mesh))
     source.set(
         "x", f"apiVersion: {version}\nkind: {kind.id.name}\nmetadata: {{name: a}}\n{MINIMAL.get(kind.id.name, '')}"
     )
     assert [p for p in source.problems if p.severity is Severity.ERROR] == []
-    assert len(getattr(source.mesh, kind.table)) == before + 1
+    assert len(kind.table(source.mesh)) == before + 1
     source.remove("x")
-    assert len(getattr(source.mesh, kind.table)) == before
+    assert len(kind.table(source.mesh)) == before
 
 
 def test_set_change_and_remove(source: Source) -> None:
@@ -181,7 +183,7 @@ def test_single_objects_that_a_complete_list_leaves_out_have_gone() -> None:
 def test_a_single_object_that_is_not_read_any_more_goes() -> None:
     source = ObjectConfig()
     source.set("x", entry("a", 1))
-    row = ("service_entries", next(key for key, _ in source.mesh.service_entries.rows()))
+    row = (SERVICE_ENTRY.table_name, next(key for key, _ in SERVICE_ENTRY.table(source.mesh).rows()))
     source.batch.put(source.source.put(row, Decoded()))
     source.clock.advance(1)
     assert ports(source) == {}

@@ -35,7 +35,7 @@ def policy(name: str, spec: str, namespace: str = "a", annotations: str = "{}") 
 def mesh(text: str) -> list[Any]:
     found, problems = decode_mesh_config([yaml.safe_load(f"{{{text}}}")])
     assert found is not None, problems
-    return [("mesh", "mesh", found)]
+    return [("MeshConfig", "mesh", found)]
 
 
 def guard(made: World, node_id: str) -> bytes:
@@ -46,7 +46,7 @@ def guard(made: World, node_id: str) -> bytes:
 def fresh(made: World, client: Proxy = CLIENT) -> bytes:
     again = World()
     again.set(made.rows())
-    again.commit([("mesh", "mesh", made.mesh.mesh.peek("mesh"))])
+    again.commit([("MeshConfig", "mesh", made.mesh.mesh.peek("mesh"))])
     again.mesh.commit([(again.mesh.jwks, key, row) for key, row in made.mesh.jwks.rows()])
     return guard(again, again.connect(client))
 
@@ -67,7 +67,10 @@ STEPS: list[tuple[str, Any]] = [
     ("its service", JUDGE),
     ("another port", mesh(PROVIDER.replace("9000", "9001"))),
     ("keys that are not known", make("RequestAuthentication", "r", f"{{jwtRules: [{{issuer: i, jwksUri: '{URI}'}}]}}")),
-    ("the keys", [("jwks", JwksKey("", URI), json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}))]),
+    (
+        "the keys",
+        [("JsonWebKeySet", JwksKey("", URI), json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]}))],
+    ),
 ]
 
 
@@ -77,7 +80,7 @@ def test_each_read_of_what_guards_a_workload_is_tracked() -> None:
     seen = [guard(made, node_id)]
     for what, edit in STEPS:
         if isinstance(edit, list):
-            made.mesh.commit([(getattr(made.mesh, table), key, row) for table, key, row in edit])
+            made.mesh.commit([(made.mesh.tables[table], key, row) for table, key, row in edit])
         else:
             made.apply_objects(edit)
         seen.append(guard(made, node_id))

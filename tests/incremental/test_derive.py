@@ -53,8 +53,11 @@ def namespace_rules(db: World) -> dict[str, dict[str, Any]]:
     return {f"of {name}": {"hosts": ("h0", "h1"), "weight": index % 3} for index, name in enumerate(sorted(found))}
 
 
-rules: Collection[str, dict[str, Any]] = Collection("rule", lambda db: db.rules, service_rules)
-all_rules: Collection[str, dict[str, Any]] = Collection("any rule", lambda db: db.rules, namespace_rules, service_rules)
+rules: Collection[str, dict[str, Any]] = Collection("rule", "rule")
+rules.add_source(service_rules)
+all_rules: Collection[str, dict[str, Any]] = Collection("any rule", "rule")
+all_rules.add_source(namespace_rules)
+all_rules.add_source(service_rules)
 
 
 @derived

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.debug.explain import explain_page
+from pilot.derive.collection import DerivedSource
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
-from pilot.mesh.kinds.virtual_services import virtual_services
 from tests.support.checks import problems_of
 from tests.support.debug import FakeConnection, sources
 from tests.support.derived_kind import config_map, virtual_services_of_config_maps
@@ -51,8 +53,11 @@ NAMES = ("v0", "v1", "v2")
 
 
 @pytest.fixture(autouse=True)
-def _derived(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_services, "_sources", (virtual_services_of_config_maps,))
+def _derived() -> Iterator[None]:
+    sources = VIRTUAL_SERVICE.sources
+    VIRTUAL_SERVICE.replace_sources(DerivedSource(virtual_services_of_config_maps))
+    yield
+    VIRTUAL_SERVICE.replace_sources(*sources)
 
 
 def started() -> tuple[World, list[str]]:

@@ -52,7 +52,5 @@ def test_what_no_proxy_can_notice_reaches_nothing() -> None:
             plain["metadata"].setdefault("annotations", {})["example.com/touched"] = "now"
             plain["metadata"]["resourceVersion"] = "12345"
             rows = rows_of([plain], SLOTS[slot].cluster)
-            assert (
-                world.mesh.commit([(getattr(world.mesh, table), key, row) for (table, key), row in rows.items()]) == []
-            )
+            assert world.mesh.commit([(world.mesh.tables[table], key, row) for (table, key), row in rows.items()]) == []
     assert world.mesh.runs == runs

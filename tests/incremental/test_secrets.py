@@ -59,7 +59,7 @@ def objects(*made: Mapping[str, Any], cluster: str = "Kubernetes") -> list[Any]:
 
 
 def access(*account: str) -> list[Any]:
-    return [{("secret_access", AccountKey(*account)): allowed} for allowed in (True, False)]
+    return [{("SecretAccess", AccountKey(*account)): allowed} for allowed in (True, False)]
 
 
 SLOTS: list[list[Any]] = [
@@ -92,7 +92,7 @@ SLOTS: list[list[Any]] = [
         )
         for name, place in (("one", "edge"), ("two", "edge"), ("one", "far"))
     ),
-    [{("secret_access", EVERY_ACCOUNT): True}],
+    [{("SecretAccess", EVERY_ACCOUNT): True}],
     access("Kubernetes", "edge", "one"),
     access("Kubernetes", "edge", "two"),
     access("west", "edge", "one"),
@@ -141,7 +141,7 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
     """Whatever other secrets there are, and however many proxies have the same."""
     ran: list[Counter[str]] = []
     for count in (3, 30):
-        world = started({("secret_access", EVERY_ACCOUNT): True})
+        world = started({("SecretAccess", EVERY_ACCOUNT): True})
         world.set(rows_of([tls_secret(f"web-{number}", ONE, ca_crt=CA.pem) for number in range(count)]))
         names = frozenset(f"kubernetes://web-{number}{suffix}" for number in range(count) for suffix in ("", "-cacert"))
         groups = {
@@ -167,7 +167,7 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
 
 
 def test_a_secret_that_came_again_unchanged_reaches_nobody() -> None:
-    world = started({("secret_access", EVERY_ACCOUNT): True})
+    world = started({("SecretAccess", EVERY_ACCOUNT): True})
     world.apply_objects(tls_secret("web", ONE))
     (group,) = plan(world.mesh, world.connect(PROXIES[0])).groups_of(SECRET, NAMES) or ()
     world.mesh.watch(group.fn, *group.args)

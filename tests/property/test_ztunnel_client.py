@@ -86,7 +86,7 @@ class Game:
             self.slots[slot] = self.chance.randrange(-1, len(SLOTS[slot]))
             rows |= rows_at(slot, self.slots[slot])
         mesh = self.world.mesh
-        edits = [(getattr(mesh, table), key, row) for (table, key), row in rows.items()]
+        edits = [(mesh.tables[table], key, row) for (table, key), row in rows.items()]
         self.discovery.wake(mesh.commit(edits), {"config": 1})
 
     def ask(self) -> None:

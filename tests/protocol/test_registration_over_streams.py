@@ -8,6 +8,7 @@ import grpc
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
+from pilot.config.kinds.istio import WORKLOAD_ENTRY
 from pilot.lib.xds_types import HEALTH
 from tests.support.secure import SecureClient
 from tests.support.secure_plane import Running, running
@@ -62,7 +63,7 @@ async def test_a_workload_is_an_endpoint_while_it_is_connected_and_healthy(tmp_p
 
         def entries() -> int:
             it.plane._batch.flush()
-            return len(it.plane.db.workload_entries)
+            return len(WORKLOAD_ENTRY.table(it.plane.db))
 
         async def endpoints() -> list[str]:
             async with SecureClient(it.port, it.root, token=token("shop", "web"), variant="sotw") as web:
@@ -78,8 +79,10 @@ async def test_a_workload_is_an_endpoint_while_it_is_connected_and_healthy(tmp_p
             assert await endpoints() == []
             for error, expected in (("", ["10.0.0.9"]), ("refused", []), ("", ["10.0.0.9"])):
                 await report(client, error)
-                before = next(iter(it.plane.db.workload_entries.rows()))[1]
-                await it.until(lambda: entries() == 1 and next(iter(it.plane.db.workload_entries.rows()))[1] != before)  # noqa: B023
+                before = next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1]
+                await it.until(
+                    lambda: entries() == 1 and next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1] != before
+                )  # noqa: B023
                 assert await endpoints() == expected
         await it.until(lambda: entries() == 0)
         async with vm(it, account="web") as other:

@@ -49,7 +49,7 @@ class Edge:
 
     def edit(self, rows: Mapping[tuple[str, Any], Any]) -> int:
         return self.server.discovery.wake(
-            self.db.commit([(getattr(self.db, table), key, row) for (table, key), row in rows.items()]), {"secret": 1}
+            self.db.commit([(self.db.tables[table], key, row) for (table, key), row in rows.items()]), {"secret": 1}
         )
 
     def client(self, variant: str, account: str = "edge") -> Client:

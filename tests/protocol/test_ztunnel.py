@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 def put(server: Server, *objects: Plain, gone: bool = False) -> None:
-    edits = [(getattr(server.db, table), key, None if gone else row) for (table, key), row in rows_of(objects).items()]
+    edits = [(server.db.tables[table], key, None if gone else row) for (table, key), row in rows_of(objects).items()]
     server.discovery.wake(server.db.commit(edits), {"config": 1})
 
 

@@ -37,7 +37,7 @@ class Source(Protocol):
 
 def rows(mesh: Mesh) -> Rows:
     """Every row of users' objects."""
-    tables = [getattr(mesh, kind.table) for kind in mesh.catalogue]
+    tables = [kind.table(mesh) for kind in mesh.catalogue]
     return {(table.name, key.namespace, key.name): row for table in tables for key, row in table.rows()}
 
 

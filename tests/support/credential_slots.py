@@ -21,14 +21,14 @@ def secret(namespace: str) -> Slot:
 
 
 def access(*account: str) -> Slot:
-    row = "secret_access", AccountKey(*account)
+    row = "SecretAccess", AccountKey(*account)
     return Slot(f"SecretAccess {'/'.join(account)}", "rows", ({row: True}, {row: False}), 0.4)
 
 
 def roots(source: str, *authorities: Authority) -> Slot:
     """The roots of one source: one at a time, and all of them."""
     told = [tuple(one.pem.decode() for one in some) for some in (*((one,) for one in authorities), authorities)]
-    return Slot(f"AuthorityRoots {source}", "rows", tuple({("authority_roots", source): pems} for pems in told), 0.4)
+    return Slot(f"AuthorityRoots {source}", "rows", tuple({("AuthorityRoots", source): pems} for pems in told), 0.4)
 
 
 CREDENTIALS: list[Slot] = [

@@ -13,6 +13,8 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.istio import DESTINATION_RULE
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.debug import config_dump, explain
@@ -78,33 +80,37 @@ SECRET = secret_pb2.Secret(
 
 @hub
 def rule_hosts(db: Mesh) -> tuple[ObjectKey, ...]:
-    return db.destination_rules.all_keys()
+    return DESTINATION_RULE.table(db).all_keys()
 
 
 @derived
 def rule_of(db: Mesh, key: ObjectKey) -> Any:
     return next(
-        (row for k in rule_hosts(db) if (row := db.destination_rules.get(k)) is not None and row.spec.host == key.name),
+        (
+            row
+            for k in rule_hosts(db)
+            if (row := DESTINATION_RULE.table(db).get(k)) is not None and row.spec.host == key.name
+        ),
         None,
     )
 
 
 @derived
 def service_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return db.services.all_keys()
+    return SERVICE.table(db).all_keys()
 
 
 @derived
 def cluster(db: Mesh, key: ObjectKey) -> Resource | None:
     rule_of(db, key)
-    if db.services.get(key) is None:
+    if SERVICE.table(db).get(key) is None:
         return None
     return Resource.of(BY_SHORT_NAME["cds"], cluster_pb2.Cluster(name=f"outbound|80||{key.name}"))
 
 
 @derived
 def assignment(db: Mesh, key: ObjectKey) -> Resource | None:
-    db.services.get(key)
+    SERVICE.table(db).get(key)
     name = f"outbound|80||{key.name}"
     return Resource.of(BY_SHORT_NAME["eds"], endpoint_pb2.ClusterLoadAssignment(cluster_name=name), name=name)
 
@@ -136,7 +142,7 @@ def build_mesh() -> Mesh:
         [
             (mesh.mesh, "mesh", config),
             (mesh.proxies, NODE, PROXY),
-            *((getattr(mesh, e.table), e.key, e.object) for e in decoded),
+            *((mesh.tables[e.table], e.key, e.object) for e in decoded),
         ]
     )
     return mesh

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilot.config.kinds.kubernetes import CONFIG_MAP
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, derived
@@ -21,12 +22,12 @@ def config_map(name: str, spec: str, namespace: str, day: int = 1) -> Plain:
 
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
-    return db.config_maps.all_keys()
+    return CONFIG_MAP.table(db).all_keys()
 
 
 @derived
 def _made_of(db: Mesh, key: RegistryKey) -> Object[VirtualService] | None:
-    row = db.config_maps.get(key)
+    row = CONFIG_MAP.table(db).get(key)
     if row is None or "spec" not in row.spec.data:
         return None
     plain = make("VirtualService", row.name, row.spec.data["spec"], row.namespace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, RegistryKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.file_source import FileSource
@@ -46,11 +47,11 @@ class Files:
     @property
     def services(self) -> dict[str, int]:
         """Port by name."""
-        return {key.name: o.spec.ports[0].port for key, o in self.mesh.services.rows()}
+        return {key.name: o.spec.ports[0].port for key, o in SERVICE.table(self.mesh).rows()}
 
     @property
     def codes(self) -> list[str]:
         return [problem.code for problem in self.problems]
 
     def row(self, name: str, namespace: str = "shop") -> Object[Any] | None:
-        return self.mesh.services.peek(RegistryKey("Kubernetes", namespace, name))
+        return SERVICE.table(self.mesh).peek(RegistryKey("Kubernetes", namespace, name))

@@ -53,7 +53,7 @@ class Front:
     def set(self, rows: Rows) -> None:
         """Commits rows, and brings up to date what they reached."""
         for node in (
-            hit := self.mesh.commit((getattr(self.mesh, table), key, row) for (table, key), row in rows.items())
+            hit := self.mesh.commit((self.mesh.tables[table], key, row) for (table, key), row in rows.items())
         ):
             self.mesh.refresh(node)
         for node in hit:

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from pilot.config.catalogue import Kind
 from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
@@ -139,7 +139,7 @@ class KubeConfig:
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         self._runner.run(work)
 
-    def _kind(self, plain: Plain) -> Kind:
+    def _kind(self, plain: Plain) -> AnyKind:
         group = plain["apiVersion"].rpartition("/")[0] if "/" in plain["apiVersion"] else ""
         read = self.mesh.catalogue.find(GroupKind(group, plain["kind"]))
         assert read is not None

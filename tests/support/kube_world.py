@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pilot.config.catalogue import Kind
 from pilot.config.group_kind import plural_of
+from pilot.config.kind import AnyKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_kinds import collection_of
 from pilot.ingest.kube_source import KubeSource
@@ -220,7 +220,7 @@ class KubeWorld:
                 ):
                     yield f"{kind.id} of {source.cluster}"
 
-    def _versions_at(self, server: ApiServer, kind: Kind) -> dict[NamespacedName, str]:
+    def _versions_at(self, server: ApiServer, kind: AnyKind) -> dict[NamespacedName, str]:
         """What a server has of a kind, looked at again only where something has changed there."""
         known = self._known.get((id(server), kind.id))
         if known is None or known[0] != server.store.revision:
@@ -239,7 +239,7 @@ class KubeWorld:
         return self.world.rows()
 
 
-def _there(server: ApiServer, kind: Kind) -> dict[NamespacedName, str]:
+def _there(server: ApiServer, kind: AnyKind) -> dict[NamespacedName, str]:
     """The resource versions of what a server has of a kind, as far as it is read."""
     selects = selector("", collection_of(kind, "v1").fields)
     objects = server.store.collection((kind.id.group, plural_of(kind.id))).objects

@@ -60,11 +60,11 @@ def rows_at(slot: int, variant: int) -> Rows:
     if kind == "rows":
         return dict(variants[variant]) if variant != EMPTY else {}
     if kind == "proxy":
-        return {("proxies", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
+        return {("Proxy", node_id(variants[variant])): variants[variant]} if variant != EMPTY else {}
     decode = (lambda plain: decode_mesh_config([plain])) if kind == "mesh" else decode_mesh_networks
     found, problems = decode({**BASE[kind], **(yaml.safe_load(variants[variant]) if variant != EMPTY else {})})
     assert found is not None, problems
-    return {("mesh", kind): found}
+    return {("MeshConfig", kind): found}
 
 
 class Step(NamedTuple):

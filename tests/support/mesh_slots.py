@@ -91,13 +91,11 @@ ASKED = {
 }
 """What every proxy asks for by name; where it gets everything of a type, that does not matter."""
 KEY_SETS = tuple(
-    {("jwks", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'}
+    {("JsonWebKeySet", KEY_SET): f'{{"keys": [{{"kty": "RSA", "kid": "{kid}", "n": "AQAB", "e": "AQAB"}}]}}'}
     for kid in ("one", "two")
 )
 KEY_SET_SLOT = Slot("JsonWebKeySet", "rows", KEY_SETS, 0.4)
-HOSTS = tuple(
-    {("resolved_hosts", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4"))
-)
+HOSTS = tuple({("ResolvedHost", "gw.example.com"): addresses} for addresses in (("9.9.9.3",), ("9.9.9.4", "fd00:9::4")))
 HOST_SLOT = Slot("ResolvedHost", "rows", HOSTS, 0.2)
 SLOTS: tuple[Slot, ...] = (
     MESH,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.object import ObjectKey
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.lib.xds_types import EXTENSION
@@ -244,7 +245,7 @@ def start() -> tuple[World, dict[str, str]]:
 
 
 def look(world: World, nodes: Mapping[str, str]) -> Seen:
-    keys = [key for key, _ in world.mesh.envoy_filters.rows()]
+    keys = [key for key, _ in ENVOY_FILTER.table(world.mesh).rows()]
     problems = {key: tuple(map(str, envoy_filter_problems(world.mesh, key))) for key in keys}
     return Seen(snapshot(world, nodes.values()), problems)
 

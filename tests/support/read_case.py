@@ -48,5 +48,5 @@ def mesh(*parts: Rows, config: str = "{}") -> dict[tuple[str, Any], Any]:
     """Returns the rows of a mesh: these, and what its mesh config says in YAML."""
     decoded, problems = decode_mesh_config([yaml.safe_load(config)])
     assert decoded is not None, problems
-    settings = {("mesh", "mesh"): decoded, ("mesh", "networks"): MeshNetworks()}
+    settings = {("MeshConfig", "mesh"): decoded, ("MeshConfig", "networks"): MeshNetworks()}
     return {key: row for part in (settings, *parts) for key, row in part.items()}

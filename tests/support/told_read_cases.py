@@ -36,7 +36,7 @@ SAFE = (
 def refused(proxy: str, *names: str) -> Rows:
     """Returns the row of what a proxy refuses, which follows from these VirtualServices."""
     objects = tuple(ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", name) for name in names)
-    return {("refusals", RefusalKey(proxy, "type.googleapis.com/x")): Refusal(proxy, "x", "no such field", objects)}
+    return {("Refusal", RefusalKey(proxy, "type.googleapis.com/x")): Refusal(proxy, "x", "no such field", objects)}
 
 
 def exported(to: str) -> Rows:

@@ -74,7 +74,7 @@ class World:
         mesh, problems = decode_mesh_config([yaml.safe_load(mesh_config)] if mesh_config else [])
         assert mesh is not None, problems
         self.discovery = NamespaceFilter(self.mesh)
-        self.commit([("mesh", "mesh", mesh), ("mesh", "networks", MeshNetworks())])
+        self.commit([("MeshConfig", "mesh", mesh), ("MeshConfig", "networks", MeshNetworks())])
         self.mesh.commit([(self.mesh.secret_access, EVERY_ACCOUNT, True)])
         self.asks: Mapping[str, frozenset[str]] = {}
         self._watched: dict[Any, Any] = {}
@@ -87,7 +87,7 @@ class World:
 
     def commit(self, edits: Iterable[Edit]) -> None:
         """Apply edits as a batch does."""
-        self.mesh.commit([(getattr(self.mesh, table), key, row) for table, key, row in self.discovery.admit(edits)])
+        self.mesh.commit([(self.mesh.tables[table], key, row) for table, key, row in self.discovery.admit(edits)])
 
     def apply(self, text: str) -> None:
         self.set(rows_of(parse_objects(text)))
@@ -148,7 +148,7 @@ class World:
 
     def rows(self) -> Rows:
         """Every object that the tables hold now."""
-        tables = {kind.table: getattr(self.mesh, kind.table) for kind in self.mesh.catalogue}
+        tables = {kind.table_name: kind.table(self.mesh) for kind in self.mesh.catalogue}
         return {(name, key): row for name, table in tables.items() for key, row in table.rows()}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from pilot.config.catalogue import Catalogue, Kind
+from pilot.config.catalogue import Catalogue
 from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
 from pilot.config.problem import Problem, Severity
 from pilot.ingest.decode import decode_document
 from webhook.server.review import AdmissionRequest, AdmissionResponse, ReviewError, decode_object
@@ -45,7 +46,7 @@ def validate(request: AdmissionRequest, catalogue: Catalogue) -> Verdict:
     return _judged(plain, kind, catalogue)
 
 
-def _judged(plain: dict[str, Any], kind: Kind, catalogue: Catalogue) -> Verdict:
+def _judged(plain: dict[str, Any], kind: AnyKind, catalogue: Catalogue) -> Verdict:
     """Returns the verdict by the same rules that hold where the object is read; the version that was written does not count."""
     group = f"{kind.id.group}/" if kind.id.group else ""
     found = decode_document(_named({**plain, "apiVersion": f"{group}{kind.versions[0]}"}), catalogue=catalogue)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cryptography import x509
 
 from pilot.config.key_material import KeyPair, Roots, find_key_pair, find_roots
+from pilot.config.kinds.kubernetes import SECRET
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 
@@ -41,7 +42,7 @@ def of_authority(metrics: Metrics) -> list[Validity]:
 
 def material(db: Mesh) -> list[Material]:
     """Returns the certificates and roots of Secrets, those of `MOST` at most; private keys are not among them."""
-    held = ((key, pem) for key, row in db.secrets.rows() for pem in _certificates(row.spec.data))
+    held = ((key, pem) for key, row in SECRET.table(db).rows() for pem in _certificates(row.spec.data))
     return [Material(f"Secret {key.namespace}/{key.name}", pem) for key, pem in islice(held, MOST)]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, VIRTUAL_SERVICE
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Source
@@ -13,14 +14,12 @@ from pilot.debug.sources import Sources
 from pilot.derive import derived
 from pilot.lib.labels import cut
 from pilot.lib.spiffe import parse_identity
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.model.endpoint import EndpointHealth
 from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service
-from pilot.mesh.security.policies import AUTHORIZATION_POLICY, policy_keys, policy_label_keys
+from pilot.mesh.security.policies import policy_keys, policy_label_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import qualified
 
@@ -150,8 +149,8 @@ def service_facts(db: Mesh, ref: ServiceRef) -> ServiceFacts | None:
     if behind:
         first = behind[0]
         labels = cut(dict(first.labels), policy_label_keys(db, found.namespace))
-        keys = policy_keys(db, AUTHORIZATION_POLICY, PolicySubjectKey(found.namespace, labels, frozenset()))
-        policies = [row for key in keys if (row := authorization_policies.get(db, key)) is not None]
+        keys = policy_keys(db, AUTHORIZATION_POLICY.id.name, PolicySubjectKey(found.namespace, labels, frozenset()))
+        policies = [row for key in keys if (row := AUTHORIZATION_POLICY.get(db, key)) is not None]
     names = tuple(f"{row.spec.action} {row.namespace}/{row.name}" for row in policies)
     return ServiceFacts(
         found.namespace,
@@ -193,7 +192,7 @@ def _named(source: Source, own: str) -> Iterator[tuple[str, str]]:
 @derived
 def route_keys(db: Mesh) -> tuple[ObjectKey, ...]:
     """Returns the keys of all VirtualServices, and of what routes became."""
-    return virtual_services.all_keys(db)
+    return VIRTUAL_SERVICE.all_keys(db)
 
 
 @derived

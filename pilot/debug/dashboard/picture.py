@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from pilot.config.kinds.istio import GATEWAY
 from pilot.debug.dashboard.mesh import Picture, links_of_route, route_keys, service_facts
 from pilot.debug.slices import for_each
 from pilot.derive import UNSET, Derived, Node
-from pilot.mesh.kinds.gateways import gateways
 from pilot.mesh.registry.services import service_refs
 from pilot.mesh.tables.database import Mesh
 
@@ -98,7 +98,7 @@ class KeptPicture:
     async def _refresh(self) -> None:
         revision = self._db.revision
         changed = [await items.refresh() for items in (self._services, self._links)]
-        listed = gateways.all_keys(self._db)
+        listed = GATEWAY.all_keys(self._db)
         if any(changed) or listed != self._picture.gateways:
             links = [link for found in self._links.values() for link in found]
             services = [facts for facts in self._services.values() if facts is not None]

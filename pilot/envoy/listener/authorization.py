@@ -13,6 +13,7 @@ from envoy.config.listener.v3 import listener_components_pb2
 from envoy.config.rbac.v3 import rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.config.security.authorization_policy import Action, dry_run
 from pilot.derive import derived
@@ -23,7 +24,6 @@ from pilot.envoy.network_filter.network_authz import build_network_denial, build
 from pilot.envoy.rbac.principal import RuleContext
 from pilot.envoy.rbac.rule import NEVER, build_rule
 from pilot.envoy.rbac.rules import ActionRules, BuiltAuthorization, build_action, build_rbac, rule_name
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.mesh.security.authorizers import Authorizer, authorizer
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.trust_domains import own_trust_domains

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
-
 from collections.abc import Iterator, Mapping
 
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.access_log.build import build_listener_access_logs, build_termination_access_logs

@@ -5,8 +5,6 @@ The configuration of a Wasm module arrives separately, by extension config disco
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import TRAFFIC_EXTENSION
-
 from collections.abc import Iterator, Mapping
 
 from envoy.config.core.v3 import base_pb2
@@ -20,6 +18,7 @@ from envoy.extensions.filters.network.rbac.v3 import rbac_pb2 as network_rbac_pb
 from envoy.extensions.filters.network.wasm.v3 import wasm_pb2 as network_wasm_pb2
 
 from pilot.config.extensions.traffic_extension import ExecutionPhase
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION
 from pilot.derive import derived
 from pilot.envoy.extension_config import wait_for
 from pilot.envoy.filter_phase import Phase
@@ -48,7 +47,11 @@ _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RB
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
     """Return the port if an extension names it, else `OTHER_PORTS`, so that the chains of all other ports are shared. Not memoised."""
-    return port if listening.policies.of(TRAFFIC_EXTENSION.id.name) and port in _named_ports(db, listening) else OTHER_PORTS
+    return (
+        port
+        if listening.policies.of(TRAFFIC_EXTENSION.id.name) and port in _named_ports(db, listening)
+        else OTHER_PORTS
+    )
 
 
 @derived

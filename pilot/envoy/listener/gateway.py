@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.gateway_api import TLS_ROUTE
-
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2
 
+from pilot.config.kinds.gateway_api import TLS_ROUTE
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.derive import Gather, derived

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import PEER_AUTHENTICATION
-
 import ipaddress
 from collections.abc import Iterator
 
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.config.networking.sidecar import IstioIngressListener
 from pilot.config.protocol import Protocol
 from pilot.envoy import names

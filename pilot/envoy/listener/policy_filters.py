@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
-from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
-
 from collections.abc import Callable, Iterator
 
 from envoy.config.listener.v3 import listener_components_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATION
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.connect_authority import CLIENT_IDENTITY
 from pilot.envoy.http_filter.jwt_authn import build_jwt_authn

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import GATEWAY
-from pilot.config.kinds.istio import VIRTUAL_SERVICE
-
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
@@ -15,7 +13,6 @@ from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway
 from pilot.mesh.proxies.router import gateway_listeners_facet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import routers
-
 
 
 @derived

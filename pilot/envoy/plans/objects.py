@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import SERVICE_ENTRY
-
 import functools
 
 from pilot.config.catalogue import CATALOGUE
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.envoy.object_resources import mesh_config_resource, objects, services_as_entries
 from pilot.envoy.plans.plan import Group
 from pilot.lib.xds_types import is_object
-from pilot.mcp.object_types import MESH_CONFIG, is_configuration, parse_object_type
-
+from pilot.mcp.object_types import MESH_CONFIG, parse_object_type
 
 
 @functools.lru_cache(1024)
@@ -24,7 +22,7 @@ def object_groups(type_url: str) -> tuple[Group, ...] | None:
         return (Group(mesh_config_resource, ()),)
     of = parse_object_type(type_url)
     kind = CATALOGUE.find(GroupKind(of.group, of.kind)) if of is not None else None
-    if of is None or kind is None or of.version not in kind.versions or not is_configuration(of.group):
+    if of is None or kind is None or of.version not in kind.versions or not kind.is_over_xds:
         return ()
-    groups = (Group(objects, (kind.table,)),)
+    groups = (Group(objects, (kind.id,)),)
     return (*groups, Group(services_as_entries, ())) if kind.id == SERVICE_ENTRY.id else groups

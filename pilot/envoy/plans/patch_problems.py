@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyFilter
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -20,7 +21,6 @@ from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.selector import check_selector, selected_anywhere
 from pilot.mesh.analysis.selector import shown as shown_labels
-from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch, selecting_filters
 from pilot.mesh.tables.database import Mesh

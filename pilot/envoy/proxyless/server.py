@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
-from pilot.config.kinds.istio import PEER_AUTHENTICATION
-
 from collections.abc import Iterator
 
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
@@ -13,6 +10,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.derive import Lookup, derived
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.authorization import built_policies
@@ -38,7 +36,9 @@ def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | N
     if address is None or all(target.target_port != address.port for target in inbound.targets):
         return None
     mode = accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name)).at(address.port)
-    filters = list(authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name))))
+    filters = list(
+        authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name)))
+    )
     return Resource.of(LISTENER, build_server_listener(name, address, mode == "STRICT", filters))
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.consistent_hash import hashes
 from pilot.config.networking.virtual_service import HTTPMatchRequest, VirtualService
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.envoy.route.destination import DestinationKey, destination_key
 from pilot.lib.hosts import subset_of
-from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived
 from pilot.envoy.resource import Resource
@@ -17,9 +19,6 @@ from pilot.lib import spiffe
 from pilot.lib.xds_types import AUTHORIZATION
 from pilot.mesh.ambient.policies import allow_name, enforced, has_peer_authentications, port_policy
 from pilot.mesh.ambient.waypoints import waypoint, waypoint_accounts
-from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
-from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.mesh.registry.service_settings import service_rules
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace

@@ -17,7 +17,7 @@ from pilot.ingest.host_names.lookup import LookupFailed, ResolvedName
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.log import scope
 from pilot.mesh.registry.networks import gateway_hosts
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import RESOLVED_HOSTS, Mesh
 
 SHORTEST, LONGEST = 30.0, 3600.0
 """Seconds between two lookups of a name, whatever its records say: proxies are sent what changes."""
@@ -81,7 +81,7 @@ class GatewayNames:
             del self._tried[host]
             self._problems.replace(_place(host), ())
             if self._known.pop(host, None) is not None:
-                self._batch.put([("resolved_hosts", host, None)])
+                self._batch.put([(RESOLVED_HOSTS, host, None)])
         for host in sorted(wanted - self._tasks.keys()):
             self._tried[host] = asyncio.Event()
             self._tasks[host] = asyncio.get_running_loop().create_task(self._follow(host, self._tried[host]))
@@ -106,7 +106,7 @@ class GatewayNames:
         if self._known.get(host) != addresses:
             _log.info("the gateway %s is at %s", host, ", ".join(addresses))
             self._known[host] = addresses
-            self._batch.put([("resolved_hosts", host, addresses)])
+            self._batch.put([(RESOLVED_HOSTS, host, addresses)])
         self._problems.replace(_place(host), ())
 
     def _failed(self, host: str, reason: str) -> None:

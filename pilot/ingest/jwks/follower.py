@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.problem import Problem, Severity
 from pilot.config.security.jwks import JwksKey, JwksSource
 from pilot.derive import UNSET, Node
@@ -21,7 +22,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.mesh.security.jwt import wanted_key_sets
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import KEY_SETS, Mesh
 
 _log = scope("jwks")
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -104,7 +105,7 @@ class KeySets:
             del self._tried[key]
             self._kept.pop(key, None)
             self._store.drop(key)
-            self._batch.put([("jwks", key, None)])
+            self._batch.put([(KEY_SETS, key, None)])
             self._problems.replace(_place(key), ())
         for key in [key for key in self._timeouts if key not in self._tasks]:
             self._take_kept(key)
@@ -115,7 +116,7 @@ class KeySets:
         """Puts the keys of before into the table, unless they are too old."""
         kept = self._kept.get(key)
         if kept is not None and self._now() - kept.fetched < KEPT_SECONDS:
-            self._batch.put([("jwks", key, kept.keys)])
+            self._batch.put([(KEY_SETS, key, kept.keys)])
 
     async def _follow(self, key: JwksKey, tried: asyncio.Event) -> None:
         failures = 0
@@ -141,7 +142,7 @@ class KeySets:
         known = self._kept.get(key)
         if known is None or known.keys != text:
             _log.info("new keys of %s", key)
-            self._batch.put([("jwks", key, text)])
+            self._batch.put([(KEY_SETS, key, text)])
         self._kept[key] = KeptKeys(key.issuer, key.uri, text, self._now())
         self._problems.replace(_place(key), ())
         await asyncio.to_thread(self._store.keep, self._kept[key])
@@ -153,7 +154,7 @@ class KeySets:
         if kept is not None and self._now() - kept.fetched >= KEPT_SECONDS:
             del self._kept[key]
             kept = None
-            self._batch.put([("jwks", key, None)])
+            self._batch.put([(KEY_SETS, key, None)])
             await asyncio.to_thread(self._store.drop, key)
         outcome = (
             "its tokens are refused" if kept is None else "its tokens are held against the last keys that were fetched"
@@ -162,7 +163,7 @@ class KeySets:
 
     def _problems_of(self, key: JwksKey, message: str) -> Iterable[Problem]:
         """Yields a problem for each object that names a key set."""
-        table = self._db.request_authentications
+        table = REQUEST_AUTHENTICATION.table(self._db)
         sources = () if self._wanted.value is UNSET else self._wanted.value
         for name in sorted(
             {name for source in sources if source.key == key for name in table.peek_keys("jwks", source)}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib.addresses import is_ip
@@ -18,10 +20,6 @@ from pilot.mesh.ambient.gateways import gateway_address, remote_address, remotes
 from pilot.mesh.ambient.listing import declared_workload, workloads_of_services
 from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.services import service_address
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.address import AddressKey, WorkloadAddress, parse_uid
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service_refs
@@ -89,11 +87,11 @@ def reached(db: Mesh, names: frozenset[str], cluster: str, node: str) -> tuple[A
 
 def _workloads_at(db: Mesh, network: str, ip: str) -> Iterator[AddressKey]:
     """Yields the workloads that have an IP address in a network."""
-    ids = [AddressKey("Pod", *key) for key in pods.keys(db, "ip", ip)]
-    ids += [AddressKey("WorkloadEntry", *key) for key in workload_entries.keys(db, "address", ip)]
-    for key in service_entries.keys(db, "address", ip):
+    ids = [AddressKey("Pod", *key) for key in POD.keys(db, "ip", ip)]
+    ids += [AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.keys(db, "address", ip)]
+    for key in SERVICE_ENTRY.keys(db, "address", ip):
         ids += endpoints_of_entry(db, key)
-    for slice_key in endpoint_slices.keys(db, "address", ip):
+    for slice_key in ENDPOINT_SLICE.keys(db, "address", ip):
         ids += endpoints_of_slice(db, slice_key)
     for at in ids:
         found = find_workload(db, at)
@@ -123,13 +121,13 @@ def _services_by_address(db: Mesh) -> Mapping[str, ServiceRef]:
 
 @derived
 def _node_of(db: Mesh, key: RegistryKey) -> tuple[str, str] | None:
-    row = pods.get(db, key) if is_told(db, key.cluster) else None
+    row = POD.get(db, key) if is_told(db, key.cluster) else None
     return (key.cluster, row.spec.node_name) if row is not None and row.spec.node_name else None
 
 
 @derived
 def _every_pod(db: Mesh) -> tuple[RegistryKey, ...]:
-    return pods.all_keys(db)
+    return POD.all_keys(db)
 
 
 _nodes: Gather[RegistryKey, [], tuple[str, str]] = Gather("nodes of pods", _every_pod, _node_of, hub=True)

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import POD, SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.waypoints import takes, waypoint
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility
@@ -115,8 +114,8 @@ def declaring_object(db: Mesh, ref: ServiceRef) -> Object[Any] | None:
     if found is None:
         return None
     if found.registry is Registry.KUBERNETES:
-        return services.get(db, RegistryKey(db.settings.registry.cluster_id, *found.source))
-    return service_entries.get(db, found.source)
+        return SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *found.source))
+    return SERVICE_ENTRY.get(db, found.source)
 
 
 def _attach(
@@ -231,12 +230,12 @@ def services_of_waypoint(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...]:
 
 @derived
 def _own_pods(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(key for key in pods.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+    return tuple(key for key in POD.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
 
 
 @derived
 def _waypoint_of_pod(db: Mesh, key: RegistryKey) -> ObjectKey | None:
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     return workload_attachment(db, subject_of(row.namespace, row.labels)).waypoint if row is not None else None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.workloads import tunnels
-from pilot.mesh.kinds.pods import pods
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.registry.pods import pod_namespaces
 from pilot.mesh.tables.database import Mesh
@@ -13,12 +13,12 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
-    return pods.keys(db, "namespace", namespace)
+    return POD.keys(db, "namespace", namespace)
 
 
 @derived
 def _captured(db: Mesh, key: RegistryKey, _: str) -> Labels | None:
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     how = tunnels(row.labels, row.annotations) if row is not None else {}
     return frozenset(row.labels.items()) if row is not None and how["tunnels"] and not how["native"] else None
 

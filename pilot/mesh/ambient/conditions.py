@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.config.selector import PolicyTargetReference
@@ -12,10 +14,6 @@ from pilot.mesh.ambient.attachments import service_attachment, subject_of, workl
 from pilot.mesh.ambient.services import visibility_in
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.gateway_api.classes import WAYPOINT_CONTROLLER, gateway_class
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.model.connection_rules import unseen
 from pilot.mesh.model.service import ServiceRef
@@ -54,7 +52,7 @@ def service_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...]:
 @derived
 def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a ServiceEntry that a user wrote; None where it is not there."""
-    row = service_entries.get(db, key)
+    row = SERVICE_ENTRY.get(db, key)
     if row is None or row.origin is not None or not row.spec.hosts:
         return None
     attached = service_attachment(db, ServiceRef(row.spec.hosts[0], key.namespace))
@@ -81,7 +79,7 @@ def service_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition,
 @derived
 def workload_entry_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of a WorkloadEntry of the own cluster; None where it is not there."""
-    row = workload_entries.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
+    row = WORKLOAD_ENTRY.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
     if row is None:
         return None
     return tuple(_bound(workload_attachment(db, subject_of(row.namespace, {**row.spec.labels, **row.labels}))))
@@ -122,7 +120,7 @@ def _needs_waypoint(hosts: Iterable[str], strategy: str) -> tuple[str, str] | No
 @derived
 def policy_conditions(db: Mesh, key: ObjectKey) -> tuple[StatusCondition, ...] | None:
     """Returns the conditions of an AuthorizationPolicy: those of waypoints where it has targets, else those of ztunnels."""
-    row = authorization_policies.get(db, key)
+    row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
     targets = (*row.spec.target_refs, *((row.spec.target_ref,) if row.spec.target_ref is not None else ()))
@@ -191,9 +189,9 @@ def _at_target(db: Mesh, policy_namespace: str, target: PolicyTargetReference) -
 
 def _target_service(db: Mesh, kind: str, key: ObjectKey) -> ServiceRef | None:
     if kind == "ServiceEntry":
-        row = service_entries.get(db, key)
+        row = SERVICE_ENTRY.get(db, key)
         return ServiceRef(row.spec.hosts[0], key.namespace) if row is not None and row.spec.hosts else None
-    if services.get(db, RegistryKey(db.settings.registry.cluster_id, *key)) is None:
+    if SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *key)) is None:
         return None
     return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice, SliceEndpoint
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.networking.workload_entry import WorkloadEntry
@@ -21,8 +23,6 @@ from pilot.mesh.ambient.served import Selected, declared_by, entry_port, served,
 from pilot.mesh.ambient.services import service_address
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.ambient.workloads import of_entry, told_trust_domain, tunnels, used_waypoints
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.service_entries import service_entries
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
@@ -38,7 +38,7 @@ _LOOKED_UP = ("DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS")
 def endpoints_of_entry(db: Mesh, key: ObjectKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads that a ServiceEntry declares: its endpoints, else its hosts where these are looked up. An entry that declares no
     service, for others are older, has none."""
-    row = service_entries.get(db, key) if db.settings.ambient.enabled else None
+    row = SERVICE_ENTRY.get(db, key) if db.settings.ambient.enabled else None
     selected = declared_by(db, key, row.spec.hosts) if row is not None else []
     if row is None or not selected:
         return {}
@@ -92,7 +92,7 @@ def _endpoint(
 def endpoints_of_slice(db: Mesh, key: RegistryKey) -> Mapping[AddressKey, WorkloadAddress]:
     """Returns the workloads of an EndpointSlice that are not Pods. Nothing is known of them but their addresses, which others may have too."""
     named = service_of_slice(db, key) if is_told(db, key.cluster) else None
-    row = endpoint_slices.get(db, key) if named is not None else None
+    row = ENDPOINT_SLICE.get(db, key) if named is not None else None
     if row is None or named is None:
         return {}
     ref = ServiceRef(kubernetes_hostname(named.name, named.namespace, db.settings.registry.domain), named.namespace)

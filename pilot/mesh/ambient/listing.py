@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.clusters import is_told
 from pilot.mesh.ambient.endpoints import endpoints_of_entry, endpoints_of_slice
 from pilot.mesh.ambient.workloads import entry_address, pod_address
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.address import AddressKey, WorkloadAddress
 from pilot.mesh.tables.database import Mesh
 
@@ -35,19 +33,19 @@ def declared_workload(db: Mesh, at: AddressKey) -> WorkloadAddress | None:
 @derived
 def pod_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the Pods of every cluster that ztunnels are told of, whether they run or not."""
-    return tuple(AddressKey("Pod", *key) for key in pods.all_keys(db) if is_told(db, key.cluster))
+    return tuple(AddressKey("Pod", *key) for key in POD.all_keys(db) if is_told(db, key.cluster))
 
 
 @derived
 def entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
     """Returns the WorkloadEntries of the own cluster."""
     own = db.settings.registry.cluster_id
-    return tuple(AddressKey("WorkloadEntry", *key) for key in workload_entries.all_keys(db) if key.cluster == own)
+    return tuple(AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.all_keys(db) if key.cluster == own)
 
 
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return service_entries.all_keys(db)
+    return SERVICE_ENTRY.all_keys(db)
 
 
 @derived
@@ -68,7 +66,7 @@ def service_entry_ids(db: Mesh) -> tuple[AddressKey, ...]:
 
 @derived
 def _slices(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(key for key in endpoint_slices.all_keys(db) if is_told(db, key.cluster))
+    return tuple(key for key in ENDPOINT_SLICE.all_keys(db) if is_told(db, key.cluster))
 
 
 @derived
@@ -92,11 +90,11 @@ def slice_ids(db: Mesh) -> tuple[AddressKey, ...]:
 
 @derived
 def _ids_in(db: Mesh, namespace: str) -> tuple[AddressKey, ...]:
-    ids = [AddressKey("Pod", *key) for key in pods.keys(db, "namespace", namespace)]
-    ids += [AddressKey("WorkloadEntry", *key) for key in workload_entries.keys(db, "namespace", namespace)]
-    for key in service_entries.keys(db, "namespace", namespace):
+    ids = [AddressKey("Pod", *key) for key in POD.keys(db, "namespace", namespace)]
+    ids += [AddressKey("WorkloadEntry", *key) for key in WORKLOAD_ENTRY.keys(db, "namespace", namespace)]
+    for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
         ids += endpoints_of_entry(db, key)
-    for slice_key in endpoint_slices.keys(db, "namespace", namespace):
+    for slice_key in ENDPOINT_SLICE.keys(db, "namespace", namespace):
         ids += endpoints_of_slice(db, slice_key)
     return tuple(ids)
 

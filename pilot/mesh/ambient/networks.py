@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.classes import REMOTE_CLASS
 from pilot.mesh.gateway_api.gateways import SERVICE_ACCOUNT
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.mesh.model.waypoint import HBONE, WaypointAddress
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.namespaces import namespace_labels
@@ -46,8 +46,8 @@ def tunnel_gateways(db: Mesh) -> Mapping[str, tuple[TunnelGateway, ...]]:
     out: dict[str, tuple[TunnelGateway, ...]] = {}
     if not (db.settings.gateway_api.enabled and db.settings.gateway_api.remote_gateways):
         return out
-    for key in kubernetes_gateways.keys(db, "network", True):
-        row = kubernetes_gateways.get(db, key)
+    for key in KUBERNETES_GATEWAY.keys(db, "network", True):
+        row = KUBERNETES_GATEWAY.get(db, key)
         port = next((one.port for one in row.spec.listeners if one.protocol == HBONE), 0) if row is not None else 0
         if row is None or row.spec.gateway_class_name != REMOTE_CLASS or not port:
             continue

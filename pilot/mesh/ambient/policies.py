@@ -11,15 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.config.object import Object, ObjectKey
 from pilot.config.security.authorization_policy import AuthorizationPolicy, dry_run
 from pilot.config.security.peer_authentication import MutualTLS, PeerAuthentication
 from pilot.derive import derived, hub
 from pilot.mesh.ambient.waypoints import waypoint_accounts
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.peer_authentications import peer_authentications
 from pilot.mesh.model.facets import Labels, PolicySubjectKey
-from pilot.mesh.security.policies import PEER_AUTHENTICATION, attachments, policy_keys
+from pilot.mesh.security.policies import attachments, policy_keys
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 
@@ -42,7 +41,7 @@ class SelectingPolicy(NamedTuple):
 @derived
 def enforced(db: Mesh, key: ObjectKey) -> Object[AuthorizationPolicy] | None:
     """Returns an AuthorizationPolicy that ztunnels are told of; None for those that are for waypoints, are only counted or only audit."""
-    row = authorization_policies.get(db, key)
+    row = AUTHORIZATION_POLICY.get(db, key)
     if row is None or row.spec.target_ref is not None or row.spec.target_refs or row.spec.action == "AUDIT":
         return None
     return row if db.settings.ambient.dry_run_policies or not dry_run(row.annotations) else None
@@ -56,7 +55,7 @@ def is_selective(row: Object[AuthorizationPolicy]) -> bool:
 @hub
 def _selecting(db: Mesh, namespace: str) -> tuple[SelectingPolicy, ...]:
     """Returns the AuthorizationPolicies of a namespace that select workloads, by name."""
-    rows = (enforced(db, key) for key in authorization_policies.keys(db, "namespace", namespace))
+    rows = (enforced(db, key) for key in AUTHORIZATION_POLICY.keys(db, "namespace", namespace))
     return tuple(
         SelectingPolicy(f"{row.namespace}/{row.name}", frozenset(row.spec.selector.match_labels.items()))
         for row in rows
@@ -81,13 +80,13 @@ class PortPolicy(msgspec.Struct, frozen=True):
 def _is_strict(db: Mesh, namespace: str) -> bool:
     """Returns whether workloads of a namespace take mutual TLS alone where no policy selects them."""
     strict = False
-    for spec in _specs(db, policy_keys(db, PEER_AUTHENTICATION, PolicySubjectKey(namespace))):
+    for spec in _specs(db, policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))):
         strict = _said(spec.mtls, strict)
     return strict
 
 
 def _specs(db: Mesh, keys: Iterable[ObjectKey]) -> Iterator[PeerAuthentication]:
-    return (row.spec for key in keys if (row := peer_authentications.get(db, key)) is not None)
+    return (row.spec for key in keys if (row := PEER_AUTHENTICATION.get(db, key)) is not None)
 
 
 def _said(mtls: MutualTLS | None, before: bool) -> bool:
@@ -97,7 +96,7 @@ def _said(mtls: MutualTLS | None, before: bool) -> bool:
 @derived
 def port_policy(db: Mesh, key: ObjectKey) -> PortPolicy | None:
     """Returns the policy that a PeerAuthentication becomes because of its ports; None where it says nothing of ports that differs from the rest."""
-    row = peer_authentications.get(db, key)
+    row = PEER_AUTHENTICATION.get(db, key)
     if row is None or key.namespace == root_namespace(db):
         return None
     strict = _said(row.spec.mtls, _is_strict(db, key.namespace))
@@ -115,11 +114,11 @@ def _mtls_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
     """Returns the policies that PeerAuthentications become which apply to workloads with these labels."""
     strict, root = _is_strict(db, namespace), root_namespace(db)
     found = (
-        [a for a in attachments(db, PEER_AUTHENTICATION, namespace) if a.selects and a.labels <= labels]
+        [a for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace) if a.selects and a.labels <= labels]
         if namespace != root
         else []
     )
-    oldest = peer_authentications.get(db, found[0].key) if found else None
+    oldest = PEER_AUTHENTICATION.get(db, found[0].key) if found else None
     if oldest is not None:
         if port_policy(db, oldest.key) is not None:
             return (f"{namespace}/{CONVERTED}{oldest.name}",)
@@ -130,7 +129,7 @@ def _mtls_policies(db: Mesh, namespace: str, labels: Labels) -> tuple[str, ...]:
 @hub
 def has_peer_authentications(db: Mesh) -> bool:
     """Returns whether there is any, so that workloads may name the policy that asks for mutual TLS."""
-    return bool(peer_authentications.all_keys(db))
+    return bool(PEER_AUTHENTICATION.all_keys(db))
 
 
 # -- policies of a workload ------------------------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ def has_peer_authentications(db: Mesh) -> bool:
 def _asked_labels(db: Mesh, namespace: str) -> frozenset[str]:
     """Returns the label keys that policies select workloads of a namespace by."""
     found = [labels for n in {namespace, root_namespace(db)} for _, labels in _selecting(db, n)]
-    found += [a.labels for a in attachments(db, PEER_AUTHENTICATION, namespace)]
+    found += [a.labels for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace)]
     return frozenset(key for labels in found for key, _ in labels)
 
 

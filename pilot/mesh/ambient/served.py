@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.config.indexes import SERVICE_NAME_LABEL
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.pod import Pod
 from pilot.config.networking.workload_entry import WorkloadEntry
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import derived, hub
 from pilot.mesh.ambient.services import service_address
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.address import AddressPort, ServedService, ServiceAddress
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.endpoint_slices import MULTICLUSTER_LABEL
@@ -88,8 +86,8 @@ def selecting_services(db: Mesh, cluster: str, namespace: str, labels: Labels) -
     """Returns the Kubernetes Services of a cluster that select workloads with these labels."""
     out: dict[ServiceRef, Selected] = {}
     for name, value in sorted(labels):
-        for key in services.keys(db, "selected", (cluster, namespace, name, value)):
-            row, ref = services.get(db, key), _ref(db, key.object)
+        for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
+            row, ref = SERVICE.get(db, key), _ref(db, key.object)
             ports = _ports(db, ref) if row is not None and row.spec.selector.items() <= labels else None
             if ports is not None:
                 out[ref] = Selected(ref, ports)
@@ -100,8 +98,8 @@ def selecting_services(db: Mesh, cluster: str, namespace: str, labels: Labels) -
 def selecting_entries(db: Mesh, namespace: str, labels: Labels) -> tuple[Selected, ...]:
     """Returns the services of ServiceEntries that select workloads with these labels."""
     out = []
-    for key in service_entries.keys(db, "selecting", namespace):
-        row = service_entries.get(db, key)
+    for key in SERVICE_ENTRY.keys(db, "selecting", namespace):
+        row = SERVICE_ENTRY.get(db, key)
         selector = row.spec.workload_selector if row is not None else None
         if row is not None and selector is not None and selector.labels and selector.labels.items() <= labels:
             out += declared_by(db, key, row.spec.hosts)
@@ -130,7 +128,7 @@ def _declares(db: Mesh, key: ObjectKey, ref: ServiceRef, made: ServiceAddress) -
 @hub
 def service_of_slice(db: Mesh, key: RegistryKey) -> ObjectKey | None:
     """Returns the Service that an EndpointSlice is of, None where it is of none here. What its endpoints are makes no difference."""
-    row = endpoint_slices.get(db, key)
+    row = ENDPOINT_SLICE.get(db, key)
     if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
         return None
     name = row.labels.get(SERVICE_NAME_LABEL)
@@ -142,7 +140,7 @@ def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], known: Iterab
     seen = {one.ref for one in known}
     out = []
     ips = [one.ip for one in row.spec.status.pod_ips] or [row.spec.status.pod_ip]
-    for slice_key in dict.fromkeys(k for ip in ips for k in endpoint_slices.keys(db, "address", ip)):
+    for slice_key in dict.fromkeys(k for ip in ips for k in ENDPOINT_SLICE.keys(db, "address", ip)):
         named = (
             service_of_slice(db, slice_key)
             if (slice_key.cluster, slice_key.namespace) == (key.cluster, key.namespace)
@@ -160,7 +158,7 @@ def listing_services(db: Mesh, key: RegistryKey, row: Object[Pod], known: Iterab
 
 @derived
 def _names_pod(db: Mesh, slice_key: RegistryKey, pod: RegistryKey) -> bool:
-    row = endpoint_slices.get(db, slice_key)
+    row = ENDPOINT_SLICE.get(db, slice_key)
     targets = (e.target_ref for e in row.spec.endpoints if e.target_ref is not None) if row is not None else ()
     return any(
         (t.kind, t.namespace or slice_key.namespace, t.name) == ("Pod", pod.namespace, pod.name) for t in targets
@@ -170,7 +168,7 @@ def _names_pod(db: Mesh, slice_key: RegistryKey, pod: RegistryKey) -> bool:
 @derived
 def services_of_pod(db: Mesh, key: RegistryKey) -> tuple[ServedService, ...]:
     """Returns the services that a Pod serves."""
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     if row is None:
         return ()
     labels = frozenset(row.labels.items())

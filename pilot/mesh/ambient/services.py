@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.mesh.mesh_config import ServiceScopeConfigs
 from pilot.config.object import RegistryKey
 from pilot.derive import derived, hub
@@ -14,7 +15,6 @@ from pilot.mesh.ambient.attachments import service_attachment
 from pilot.mesh.ambient.clusters import is_told
 from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.address import AddressPort, LoadBalancing, NetworkAddress, ServiceAddress, WeightedWaypoint
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, entry_visibility, selects
@@ -59,7 +59,7 @@ def _of_clusters(db: Mesh, ref: ServiceRef) -> Iterator[tuple[RegistryKey, Servi
 
 @derived
 def _of_cluster(db: Mesh, key: RegistryKey) -> ServiceAddress | None:
-    row = services.get(db, key)
+    row = SERVICE.get(db, key)
     found = cluster_service(db, key) if row is not None else None
     if row is None or found is None or found.resolution is Resolution.ALIAS:
         return None
@@ -172,7 +172,7 @@ def _scopes(db: Mesh) -> tuple[ServiceScopeConfigs, ...]:
 @derived
 def is_global(db: Mesh, key: RegistryKey) -> bool:
     """Returns whether a Service is one with those of its name in other clusters, by the mesh's `serviceScopeConfigs`."""
-    row = services.get(db, key)
+    row = SERVICE.get(db, key)
     scopes = _scopes(db)
     if row is None or not scopes:
         return False

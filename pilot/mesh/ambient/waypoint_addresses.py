@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.attachments import pods_of_waypoint, subject_of, workload_attachment
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.registry.pods import pod_workload
 from pilot.mesh.tables.database import Mesh
 
@@ -19,12 +18,12 @@ _Found = tuple[tuple[ObjectKey, str], ...]
 
 @derived
 def _own_entries(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(key for key in workload_entries.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+    return tuple(key for key in WORKLOAD_ENTRY.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
 
 
 @derived
 def _of_entry(db: Mesh, key: RegistryKey) -> _Found | None:
-    row = workload_entries.get(db, key)
+    row = WORKLOAD_ENTRY.get(db, key)
     return (
         _at(db, row.namespace, {**row.spec.labels, **row.labels}, row.spec.address) or None if row is not None else None
     )
@@ -32,12 +31,12 @@ def _of_entry(db: Mesh, key: RegistryKey) -> _Found | None:
 
 @derived
 def _service_entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return service_entries.all_keys(db)
+    return SERVICE_ENTRY.all_keys(db)
 
 
 @derived
 def _of_service_entry(db: Mesh, key: ObjectKey) -> _Found | None:
-    row = service_entries.get(db, key)
+    row = SERVICE_ENTRY.get(db, key)
     endpoints = row.spec.endpoints if row is not None else ()
     return tuple(found for e in endpoints for found in _at(db, key.namespace, e.labels, e.address)) or None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.gateway_api.gateway import Gateway, Listener, RouteNamespaces
-from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS, KUBERNETES_GATEWAY
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
 from pilot.lib.addresses import is_ip
@@ -13,8 +13,6 @@ from pilot.mesh.ambient.networks import cluster_network
 from pilot.mesh.gateway_api.gateways import class_of, routers_of
 from pilot.mesh.gateway_api.listeners import owned_listeners
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
-from pilot.mesh.kinds.gateway_classes import gateway_classes
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.mesh.model.waypoint import (
     HBONE,
     HBONE_PORT,
@@ -30,8 +28,6 @@ from pilot.mesh.registry.pods import pod_labels, service_account_of
 from pilot.mesh.security.policies import GATEWAY_NAME
 from pilot.mesh.tables.database import Mesh
 
-_GATEWAY = GroupKind(GATEWAY_API, "Gateway")
-
 
 @derived
 def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
@@ -39,11 +35,11 @@ def waypoint(db: Mesh, key: ObjectKey) -> Waypoint | None:
 
     A Gateway of a class that is not this control plane's is one too, by the addresses of its status.
     """
-    row = kubernetes_gateways.get(db, key) if db.settings.ambient.enabled else None
+    row = KUBERNETES_GATEWAY.get(db, key) if db.settings.ambient.enabled else None
     address = _address(db, row) if row is not None else None
     if row is None or address is None:
         return None
-    of_class = gateway_classes.get(db, ObjectKey("", row.spec.gateway_class_name))
+    of_class = GATEWAY_CLASS.get(db, ObjectKey("", row.spec.gateway_class_name))
     labels, annotations = (of_class.labels, of_class.annotations) if of_class is not None else ({}, {})
     tunnel = parse_binding(row.annotations.get(INBOUND_BINDING, annotations.get(INBOUND_BINDING, "")))
     traffic = row.labels.get(WAYPOINT_FOR, labels.get(WAYPOINT_FOR, "service"))
@@ -89,7 +85,7 @@ def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
         return None
     shown: tuple[str, ...] = ()
     if info is not None:
-        ports = {one.port for one in owned_listeners(db, _GATEWAY, row.key) if one.valid}
+        ports = {one.port for one in owned_listeners(db, KUBERNETES_GATEWAY.id, row.key) if one.valid}
         shown = find_addresses(db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))).shown(
             info.addresses
         )

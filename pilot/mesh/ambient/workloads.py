@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from pilot.config.kinds.istio import WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP, WorkloadEntry
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived, hub
@@ -18,8 +20,6 @@ from pilot.mesh.ambient.networks import cluster_network, way_into
 from pilot.mesh.ambient.policies import waypoint_policies, workload_policies
 from pilot.mesh.ambient.served import entry_port, selecting_entries, selecting_services, served, services_of_pod
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.address import AddressKey, ServedService, WorkloadAddress
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.service import ServiceRef
@@ -36,7 +36,7 @@ TUNNEL = "networking.istio.io/tunnel"
 @derived
 def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     """Returns the workload of a Pod that runs; None for one that has ended, or has no address."""
-    row = pods.get(db, key) if is_told(db, key.cluster) else None
+    row = POD.get(db, key) if is_told(db, key.cluster) else None
     if row is None or row.spec.status.phase in ("Failed", "Succeeded"):
         return None
     pod, status = row.spec, row.spec.status
@@ -72,7 +72,7 @@ def pod_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
 def entry_address(db: Mesh, key: RegistryKey) -> WorkloadAddress | None:
     """Returns the workload of a WorkloadEntry of the own cluster."""
     row = (
-        workload_entries.get(db, key)
+        WORKLOAD_ENTRY.get(db, key)
         if db.settings.ambient.enabled and key.cluster == db.settings.registry.cluster_id
         else None
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.key_material import Flaw, KeyPair, Roots
+from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import RegistryKey
 from pilot.config.problem import Problems, warning
 from pilot.config.validation.key_material import find_staple_flaw
-from pilot.mesh.kinds.secrets import secrets
 from pilot.mesh.model.credential_key import CredentialKey, parse_field
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
@@ -60,7 +60,7 @@ def find_credential(db: Mesh, name: CredentialKey, roots: bool) -> KeyPair | Roo
 
 
 def _secrets(db: Mesh, namespace: str, name: str) -> tuple[RegistryKey, ...]:
-    return secrets.keys(db, "named", (namespace, name))
+    return SECRET.keys(db, "named", (namespace, name))
 
 
 def check_found(path: str, name: CredentialKey, found: KeyPair | Roots | Flaw) -> Problems:

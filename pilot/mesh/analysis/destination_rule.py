@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, TrafficPolicy
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -14,13 +15,12 @@ from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.destination import services_named
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
-from pilot.mesh.kinds.destination_rules import destination_rules
-from pilot.mesh.kinds.secrets import secret_namespaces
 from pilot.mesh.model.credential_key import CA_SUFFIX
 from pilot.mesh.model.service import Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import refs_in_namespace, service_refs
 from pilot.mesh.security.mtls import namespace_mtls
+from pilot.mesh.tables.credentials import secret_namespaces
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import older_sources
 
@@ -29,13 +29,13 @@ _WITH_ENDPOINTS = (Resolution.CLIENT_SIDE_LB, Resolution.DNS_LB)
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return destination_rules.all_keys(db)
+    return DESTINATION_RULE.all_keys(db)
 
 
 @derived
 def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a DestinationRule with other objects."""
-    found = destination_rules.get(db, key)
+    found = DESTINATION_RULE.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 
@@ -116,7 +116,7 @@ def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRul
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
     """Yields a problem for each thing that an older rule, which this one is merged into, has said already."""
     for key in older_sources(db, o.key, host):
-        older = destination_rules.get(db, key)
+        older = DESTINATION_RULE.get(db, key)
         if older is None:
             continue
         name, taken = f"{key.namespace}/{key.name}", {s.name for s in older.spec.subsets}

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION, WASM_PLUGIN
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.policy import check_attachment, check_selected, check_targets
-from pilot.mesh.kinds.traffic_extensions import FROM_WASM_PLUGIN, traffic_extensions
-from pilot.mesh.kinds.wasm_plugins import wasm_plugins
+from pilot.mesh.lowering.wasm_plugins import FROM_WASM_PLUGIN
 from pilot.mesh.security.pull_secrets import pull_secret
 from pilot.mesh.tables.database import Mesh
 
 
 @derived
 def _plugin_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return wasm_plugins.all_keys(db)
+    return WASM_PLUGIN.all_keys(db)
 
 
 @derived
 def wasm_plugin_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a WasmPlugin with other objects."""
-    found = wasm_plugins.get(db, key)
+    found = WASM_PLUGIN.get(db, key)
     if found is None:
         return ()
     return told(
@@ -33,13 +33,13 @@ def wasm_plugin_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
 
 @derived
 def _extension_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return tuple(key for key in traffic_extensions.all_keys(db) if not key.name.endswith(FROM_WASM_PLUGIN))
+    return tuple(key for key in TRAFFIC_EXTENSION.all_keys(db) if not key.name.endswith(FROM_WASM_PLUGIN))
 
 
 @derived
 def traffic_extension_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a TrafficExtension with other objects."""
-    found = traffic_extensions.get(db, key)
+    found = TRAFFIC_EXTENSION.get(db, key)
     if found is None:
         return ()
     named = found.spec.wasm.image_pull_secret if found.spec.wasm is not None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway, ServerTLSSettings
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -11,7 +12,6 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.selector import Labels, selected_anywhere, shown
-from pilot.mesh.kinds.gateways import gateways
 from pilot.mesh.registry.service_targets import selecting_ports
 from pilot.mesh.security.credential_access import certificate_fields, root_fields
 from pilot.mesh.tables.database import Mesh
@@ -19,13 +19,13 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return gateways.all_keys(db)
+    return GATEWAY.all_keys(db)
 
 
 @derived
 def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
-    found = gateways.get(db, key)
+    found = GATEWAY.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 

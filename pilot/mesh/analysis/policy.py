@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION, REQUEST_AUTHENTICATION, SERVICE_ENTRY
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
@@ -13,10 +14,6 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.connection_policy import check_connections
 from pilot.mesh.analysis.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.peer_authentications import peer_authentications
-from pilot.mesh.kinds.request_authentications import request_authentications
-from pilot.mesh.kinds.service_entries import service_entries
 from pilot.mesh.model.ambient import serves_waypoints
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
@@ -29,13 +26,13 @@ from pilot.mesh.tables.mesh_config import root_namespace
 
 @derived
 def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return peer_authentications.all_keys(db)
+    return PEER_AUTHENTICATION.all_keys(db)
 
 
 @derived
 def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a PeerAuthentication with other objects."""
-    found = peer_authentications.get(db, key)
+    found = PEER_AUTHENTICATION.get(db, key)
     return told(found, below("spec.selector", _check_peer(db, found))) if found is not None else ()
 
 
@@ -45,8 +42,8 @@ def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
         yield warning("selector-without-effect", "", "in the root namespace only a policy without a selector counts")
         return
     yield from check_selector(db, o.namespace, labels)
-    for key in peer_authentications.keys(db, "namespace", o.namespace):
-        other = peer_authentications.get(db, key)
+    for key in PEER_AUTHENTICATION.keys(db, "namespace", o.namespace):
+        other = PEER_AUTHENTICATION.get(db, key)
         if other is None or age(other) >= age(o) or bool(_labels(other)) != bool(labels):
             continue
         both = labels.items() | _labels(other).items()
@@ -67,13 +64,13 @@ PEER_AUTHENTICATIONS = Check("PeerAuthentication", _peer_keys, peer_authenticati
 
 @derived
 def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return request_authentications.all_keys(db)
+    return REQUEST_AUTHENTICATION.all_keys(db)
 
 
 @derived
 def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a RequestAuthentication with other objects."""
-    found = request_authentications.get(db, key)
+    found = REQUEST_AUTHENTICATION.get(db, key)
     if found is None:
         return ()
     return told(found, below("spec", check_attachment(db, found)))
@@ -133,7 +130,7 @@ def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Pr
 def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
     """Returns whether a namespace has a target; of classes of Gateways, which are not read, it is taken for granted."""
     if target.kind == "ServiceEntry":
-        return service_entries.get(db, ObjectKey(namespace, target.name)) is not None
+        return SERVICE_ENTRY.get(db, ObjectKey(namespace, target.name)) is not None
     ref = ServiceRef(kubernetes_hostname(target.name, namespace, db.settings.registry.domain), namespace)
     return target.kind != "Service" or service(db, ref) is not None
 
@@ -143,13 +140,13 @@ REQUEST_AUTHENTICATIONS = Check("RequestAuthentication", _request_keys, request_
 
 @derived
 def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return authorization_policies.all_keys(db)
+    return AUTHORIZATION_POLICY.all_keys(db)
 
 
 @derived
 def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of an AuthorizationPolicy with other objects."""
-    found = authorization_policies.get(db, key)
+    found = AUTHORIZATION_POLICY.get(db, key)
     return told(found, below("spec", _check_authorization(db, found))) if found is not None else ()
 
 

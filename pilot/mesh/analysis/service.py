@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import EXPORT_TO, Service
 from pilot.config.object import Object, RegistryKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.export_to import check_export_to
-from pilot.mesh.kinds.services import services
 from pilot.mesh.registry.aliases import leads_back
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
@@ -16,13 +16,13 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
-    return tuple(dict.fromkeys((*services.keys(db, "external", True), *services.keys(db, "exported", True))))
+    return tuple(dict.fromkeys((*SERVICE.keys(db, "external", True), *SERVICE.keys(db, "exported", True))))
 
 
 @derived
 def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
     """Returns the problems of a Kubernetes Service with other objects."""
-    found = services.get(db, key)
+    found = SERVICE.get(db, key)
     return told(found, _check(db, found)) if found is not None else ()
 
 

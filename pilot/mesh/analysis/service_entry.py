@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -9,7 +10,6 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
-from pilot.mesh.kinds.service_entries import service_entries
 from pilot.mesh.model.service import Registry, ServiceRef
 from pilot.mesh.registry.services import service, unmerged_entries
 from pilot.mesh.tables.database import Mesh
@@ -17,13 +17,13 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return service_entries.all_keys(db)
+    return SERVICE_ENTRY.all_keys(db)
 
 
 @derived
 def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a ServiceEntry with other objects."""
-    found = service_entries.get(db, key)
+    found = SERVICE_ENTRY.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pilot.config.kinds.istio import SIDECAR
 from pilot.config.networking.sidecar import Sidecar
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -12,7 +13,6 @@ from pilot.lib.hosts import full_name, is_wildcard, matches, subset_of
 from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.selector import check_selector, label_sets
-from pilot.mesh.kinds.sidecars import sidecars
 from pilot.mesh.registry.services import is_visible, refs_by_hostname, refs_in_namespace, service_refs
 from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE
 from pilot.mesh.scope.sidecar_scope import sidecar_order
@@ -23,13 +23,13 @@ from pilot.mesh.traffic.virtual_services import bindings_by_viewer, bindings_in
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return sidecars.all_keys(db)
+    return SIDECAR.all_keys(db)
 
 
 @derived
 def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a Sidecar with other objects."""
-    found = sidecars.get(db, key)
+    found = SIDECAR.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 
@@ -58,7 +58,7 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
 def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
     """Yields a problem for each Sidecar of the namespace that is tried before this one and has all or some of its workloads."""
     order = sidecar_order(db, o.namespace)
-    earlier = (sidecars.get(db, key) for key in order[: order.index(o.key)])
+    earlier = (SIDECAR.get(db, key) for key in order[: order.index(o.key)])
     selector = o.spec.workload_selector
     for other in earlier:
         theirs = other.spec.workload_selector if other is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryTracing
@@ -12,9 +13,8 @@ from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.policy import check_targets
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, notices
-from pilot.mesh.kinds.telemetries import telemetries
 from pilot.mesh.model.telemetry_features import CEL_FILTER, FORMATTED_TAG, PROPAGATION
-from pilot.mesh.security.policies import TELEMETRY, attachments
+from pilot.mesh.security.policies import attachments
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 from pilot.mesh.telemetry.providers import default_providers
@@ -25,13 +25,13 @@ Entry = AccessLogging | Metrics | TelemetryTracing
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return telemetries.all_keys(db)
+    return TELEMETRY.all_keys(db)
 
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
     """Returns the problems of a Telemetry with other objects and with proxies."""
-    found = telemetries.get(db, key)
+    found = TELEMETRY.get(db, key)
     return told(found, below("spec", _check(db, found))) if found is not None else ()
 
 
@@ -49,8 +49,8 @@ def _check(db: Mesh, o: Object[Telemetry]) -> Problems:
 
 def _check_alone(db: Mesh, o: Object[Telemetry]) -> Problems:
     """Yields a problem where an older Telemetry is for all workloads of the namespace too."""
-    first = next((a.key for a in attachments(db, TELEMETRY, o.namespace) if not a.selects), o.key)
-    older = telemetries.get(db, first)
+    first = next((a.key for a in attachments(db, TELEMETRY.id.name, o.namespace) if not a.selects), o.key)
+    older = TELEMETRY.get(db, first)
     if first != o.key and not _selects(o.spec) and older is not None and age(older) < age(o):
         yield warning(
             "policy-shadowed",
@@ -82,8 +82,8 @@ def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
         dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
     )
     for namespace in namespaces:
-        first = next((a.key for a in attachments(db, TELEMETRY, namespace) if not a.selects), None)
-        row = telemetries.get(db, first) if first is not None and first != o.key else None
+        first = next((a.key for a in attachments(db, TELEMETRY.id.name, namespace) if not a.selects), None)
+        row = TELEMETRY.get(db, first) if first is not None and first != o.key else None
         if row is not None:
             yield row.spec
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import Destination, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
@@ -13,7 +14,6 @@ from pilot.mesh.analysis.check import Check, told
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.gateways.gateways import servers
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_service_names import MESH, gateway_key
 from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_delegates, qualified
@@ -21,7 +21,7 @@ from pilot.mesh.traffic.virtual_services import PUBLIC, Binding, binding, check_
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return virtual_services.all_keys(db)
+    return VIRTUAL_SERVICE.all_keys(db)
 
 
 @derived
@@ -50,7 +50,7 @@ VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
 
 def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
     """Yields a problem where no rule delegates to a VirtualService without hosts, so that its routes have no effect."""
-    if not o.spec.hosts and not virtual_services.keys(db, "delegate", o.key):
+    if not o.spec.hosts and not VIRTUAL_SERVICE.keys(db, "delegate", o.key):
         yield warning("delegate-not-named", "spec.hosts", "it has no hosts, and no VirtualService delegates to it")
 
 
@@ -119,7 +119,7 @@ def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
     """Returns the oldest VirtualService that has the host in the mesh where this one is seen, so that this one's rules have no effect."""
     if MESH not in own.gateways:
         return None
-    others = (binding(db, key) for key in virtual_services.keys(db, "host", host.lower()) if key != own.key)
+    others = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", host.lower()) if key != own.key)
     before = [b for b in others if b is not None and b.age < own.age and MESH in b.gateways and _meet(b, own)]
     return min(before, key=lambda b: b.age).key if before else None
 

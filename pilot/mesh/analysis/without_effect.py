@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, GroupKind
+from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import BACKEND, BACKEND_TRAFFIC_POLICY, INFERENCE_POOL, UDP_ROUTE
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
-from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
-from pilot.mesh.kinds.backends import backends
-from pilot.mesh.kinds.inference_pools import inference_pools
-from pilot.mesh.kinds.udp_routes import udp_routes
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL
 from pilot.mesh.tables.database import Mesh
 
-_UDP_ROUTE = GroupKind(GATEWAY_API, "UDPRoute")
 _ALPHA = (
-    (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend"), backends),
-    (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), backend_traffic_policies),
+    (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend"), BACKEND),
+    (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), BACKEND_TRAFFIC_POLICY),
 )
 
-_WHY = {_UDP_ROUTE: "no listener takes UDP", POOL: "ENABLE_GATEWAY_API_INFERENCE_EXTENSION is off"}
+_WHY = {UDP_ROUTE.id: "no listener takes UDP", INFERENCE_POOL.id: "ENABLE_GATEWAY_API_INFERENCE_EXTENSION is off"}
 
 
 @derived
 def _refs(db: Mesh) -> tuple[ObjectRef, ...]:
-    routes = tuple(ObjectRef(_UDP_ROUTE, *key) for key in udp_routes.all_keys(db))
+    routes = tuple(ObjectRef(UDP_ROUTE.id, *key) for key in UDP_ROUTE.all_keys(db))
     alpha = (
         ()
         if db.settings.gateway_api.alpha
@@ -33,7 +28,7 @@ def _refs(db: Mesh) -> tuple[ObjectRef, ...]:
     pools = (
         ()
         if db.settings.gateway_api.inference
-        else tuple(ObjectRef(POOL, *key) for key in inference_pools.all_keys(db))
+        else tuple(ObjectRef(INFERENCE_POOL.id, *key) for key in INFERENCE_POOL.all_keys(db))
     )
     return (*routes, *alpha, *pools)
 

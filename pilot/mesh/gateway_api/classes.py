@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
-from pilot.mesh.kinds.gateway_classes import gateway_classes
 from pilot.mesh.tables.database import Mesh
 
 REMOTE_CLASS, REMOTE_CONTROLLER = "istio-remote", "istio.io/unmanaged-gateway"
@@ -72,7 +72,7 @@ def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
     if not db.settings.gateway_api.enabled:
         return None
     known = known_classes(db)
-    found = gateway_classes.get(db, ObjectKey("", name))
+    found = GATEWAY_CLASS.get(db, ObjectKey("", name))
     if found is None:
         return known.get(name)
     by_controller = {one.controller: one for one in known.values()}
@@ -82,7 +82,7 @@ def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
 
 def is_another_controllers(db: Mesh, name: str) -> bool:
     """Returns whether there is a GatewayClass of this name that is for another controller, whose status it is."""
-    found = gateway_classes.get(db, ObjectKey("", name))
+    found = GATEWAY_CLASS.get(db, ObjectKey("", name))
     return found is not None and found.spec.controller_name not in {
         one.controller for one in known_classes(db).values()
     }

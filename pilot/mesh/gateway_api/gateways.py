@@ -7,18 +7,16 @@ from typing import NamedTuple
 
 from pilot.config.gateway_api.gateway import Gateway, Listener
 from pilot.config.gateway_api.listener_set import ListenerSet
-from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.classes import ClassInfo, gateway_class
 from pilot.mesh.gateway_api.conflicts import ListenerIdentity, find_conflicts
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.mesh.kinds.listener_sets import listener_sets
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 
-GATEWAY, LISTENER_SET = GroupKind(GATEWAY_API, "Gateway"), GroupKind(GATEWAY_API, "ListenerSet")
 NAME_OVERRIDE, SERVICE_ACCOUNT = "gateway.istio.io/name-override", "gateway.istio.io/service-account"
 SERVICE_TYPE = "networking.istio.io/service-type"
 _PORTS = {"HTTP": 80, "HTTPS": 443}
@@ -51,7 +49,7 @@ class GatewayRouters(NamedTuple):
 @derived
 def class_of(db: Mesh, gateway: ObjectKey) -> ClassInfo | None:
     """Returns the class of a Gateway; None where there is no such Gateway, or it is not this control plane's."""
-    row = kubernetes_gateways.get(db, gateway)
+    row = KUBERNETES_GATEWAY.get(db, gateway)
     return gateway_class(db, row.spec.gateway_class_name) if row is not None else None
 
 
@@ -65,7 +63,7 @@ def is_managed(db: Mesh, spec: Gateway) -> bool:
 @derived
 def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
     """Returns the routers of a Gateway of a known class."""
-    row, info = kubernetes_gateways.get(db, gateway), class_of(db, gateway)
+    row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
     if row is None or info is None:
         return GatewayRouters()
     if is_managed(db, row.spec):
@@ -99,8 +97,8 @@ def _host(db: Mesh, service: str, gateway: ObjectKey) -> str:
 @derived
 def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
     """Returns the Gateway that a ListenerSet names, whether it is there or not; None where it names something else."""
-    row = listener_sets.get(db, key)
-    if row is None or (row.spec.parent_ref.group, row.spec.parent_ref.kind) != GATEWAY:
+    row = LISTENER_SET.get(db, key)
+    if row is None or (row.spec.parent_ref.group, row.spec.parent_ref.kind) != KUBERNETES_GATEWAY.id:
         return None
     return ObjectKey(row.spec.parent_ref.namespace or key.namespace, row.spec.parent_ref.name)
 
@@ -108,10 +106,10 @@ def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
 @derived
 def attached_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
     """Returns the ListenerSets that a Gateway takes, oldest first."""
-    row, info = kubernetes_gateways.get(db, gateway), class_of(db, gateway)
+    row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
     if row is None or info is None or not info.listener_sets:
         return ()
-    found = [o for key in listener_sets.keys(db, "gateway", gateway) if (o := listener_sets.get(db, key)) is not None]
+    found = [o for key in LISTENER_SET.keys(db, "gateway", gateway) if (o := LISTENER_SET.get(db, key)) is not None]
     mine = [o for o in found if gateway_of_set(db, o.key) == gateway and takes_set(db, row, o.namespace)]
     return tuple(o.key for o in sorted(mine, key=lambda o: (o.created, o.namespace, o.name)))
 
@@ -130,14 +128,14 @@ def port_of(listener: Listener) -> int:
 @derived
 def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str]:
     """Returns the reasons of listeners of a Gateway and its ListenerSets that give way to another one."""
-    row = kubernetes_gateways.get(db, gateway)
+    row = KUBERNETES_GATEWAY.get(db, gateway)
     listed: list[tuple[ListenerKey, Listener]] = []
     if row is not None:
-        listed += ((ListenerKey(GATEWAY, gateway, n), one) for n, one in enumerate(row.spec.listeners))
+        listed += ((ListenerKey(KUBERNETES_GATEWAY.id, gateway, n), one) for n, one in enumerate(row.spec.listeners))
     for key in attached_sets(db, gateway):
-        found = listener_sets.get(db, key)
+        found = LISTENER_SET.get(db, key)
         if found is not None:
-            listed += ((ListenerKey(LISTENER_SET, key, n), one) for n, one in enumerate(found.spec.listeners))
+            listed += ((ListenerKey(LISTENER_SET.id, key, n), one) for n, one in enumerate(found.spec.listeners))
     reasons = find_conflicts(ListenerIdentity(port_of(one), one.protocol, one.hostname) for _, one in listed)
     return {key: reason for (key, _), reason in zip(listed, reasons, strict=True) if reason}
 
@@ -147,9 +145,9 @@ Owner = Object[Gateway] | Object[ListenerSet]
 
 def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
     """Returns a Gateway or ListenerSet. No node of its own."""
-    return kubernetes_gateways.get(db, key) if kind == GATEWAY else listener_sets.get(db, key)
+    return KUBERNETES_GATEWAY.get(db, key) if kind == KUBERNETES_GATEWAY.id else LISTENER_SET.get(db, key)
 
 
 def gateway_of(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
     """Returns the Gateway that a Gateway or ListenerSet is, or is of. No node of its own."""
-    return key if kind == GATEWAY else gateway_of_set(db, key)
+    return key if kind == KUBERNETES_GATEWAY.id else gateway_of_set(db, key)

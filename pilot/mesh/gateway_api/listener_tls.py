@@ -11,20 +11,20 @@ from pilot.config.gateway_api.gateway import FrontendTLS, FrontendValidation, Ga
 from pilot.config.gateway_api.reference import ObjectReference, SecretObjectReference
 from pilot.config.group_kind import GroupKind
 from pilot.config.key_material import Flaw
+from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET
 from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.object import Object
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.gateways import Owner
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
 from pilot.mesh.model.condition import Fault
-from pilot.mesh.model.credential_key import CA_SUFFIX, CONFIG_MAP, GATEWAY_SECRET, CredentialKey
+from pilot.mesh.model.credential_key import CA_SUFFIX, CONFIG_MAP_PREFIX, GATEWAY_SECRET, CredentialKey
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
 TERMINATE_MODE, CIPHER_SUITES = "gateway.istio.io/tls-terminate-mode", "gateway.istio.io/tls-cipher-suites"
 LISTENER_PROTOCOL, AUTO_PASSTHROUGH = "gateway.istio.io/listener-protocol", "auto-passthrough"
 GATEWAY_PORT, EAST_WEST_PORT = "networking.istio.io/gatewayPort", 15443
-SECRET, CONFIG_MAP_KIND = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
 _MOST_CERTIFICATES = 2
 
 
@@ -102,10 +102,10 @@ def _joined(faults: Iterable[Fault]) -> Fault | None:
 def _certificate(db: Mesh, owner: Owner, ref: SecretObjectReference) -> str | Fault:
     """Returns the name of a certificate that serves. Whether it is there is not told to who may not refer to it."""
     namespace = ref.namespace or owner.namespace
-    if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, SECRET, namespace, ref.name)):
+    if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, SECRET.id, namespace, ref.name)):
         return _not_permitted("certificateRef", namespace, ref.name, owner)
     shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
-    if (ref.group, ref.kind) != SECRET:
+    if (ref.group, ref.kind) != SECRET.id:
         return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, only secret is allowed")
     found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
     if found is None:
@@ -147,12 +147,12 @@ def _roots(db: Mesh, owner: Owner, ref: ObjectReference) -> str | Fault:
     if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, kind, namespace, ref.name)):
         return _not_permitted("caCertificateRef", namespace, ref.name, owner)
     shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
-    if kind not in (SECRET, CONFIG_MAP_KIND):
+    if kind not in (SECRET.id, CONFIG_MAP.id):
         return Fault(
             "InvalidCACertificateKind",
             f"invalid CA certificate reference {shown}, only secret and configmap are allowed",
         )
-    key = CredentialKey("gateway Secret" if kind == SECRET else "ConfigMap", namespace, ref.name)
+    key = CredentialKey("gateway Secret" if kind == SECRET.id else "ConfigMap", namespace, ref.name)
     found = credential(db, key, db.settings.registry.cluster_id, True)
     if found is None:
         return Fault(
@@ -163,7 +163,7 @@ def _roots(db: Mesh, owner: Owner, ref: ObjectReference) -> str | Fault:
         return Fault(
             "InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {found.path} {found.reason}"
         )
-    return f"{GATEWAY_SECRET if kind == SECRET else CONFIG_MAP}{namespace}/{ref.name}{CA_SUFFIX}"
+    return f"{GATEWAY_SECRET if kind == SECRET.id else CONFIG_MAP_PREFIX}{namespace}/{ref.name}{CA_SUFFIX}"
 
 
 def _with_ciphers(settings: ServerTLSSettings, tls: ListenerTLSConfig) -> ServerTLSSettings:

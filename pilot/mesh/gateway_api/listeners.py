@@ -6,12 +6,12 @@ import msgspec
 
 from pilot.config.gateway_api.gateway import Listener
 from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE, KUBERNETES_GATEWAY, TCP_ROUTE, TLS_ROUTE
 from pilot.config.networking.gateway import Port, Server
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, ClassInfo
 from pilot.mesh.gateway_api.gateways import (
-    GATEWAY,
     ListenerKey,
     Owner,
     class_of,
@@ -22,18 +22,15 @@ from pilot.mesh.gateway_api.gateways import (
 )
 from pilot.mesh.gateway_api.listener_tls import ListenerTLS, listener_tls
 from pilot.mesh.gateway_api.namespace_selector import allowed_namespaces
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
 
-HTTP_ROUTE, GRPC_ROUTE = GroupKind(GATEWAY_API, "HTTPRoute"), GroupKind(GATEWAY_API, "GRPCRoute")
-TCP_ROUTE, TLS_ROUTE = GroupKind(GATEWAY_API, "TCPRoute"), GroupKind(GATEWAY_API, "TLSRoute")
-ROUTES = (HTTP_ROUTE, GRPC_ROUTE, TCP_ROUTE, TLS_ROUTE)
+ROUTES = (HTTP_ROUTE.id, GRPC_ROUTE.id, TCP_ROUTE.id, TLS_ROUTE.id)
 _ROUTES_OF = {
-    "HTTP": (HTTP_ROUTE, GRPC_ROUTE),
-    "HTTPS": (HTTP_ROUTE, GRPC_ROUTE),
-    "TCP": (TCP_ROUTE,),
-    "TLS": (TLS_ROUTE,),
+    "HTTP": (HTTP_ROUTE.id, GRPC_ROUTE.id),
+    "HTTPS": (HTTP_ROUTE.id, GRPC_ROUTE.id),
+    "TCP": (TCP_ROUTE.id,),
+    "TLS": (TLS_ROUTE.id,),
 }
 _NO_ROOTS = ("InvalidCACertificateRef", "InvalidCACertificateKind", "RefNotPermitted")
 _FINE = "No errors found"
@@ -62,7 +59,7 @@ class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
 def built_listener(db: Mesh, key: ListenerKey) -> BuiltListener | None:
     """Returns a listener of a Gateway that this control plane configures; None for any other."""
     owner, at = find_owner(db, key.kind, key.owner), gateway_of(db, key.kind, key.owner)
-    gateway = kubernetes_gateways.get(db, at) if at is not None else None
+    gateway = KUBERNETES_GATEWAY.get(db, at) if at is not None else None
     if owner is None or at is None or gateway is None or key.position >= len(owner.spec.listeners):
         return None
     info = class_of(db, at)
@@ -85,12 +82,14 @@ def build_listener(
     """Returns a listener of a class of Gateways that stands in no other's way. One for tunnels has no server, and takes no routes."""
     port, (kinds, known) = port_of(listener), supported_kinds(listener)
     lacks_tls = tls.settings is None and listener.protocol in ("HTTPS", "TLS")
-    fault = _protocol_fault(listener, port, info) or (_no_tls(listener) if lacks_tls and key.kind != GATEWAY else None)
+    fault = _protocol_fault(listener, port, info) or (
+        _no_tls(listener) if lacks_tls and key.kind != KUBERNETES_GATEWAY.id else None
+    )
     if fault is None and tls.fault is not None and tls.fault.reason in _NO_ROOTS:
         fault = Fault("NoValidCACertificate", tls.fault.message)
     unprogrammed = (
         Fault("Invalid", "Bad TLS configuration")
-        if tls.fault is not None or (lacks_tls and key.kind != GATEWAY)
+        if tls.fault is not None or (lacks_tls and key.kind != KUBERNETES_GATEWAY.id)
         else None
     )
     resolved = tls.fault if known else Fault("InvalidRouteKinds", "Invalid route kinds")
@@ -140,7 +139,7 @@ def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
     """Returns the kinds of routes that a listener takes, and whether they are all that it asks for."""
     known = _ROUTES_OF.get(listener.protocol, ())
     if listener.protocol == "TLS" and listener.tls is not None and listener.tls.mode == "Terminate":
-        known = (*known, TCP_ROUTE)
+        known = (*known, TCP_ROUTE.id)
     asked = [
         GroupKind(GATEWAY_API if one.group is None else one.group, one.kind) for one in listener.allowed_routes.kinds
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilot.config.gateway_api.gateway import From
+from pilot.config.kinds.kubernetes import NAMESPACE
 from pilot.config.selector import LabelSelector
 from pilot.derive import hub
-from pilot.mesh.kinds.namespaces import namespaces
 from pilot.mesh.model.visibility import NAMESPACE_NAME_LABEL, selects
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.namespaces import namespace_labels
@@ -19,8 +19,8 @@ def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
     own = db.settings.registry.cluster_id
     return {
         key.name: {NAMESPACE_NAME_LABEL: key.name, **row.labels}
-        for key in namespaces.all_keys(db)
-        if key.cluster == own and (row := namespaces.get(db, key)) is not None
+        for key in NAMESPACE.all_keys(db)
+        if key.cluster == own and (row := NAMESPACE.get(db, key)) is not None
     }
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pilot.config.gateway_api.gateway import Gateway
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import Object
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.classes import REMOTE_CLASS
 from pilot.mesh.gateway_api.listener_tls import passes_by_name
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.mesh.tables.database import Mesh
 
 
@@ -27,8 +27,8 @@ def network_ways(db: Mesh) -> Iterator[NetworkWay]:
     """Yields the ways into networks that Gateways give. No node of its own."""
     if not db.settings.gateway_api.enabled:
         return
-    for key in kubernetes_gateways.keys(db, "network", True):
-        row = kubernetes_gateways.get(db, key)
+    for key in KUBERNETES_GATEWAY.keys(db, "network", True):
+        row = KUBERNETES_GATEWAY.get(db, key)
         if row is not None and (db.settings.gateway_api.remote_gateways or row.spec.gateway_class_name != REMOTE_CLASS):
             yield from _ways(row)
 

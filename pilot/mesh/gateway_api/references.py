@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from pilot.config.gateway_api.reference_grant import ReferenceGrant
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import REFERENCE_GRANT
 from pilot.derive import derived
-from pilot.mesh.kinds.reference_grants import reference_grants
 from pilot.mesh.tables.database import Mesh
 
 
@@ -29,7 +29,7 @@ def may_refer(db: Mesh, reference: ReferenceKey) -> bool:
 @derived
 def _granted(db: Mesh, reference: ReferenceKey) -> bool:
     kind, namespace, to, place, _ = reference
-    grants = (reference_grants.get(db, key) for key in reference_grants.keys(db, "pair", (kind, namespace, to, place)))
+    grants = (REFERENCE_GRANT.get(db, key) for key in REFERENCE_GRANT.keys(db, "pair", (kind, namespace, to, place)))
     return any(_grants(grant.spec, reference) for grant in grants if grant is not None)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway, Server
 from pilot.config.object import Object, ObjectKey, age
 from pilot.config.protocol import Protocol
 from pilot.derive import derived, hub
 from pilot.mesh.gateways.merge import merge
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedGateway, ServerKey, TargetPort, qualify_hosts
-from pilot.mesh.kinds.gateways import gateways
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.services import service
@@ -41,7 +41,7 @@ class GatewaySelector(NamedTuple):
 @hub
 def gateway_selectors(db: Mesh) -> tuple[GatewaySelector, ...]:
     """Returns every Gateway with what it selects by (no labels: every router), oldest first."""
-    objects = [o for key in gateways.all_keys(db) if (o := gateways.get(db, key)) is not None]
+    objects = [o for key in GATEWAY.all_keys(db) if (o := GATEWAY.get(db, key)) is not None]
     return tuple(_selector(o) for o in sorted(objects, key=age))
 
 
@@ -56,7 +56,7 @@ def _selector(o: Object[Gateway]) -> GatewaySelector:
 @derived
 def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
     """Returns the servers of a Gateway, with hosts of the forms `host` and `namespace/host` only."""
-    found = gateways.get(db, gateway)
+    found = GATEWAY.get(db, gateway)
     return tuple(qualify_hosts(s, gateway.namespace) for s in found.spec.servers) if found is not None else ()
 
 

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 CredentialSource = Literal["Secret", "gateway Secret", "ConfigMap"]
 
 CA_SUFFIX = "-cacert"
-KUBERNETES, GATEWAY_SECRET, CONFIG_MAP = "kubernetes://", "kubernetes-gateway://", "configmap://"
+KUBERNETES, GATEWAY_SECRET, CONFIG_MAP_PREFIX = "kubernetes://", "kubernetes-gateway://", "configmap://"
 _SOURCES: dict[str, CredentialSource] = {
     KUBERNETES: "Secret",
     GATEWAY_SECRET: "gateway Secret",
-    CONFIG_MAP: "ConfigMap",
+    CONFIG_MAP_PREFIX: "ConfigMap",
 }
 
 

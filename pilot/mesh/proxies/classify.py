@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig, ProxyHeaders
 from pilot.derive import derived
@@ -39,7 +40,7 @@ from pilot.mesh.proxies.selected_labels import outbound_label_keys
 from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.workloads import proxy_labels, proxy_locality, proxy_network
 from pilot.mesh.scope.sidecar_scope import selector_keys, sidecar_of
-from pilot.mesh.security.policies import TELEMETRY, in_scope, proxy_policies
+from pilot.mesh.security.policies import in_scope, proxy_policies
 from pilot.mesh.tables.clusters import addressed_as, cluster_of
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -116,7 +117,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
             listening_facet(db, node_id),
             side="inbound",
             policies=in_scope(policies, "inbound"),
-            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "SERVER"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "SERVER"),
             exact_balance=proxy.flag("INBOUND_LISTENER_EXACT_BALANCE"),
         ),
         policies=in_scope(policies, "ports"),
@@ -180,7 +181,7 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
         listening=replace(
             listening_facet(db, node_id),
             policies=in_scope(policies, "outbound"),
-            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "CLIENT"),
         ),
         labels=outbound.labels,
         auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),

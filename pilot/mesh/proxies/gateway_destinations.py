@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.registry.mesh_services import provider_services
 from pilot.mesh.tables.database import Mesh
@@ -19,7 +19,7 @@ from pilot.mesh.traffic.virtual_services import bindings_in, virtual_service
 def _bound_anywhere(db: Mesh) -> Mapping[str, tuple[ObjectKey, ...]]:
     """Returns the VirtualServices of every gateway (`namespace/name`), whoever sees them."""
     found: dict[str, list[ObjectKey]] = {}
-    for namespace in dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)):
+    for namespace in dict.fromkeys(key.namespace for key in VIRTUAL_SERVICE.all_keys(db)):
         for bound in bindings_in(db, namespace):
             for gateway in bound.gateways:
                 if gateway != MESH:

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import re2
 
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectPatch, ProxyMatch
 from pilot.config.object import ObjectKey, age
 from pilot.config.validation.traffic.envoy_filter import LONGEST_VERSION
 from pilot.derive import derived
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway, server
-from pilot.mesh.kinds.envoy_filters import envoy_filters
 from pilot.mesh.model.facets import PatchContext, PatchFacet, PatchKey
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.service_targets import service_targets
-from pilot.mesh.security.policies import ENVOY_FILTER, in_scope, proxy_policies
+from pilot.mesh.security.policies import in_scope, proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 from pilot.mesh.tables.proxies import find_proxy
@@ -33,7 +33,7 @@ _APPLY_TO: Mapping[str, frozenset[str]] = {
 
 def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
     """Returns a patch as it is written; None where its object has none at the position. No node of its own."""
-    found = envoy_filters.get(db, key.filter)
+    found = ENVOY_FILTER.get(db, key.filter)
     return (
         found.spec.config_patches[key.position]
         if found is not None and key.position < len(found.spec.config_patches)
@@ -46,14 +46,14 @@ def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
 
 def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
     """Returns the EnvoyFilters that select a proxy, whatever their patches are for. No node of its own."""
-    return in_scope(proxy_policies(db, node_id), "patches").of(ENVOY_FILTER)
+    return in_scope(proxy_policies(db, node_id), "patches").of(ENVOY_FILTER.id.name)
 
 
 @derived
 def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey, ...]:
     """Returns all patches of some EnvoyFilters as they are applied: by priority, those of the root namespace first, then by age."""
     root = root_namespace(db)
-    found = [row for key in filters if (row := envoy_filters.get(db, key)) is not None]
+    found = [row for key in filters if (row := ENVOY_FILTER.get(db, key)) is not None]
     found.sort(key=lambda row: (row.spec.priority, row.namespace != root, age(row)))
     return tuple(PatchKey(row.key, position) for row in found for position in range(len(row.spec.config_patches)))
 

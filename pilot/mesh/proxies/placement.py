@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import (
     DestinationRule,
     LoadBalancerSettings,
@@ -15,7 +16,6 @@ from pilot.config.networking.destination_rule import (
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
-from pilot.mesh.kinds.destination_rules import destination_rules
 from pilot.mesh.registry.networks import all_network_gateways
 from pilot.mesh.registry.services import placed_services
 from pilot.mesh.tables.database import Mesh
@@ -67,12 +67,12 @@ def placement(db: Mesh) -> Placement:
 
 @derived
 def _rule_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return destination_rules.all_keys(db)
+    return DESTINATION_RULE.all_keys(db)
 
 
 @derived
 def _nearness_of_rule(db: Mesh, key: ObjectKey) -> Nearness | None:
-    row = destination_rules.get(db, key)
+    row = DESTINATION_RULE.get(db, key)
     return rule_nearness(row.spec) if row is not None else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived
@@ -15,7 +16,7 @@ from pilot.mesh.lowering.gateway_api.pool_gateways import picks_endpoints
 from pilot.mesh.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.mesh.proxies.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.mesh.registry.workloads import proxy_labels
-from pilot.mesh.security.policies import GATEWAY_NAME, TELEMETRY, in_scope, proxy_policies
+from pilot.mesh.security.policies import GATEWAY_NAME, in_scope, proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxy_config import proxy_config
 from pilot.mesh.telemetry.telemetry import telemetry_facet
@@ -98,7 +99,7 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
             listens,
             side="gateway",
             policies=in_scope(policies, "gateway"),
-            telemetry=telemetry_facet(db, policies.of(TELEMETRY), "CLIENT"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "CLIENT"),
             connections=at_the_edge(listens.connections),
             picks=picks_endpoints(
                 db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.destination_rules import destination_rules
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.proxies.placement import placement
 from pilot.mesh.scope.sidecar_scope import egress_listeners
@@ -53,12 +53,12 @@ def _source_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
 
 @hub
 def _destination_rule_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    return destination_rules.keys(db, "namespace", namespace)
+    return DESTINATION_RULE.keys(db, "namespace", namespace)
 
 
 @derived
 def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
-    row = destination_rules.get(db, key)
+    row = DESTINATION_RULE.get(db, key)
     selector = row.spec.workload_selector if row is not None else None
     return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pilot.config.group_kind import NETWORKING
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.mesh.ambient.attachments import services_of_waypoint
@@ -28,7 +29,6 @@ from pilot.mesh.registry.services import service
 from pilot.mesh.registry.workloads import proxy_labels
 from pilot.mesh.security.policies import (
     GATEWAY_NAME,
-    TELEMETRY,
     at_service,
     in_scope,
     policies_of,
@@ -104,7 +104,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
             tunnelled=True,
             tells_client=str(annotations.get(TELLS_CLIENT, "")).lower() == "true",
             policies=in_scope(at_all, "waypoint"),
-            telemetry=telemetry_facet(db, at_all.of(TELEMETRY), "SERVER"),
+            telemetry=telemetry_facet(db, at_all.of(TELEMETRY.id.name), "SERVER"),
         ),
         subject=subject,
         tags=replace(span_tags_facet(db, node_id), peers=True),
@@ -168,5 +168,5 @@ def listening_for(db: Mesh, by: ServingKey, target: PolicyTargetKey) -> Listenin
     return replace(
         by.listening,
         policies=in_scope(policies, "waypoint"),
-        telemetry=telemetry_facet(db, policies.of(TELEMETRY), "SERVER"),
+        telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "SERVER"),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.service import Resolution, ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import service
@@ -15,7 +15,7 @@ from pilot.mesh.tables.database import Mesh
 @hub
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
     """Returns the Kubernetes Services whose type is ExternalName."""
-    keys = services.keys(db, "external", True)
+    keys = SERVICE.keys(db, "external", True)
     return tuple(
         ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
         for key in keys

@@ -11,10 +11,10 @@ import functools
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.service_entries import service_entries
 from pilot.mesh.tables.database import Mesh
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
@@ -25,12 +25,12 @@ AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, s
 
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return service_entries.all_keys(db)
+    return SERVICE_ENTRY.all_keys(db)
 
 
 @derived
 def _request(db: Mesh, key: ObjectKey) -> AddressRequest | None:
-    row: Object[ServiceEntry] | None = service_entries.get(db, key)
+    row: Object[ServiceEntry] | None = SERVICE_ENTRY.get(db, key)
     if row is None:
         return None
     if not wants_addresses(row):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pilot.config.kinds.multicluster import SERVICE_EXPORT
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
-from pilot.mesh.kinds.service_exports import service_exports
 from pilot.mesh.model.service import Registry, Service
 from pilot.mesh.tables.cluster_local import is_cluster_local
 from pilot.mesh.tables.database import Mesh
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 @derived
 def exporting_clusters(db: Mesh, key: ObjectKey) -> frozenset[str]:
     """Returns the clusters that export the Services of a name."""
-    return frozenset(found.cluster for found in service_exports.keys(db, "named", (key.namespace, key.name)))
+    return frozenset(found.cluster for found in SERVICE_EXPORT.keys(db, "named", (key.namespace, key.name)))
 
 
 def bounds(db: Mesh, found: Service) -> Bounds:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD
 from pilot.config.kubernetes.endpoint_slice import EndpointConditions, EndpointSlice, SliceEndpoint
 from pilot.config.object import Object, RegistryKey
 from pilot.lib import labels as label
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.pods import pods
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.service import Port, Service
 from pilot.mesh.model.workload import Workload
@@ -23,8 +22,8 @@ def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
     """Yields the endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
     arrived are skipped."""
     seen: set[tuple[str, str]] = set()
-    for key in endpoint_slices.keys(db, "service", found.source):
-        row = endpoint_slices.get(db, key)
+    for key in ENDPOINT_SLICE.keys(db, "service", found.source):
+        row = ENDPOINT_SLICE.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
         for number in (p.port for p in row.spec.ports if p.name == port.name and p.port):
@@ -37,8 +36,8 @@ def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
 def unmatched_accounts(db: Mesh, found: Service) -> Iterable[str]:
     """Yields who runs the service behind slices none of whose ports it has. Clients of it expect them too, as istiod's do."""
     names = {port.name for port in found.ports}
-    for key in endpoint_slices.keys(db, "service", found.source):
-        row = endpoint_slices.get(db, key)
+    for key in ENDPOINT_SLICE.keys(db, "service", found.source):
+        row = ENDPOINT_SLICE.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
         listed = [p for p in row.spec.ports if p.port]
@@ -83,7 +82,7 @@ def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | Non
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
     """Returns the workload at an address that names no Pod: that of a Pod which has the address all the same, else one without a name."""
-    for key in pods.keys(db, "ip", address):
+    for key in POD.keys(db, "ip", address):
         known = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
         if known is not None and known.ready and known.addresses[0] == address:
             return known.at((address,))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.service_entry import ServiceEntry, ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.lib import spiffe
-from pilot.mesh.kinds.service_entries import service_entries
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
 from pilot.mesh.model.workload import UNIX, Workload
@@ -95,7 +95,7 @@ def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint,
     """
     by_number = found.resolution in _DNS
     out: list[Endpoint] = []
-    rows = (service_entries.get(db, key) for key in service_entries.keys(db, "ref", found.ref))
+    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "ref", found.ref))
     for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
         for p in row.spec.ports:
             if p.number == port.number if by_number else p.name == port.name:

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pilot.config.kinds.kubernetes import NODE, SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, RegistryKey
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.nodes import nodes
-from pilot.mesh.kinds.services import services
 from pilot.mesh.tables.database import Mesh
 
 NODE_SELECTOR = "traffic.istio.io/nodeSelector"
@@ -27,7 +26,7 @@ class ExternalAddress(NamedTuple):
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalAddress, ...]:
     """Returns the addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its annotation
     selects."""
-    row = services.get(db, key)
+    row = SERVICE.get(db, key)
     if row is None:
         return ()
     if own := own_addresses(row.spec):
@@ -61,8 +60,8 @@ def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
 def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
     """Returns the labels and the external IP of each node of a cluster that has one."""
     found = []
-    for key in nodes.keys(db, "cluster", cluster):
-        row = nodes.get(db, key)
+    for key in NODE.keys(db, "cluster", cluster):
+        row = NODE.get(db, key)
         address = (
             next((a.address for a in row.spec.status.addresses if a.type == "ExternalIP" and a.address), "")
             if row is not None

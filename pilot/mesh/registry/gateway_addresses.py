@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import RegistryKey
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.external_addresses import external_addresses
@@ -86,7 +86,7 @@ def _outside(db: Mesh, ref: ServiceRef, port: int) -> tuple[str, ...]:
 def _awaits(db: Mesh, ref: ServiceRef) -> bool:
     """Returns whether a Service is to get an address from outside."""
     key = _key(db, ref)
-    row = services.get(db, key) if key is not None else None
+    row = SERVICE.get(db, key) if key is not None else None
     return row is not None and row.spec.type == "LoadBalancer"
 
 

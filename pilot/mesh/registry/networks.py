@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.mesh.mesh_networks import MeshNetworks, Network
 from pilot.config.object import Object, RegistryKey
@@ -20,7 +21,6 @@ from pilot.derive import hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.network_gateways import network_ways
-from pilot.mesh.kinds.services import services
 from pilot.mesh.registry.external_addresses import external_addresses
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
@@ -120,8 +120,8 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     own = db.settings.registry.cluster_id
     found.update(NetworkGateway(w.address, w.port, w.network, own, w.hbone_port) for w in network_ways(db))
     named = _registry_gateways(networks, db.settings.registry.domain)
-    for key in {*named, *services.keys(db, "network", True)}:
-        row = services.get(db, key)
+    for key in {*named, *SERVICE.keys(db, "network", True)}:
+        row = SERVICE.get(db, key)
         for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
             for address, port in external_addresses(db, key, way.port):
                 found.add(way._replace(address=address, port=port, cluster=key.cluster))

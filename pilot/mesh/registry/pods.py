@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pilot.config.kinds.kubernetes import NODE, POD
 from pilot.config.kubernetes.pod import Container, Pod
 from pilot.config.object import Object, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
-from pilot.mesh.kinds.nodes import nodes
-from pilot.mesh.kinds.pods import pods
 from pilot.mesh.model.workload import Workload
 from pilot.mesh.registry.networks import find_network
 from pilot.mesh.registry.service_settings import service_rules
@@ -25,7 +24,7 @@ _CRON_JOB = re.compile(r"(.+)-\d{8,10}$")
 @derived
 def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """Returns the workload of a Pod, None if the Pod is not there or failed."""
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     if row is None or row.spec.status.phase == "Failed":
         return None
     network = find_network(db, key.cluster, row.spec.status.pod_ip, row.labels)
@@ -42,7 +41,7 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
 @derived
 def locality_of_node(db: Mesh, key: RegistryKey) -> str:
     """Returns the locality of a node as "region/zone/subzone", "" where it is unknown."""
-    row = nodes.get(db, key)
+    row = NODE.get(db, key)
     return label.node_locality(row.labels) if row is not None else ""
 
 
@@ -54,7 +53,7 @@ def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
 
 @derived
 def _pods_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
-    return pods.keys(db, "namespace", namespace)
+    return POD.keys(db, "namespace", namespace)
 
 
 selectable_pods: Gather[RegistryKey, [str], Workload] = Gather("selectable_pods", _pods_in, _selectable)
@@ -130,7 +129,7 @@ def workload_name(o: Object[Pod]) -> str:
 @derived
 def service_account_of(db: Mesh, key: RegistryKey) -> str:
     """Returns the name of the service account that a Pod runs as, "" where there is no such Pod."""
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     return row.spec.service_account_name if row is not None else ""
 
 
@@ -139,7 +138,7 @@ def service_account_of(db: Mesh, key: RegistryKey) -> str:
 
 @derived
 def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
-    row = pods.get(db, key)
+    row = POD.get(db, key)
     return frozenset(row.labels.items()) if row is not None else None
 
 
@@ -149,4 +148,4 @@ pod_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("pod
 @hub
 def pod_namespaces(db: Mesh) -> tuple[str, ...]:
     """Returns the namespaces that have Pods."""
-    return tuple(dict.fromkeys(key.namespace for key in pods.all_keys(db)))
+    return tuple(dict.fromkeys(key.namespace for key in POD.all_keys(db)))

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pilot.config.indexes import SERVICE_NAME_LABEL
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.pod import Pod
 from pilot.config.kubernetes.service import ServicePort
 from pilot.config.object import Object, RegistryKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.mesh.kinds.endpoint_slices import endpoint_slices
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.facets import ReachFacet, ServiceTarget, SiblingsKey
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
@@ -52,7 +49,7 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
     if (entry := _workload_entry(db, proxy)) is not None:
         return _targets_of_entry(db, entry)
     pod = pod_of(db, node_id)
-    row = pods.get(db, pod) if pod is not None else None
+    row = POD.get(db, pod) if pod is not None else None
     if pod is not None and row is not None and not is_test_vm(proxy):
         keys = _selecting_services(db, cluster, row.namespace, row.labels)
         if not keys:
@@ -72,8 +69,8 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
     """Returns the Kubernetes Services of a cluster's namespace that select these labels."""
     found = []
     for name, value in labels.items():
-        for key in services.keys(db, "selected", (cluster, namespace, name, value)):
-            row = services.get(db, key)
+        for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
+            row = SERVICE.get(db, key)
             if row is not None and row.spec.selector.items() <= labels.items():
                 found.append(key)
     return found
@@ -83,7 +80,7 @@ def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
     """Returns the numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
     rows = (
-        services.get(db, key)
+        SERVICE.get(db, key)
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
@@ -98,7 +95,7 @@ def _targets(
 
     `strict`: None where one is unknown.
     """
-    row = services.get(db, key)
+    row = SERVICE.get(db, key)
     found = cluster_service(db, key) if row is not None else None
     if row is None or found is None:
         return []
@@ -133,8 +130,8 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
     """Returns the targets of a Pod that no Service selects: of the services of its namespace whose EndpointSlices list it."""
     out: dict[ServiceTarget, Aged] = {}
-    for key in endpoint_slices.keys(db, "address", proxy.ips[0]):
-        row: Object[Any] | None = endpoint_slices.get(db, key)
+    for key in ENDPOINT_SLICE.keys(db, "address", proxy.ips[0]):
+        row: Object[Any] | None = ENDPOINT_SLICE.get(db, key)
         here = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
         name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and here else None
         found = service(db, _ref(db, key._replace(name=name))) if name else None
@@ -181,7 +178,7 @@ def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
     """Returns the WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
-    keys = (k for k in workload_entries.keys(db, "address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
+    keys = (k for k in WORKLOAD_ENTRY.keys(db, "address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
     found = [w for k in keys if (w := entry_workload(db, k)) is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -203,7 +200,7 @@ def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
     """Returns the ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
     out = []
     for key, workload in entries_at(db, proxy):
-        row = service_entries.get(db, key)
+        row = SERVICE_ENTRY.get(db, key)
         for host in row.spec.hosts if row is not None else ():
             found = service(db, ServiceRef(host, key.namespace))
             for declared in row.spec.ports if row is not None else ():

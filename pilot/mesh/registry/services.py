@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.multicluster import SERVICE_IMPORT
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.service_imports import service_imports
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry import clusterset
 from pilot.mesh.registry.auto_addresses import auto_addresses
@@ -72,7 +72,7 @@ def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
 
 
 def _declared(db: Mesh, key: RegistryKey) -> Service | None:
-    row = services.get(db, key)
+    row = SERVICE.get(db, key)
     return (
         build_kubernetes_service(
             row, key.cluster, namespace_annotations(db, key.cluster, key.namespace), service_rules(db)
@@ -84,7 +84,7 @@ def _declared(db: Mesh, key: RegistryKey) -> Service | None:
 
 def _imported(db: Mesh, key: RegistryKey) -> Service | None:
     """Returns the service that a cluster imports under the name that all clusters share; None where it does not, or has no such Service itself."""
-    row, declared = service_imports.get(db, key), _declared(db, key)
+    row, declared = SERVICE_IMPORT.get(db, key), _declared(db, key)
     if row is None or declared is None or not row.spec.ips:
         return None
     hostname = kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN)
@@ -97,8 +97,8 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
     """Returns what each ServiceEntry that claims the name declares for it, by age."""
     found = []
-    for key in service_entries.keys(db, "ref", ref):
-        row = service_entries.get(db, key)
+    for key in SERVICE_ENTRY.keys(db, "ref", ref):
+        row = SERVICE_ENTRY.get(db, key)
         if row is not None:
             annotations = namespace_annotations(db, db.settings.registry.cluster_id, ref.namespace)
             labels = namespace_labels(db, db.settings.registry.cluster_id, ref.namespace)
@@ -159,18 +159,18 @@ def _nature(s: Service) -> tuple[object, ...]:
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
     """Returns the host names that ServiceEntries of a namespace claim."""
-    rows = (service_entries.get(db, key) for key in service_entries.keys(db, "namespace", namespace))
+    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "namespace", namespace))
     return frozenset(h for row in rows if row is not None for h in row.spec.hosts)
 
 
 @derived
 def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
-    return service_entries.all_keys(db)
+    return SERVICE_ENTRY.all_keys(db)
 
 
 @derived
 def _entry_refs(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...] | None:
-    row = service_entries.get(db, key)
+    row = SERVICE_ENTRY.get(db, key)
     return tuple(ServiceRef(h, key.namespace) for h in row.spec.hosts) if row is not None else None
 
 
@@ -181,9 +181,9 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = dict.fromkeys(
-        ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in services.all_keys(db)
+        ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in SERVICE.all_keys(db)
     )
-    for key in service_imports.all_keys(db) if has_hosts(db) else ():
+    for key in SERVICE_IMPORT.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
     for declared in _refs_by_entry(db).values():
         refs.update(dict.fromkeys(declared))
@@ -241,13 +241,13 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = {
         ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace)
-        for k in services.keys(db, "namespace", namespace)
+        for k in SERVICE.keys(db, "namespace", namespace)
     }
     if has_hosts(db):
-        imported = service_imports.keys(db, "namespace", namespace)
+        imported = SERVICE_IMPORT.keys(db, "namespace", namespace)
         refs |= {ServiceRef(kubernetes_hostname(k.name, namespace, clusterset.DOMAIN), namespace) for k in imported}
-    for key in service_entries.keys(db, "namespace", namespace):
-        row = service_entries.get(db, key)
+    for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
+        row = SERVICE_ENTRY.get(db, key)
         refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))
     return _oldest_first(db, refs)
 
@@ -255,7 +255,7 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 @derived
 def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
     """Returns the services of a host name, at most one a namespace, oldest first."""
-    refs = {ServiceRef(hostname, key.namespace) for key in service_entries.keys(db, "host", hostname)}
+    refs = {ServiceRef(hostname, key.namespace) for key in SERVICE_ENTRY.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]
     domains = (db.settings.registry.domain, clusterset.DOMAIN) if has_hosts(db) else (db.settings.registry.domain,)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pilot.config.kinds.istio import WORKLOAD_ENTRY
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP, WorkloadEntry, WorkloadEntryObject
 from pilot.config.object import Object, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.lib import spiffe
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.workload import Workload
 from pilot.mesh.registry.networks import find_network
 from pilot.mesh.registry.service_settings import service_rules
@@ -24,7 +24,7 @@ HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
 def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     """Returns the workload of a WorkloadEntry object, None if its health is checked and not good. Labels of its metadata come before those of its
     spec."""
-    row = workload_entries.get(db, key)
+    row = WORKLOAD_ENTRY.get(db, key)
     if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
         return None
     labels = {**row.spec.labels, **row.labels}
@@ -46,7 +46,7 @@ def _selectable(db: Mesh, key: RegistryKey, _: str) -> Workload | None:
 
 @derived
 def _entries_in(db: Mesh, namespace: str) -> tuple[RegistryKey, ...]:
-    return workload_entries.keys(db, "namespace", namespace)
+    return WORKLOAD_ENTRY.keys(db, "namespace", namespace)
 
 
 selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_entries", _entries_in, _selectable)
@@ -88,7 +88,7 @@ def build_entry_workload(
 
 @derived
 def _labels_of(db: Mesh, key: RegistryKey, _: str) -> frozenset[tuple[str, str]] | None:
-    row = workload_entries.get(db, key)
+    row = WORKLOAD_ENTRY.get(db, key)
     return frozenset({**row.spec.labels, **row.labels}.items()) if row is not None else None
 
 
@@ -98,4 +98,4 @@ entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("e
 @hub
 def entry_namespaces(db: Mesh) -> tuple[str, ...]:
     """Returns the namespaces that have WorkloadEntries."""
-    return tuple(dict.fromkeys(key.namespace for key in workload_entries.all_keys(db)))
+    return tuple(dict.fromkeys(key.namespace for key in WORKLOAD_ENTRY.all_keys(db)))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.workload_entries import workload_entries
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.workload import Workload
@@ -38,7 +37,7 @@ def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
         return key
     if not db.settings.registry.find_pod_by_ip:
         return None
-    here = (k for k in pods.keys(db, "ip", proxy.ips[0]) if k.cluster == cluster)
+    here = (k for k in POD.keys(db, "ip", proxy.ips[0]) if k.cluster == cluster)
     at = [k for k in here if (w := pod_workload(db, k)) is not None and w.ready]
     return at[0] if len(at) == 1 else next((k for k in at if k.namespace == proxy.namespace), None)
 
@@ -79,7 +78,7 @@ def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
     if is_test_vm(proxy):
         return None
     pod = pod_of(db, node_id)
-    row = pods.get(db, pod) if pod is not None else None
+    row = POD.get(db, pod) if pod is not None else None
     known = pod_workload(db, pod) if pod is not None else None
     if row is not None and known is not None:
         network = find_network(db, known.cluster_id, row.spec.status.pod_ip, row.labels)
@@ -107,12 +106,12 @@ def is_test_vm(proxy: Proxy) -> bool:
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
     """Yields the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, each with that endpoint's workload."""
     for ip in proxy.ips:
-        listed = service_entries.keys(db, "address", ip)
+        listed = SERVICE_ENTRY.keys(db, "address", ip)
         for key in (
             *(k for k in listed if k.namespace == proxy.namespace),
             *selecting_entries(db, proxy.namespace, ip),
         ):
-            row = service_entries.get(db, key)
+            row = SERVICE_ENTRY.get(db, key)
             for workload in entry_workloads(db, row) if row is not None else ():
                 if workload.addresses[0] == ip:
                     yield key, workload
@@ -120,13 +119,13 @@ def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
 
 def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
     """Yields the ServiceEntries of a namespace that select a workload at an address."""
-    of_pods = (pod_workload(db, k) for k in pods.keys(db, "ip", ip) if k.namespace == namespace)
-    of_entries = (entry_workload(db, k) for k in workload_entries.keys(db, "address", ip) if k.namespace == namespace)
+    of_pods = (pod_workload(db, k) for k in POD.keys(db, "ip", ip) if k.namespace == namespace)
+    of_entries = (entry_workload(db, k) for k in WORKLOAD_ENTRY.keys(db, "address", ip) if k.namespace == namespace)
     here = [w for w in (*of_pods, *of_entries) if w is not None and w.ready]
     if not here:
         return
-    for key in service_entries.keys(db, "selecting", namespace):
-        row = service_entries.get(db, key)
+    for key in SERVICE_ENTRY.keys(db, "selecting", namespace):
+        row = SERVICE_ENTRY.get(db, key)
         selector = row.spec.workload_selector if row is not None else None
         if selector is not None and any(w.serves(selector.labels) for w in here):
             yield key

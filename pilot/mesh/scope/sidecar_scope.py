@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
+from pilot.config.kinds.istio import SIDECAR
 from pilot.config.networking.sidecar import Sidecar, SidecarPort
 from pilot.config.networking.virtual_service import Destination
 from pilot.config.object import Object, ObjectKey
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.sidecars import sidecars
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet, parse_hosts
 from pilot.mesh.tables.database import Mesh
@@ -61,7 +61,7 @@ EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
     found = [
-        (key, row) for key in sidecars.keys(db, "namespace", namespace) if (row := sidecars.get(db, key)) is not None
+        (key, row) for key in SIDECAR.keys(db, "namespace", namespace) if (row := SIDECAR.get(db, key)) is not None
     ]
     found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
     return tuple(key for key, _ in found)
@@ -92,7 +92,7 @@ def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
 
 def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
     """Returns the Sidecar of a key; None where there is none, so that the defaults apply."""
-    row: Object[Sidecar] | None = sidecars.get(db, key) if key is not None else None
+    row: Object[Sidecar] | None = SIDECAR.get(db, key) if key is not None else None
     return row.spec if row is not None else None
 
 

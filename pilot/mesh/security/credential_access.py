@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pilot.config.key_material import Flaw
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from pilot.config.kinds.istio import GATEWAY
+from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.mesh.proxy_config import PrivateKeyProvider
 from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.lib.spiffe import parse_identity
-from pilot.mesh.gateway_api.gateways import GATEWAY
-from pilot.mesh.gateway_api.listener_tls import SECRET
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
 from pilot.mesh.gateways.gateways import gateway_selection_key, servers
-from pilot.mesh.kinds.gateways import gateways
 from pilot.mesh.model.credential_key import CA_SUFFIX, CredentialKey, parse_field, parse_resource
 from pilot.mesh.model.facets import CredentialReaderFacet
 from pilot.mesh.model.proxy import NodeType, Proxy
@@ -108,15 +108,15 @@ def _referred(db: Mesh, account: AccountKey, gateway: ObjectKey, named: GatewayC
     Of a listener of the Gateway API these are the workloads that its Gateway is for, as far as it says their service account. What it names in
     its own namespace it may refer to; elsewhere a ReferenceGrant must say so.
     """
-    row = gateways.get(db, gateway)
+    row = GATEWAY.get(db, gateway)
     origin = row.origin if row is not None else None
     home = origin.namespace if origin is not None and origin.namespace else gateway.namespace
     if account.namespace != home or (origin is not None and origin.account not in ("", account.name)):
         return
     owner = origin.parents[0] if origin is not None and origin.services else None
-    kind = owner.kind if owner is not None else GATEWAY
+    kind = owner.kind if owner is not None else KUBERNETES_GATEWAY.id
     for name in named.certificates | named.roots:
-        reference = ReferenceKey(kind, gateway.namespace, SECRET, name.namespace, name.name.removesuffix(CA_SUFFIX))
+        reference = ReferenceKey(kind, gateway.namespace, SECRET.id, name.namespace, name.name.removesuffix(CA_SUFFIX))
         if name.source == "gateway Secret" and may_refer(db, reference):
             yield name
 

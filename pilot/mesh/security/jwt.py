@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.object import ObjectKey
 from pilot.config.security.jwks import JwksSource, jwks_source
 from pilot.config.security.request_authentication import JWTRule
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.request_authentications import request_authentications
 from pilot.mesh.registry.mesh_services import find_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -44,7 +44,7 @@ def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, .
     rows = (
         row
         for key in sorted(policies, key=lambda k: k.namespace == root)
-        if (row := request_authentications.get(db, key)) is not None
+        if (row := REQUEST_AUTHENTICATION.get(db, key)) is not None
     )
     rules = sorted((rule for row in rows for rule in row.spec.jwt_rules), key=lambda r: r.issuer)
     return tuple(_with_keys(db, rule) for rule in rules)
@@ -73,6 +73,4 @@ def _server(db: Mesh, uri: str) -> JwksServer | None:
 @hub
 def wanted_key_sets(db: Mesh) -> tuple[JwksSource, ...]:
     """Returns the key sets that we are to fetch."""
-    return tuple(
-        source for source in request_authentications.buckets(db, "jwks") if _server(db, source.key.uri) is None
-    )
+    return tuple(source for source in REQUEST_AUTHENTICATION.buckets(db, "jwks") if _server(db, source.key.uri) is None)

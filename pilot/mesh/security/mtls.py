@@ -10,12 +10,12 @@ from typing import Literal
 
 import msgspec
 
+from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.config.object import ObjectKey
 from pilot.config.security.peer_authentication import MutualTLS, PeerAuthentication
 from pilot.derive import derived
-from pilot.mesh.kinds.peer_authentications import peer_authentications
 from pilot.mesh.model.facets import Labels, PolicySubjectKey
-from pilot.mesh.security.policies import PEER_AUTHENTICATION, attachments, policy_keys
+from pilot.mesh.security.policies import attachments, policy_keys
 from pilot.mesh.tables.database import Mesh
 
 Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
@@ -37,7 +37,7 @@ def _said(mtls: MutualTLS | None) -> Mode | None:
 
 
 def _specs(db: Mesh, policies: tuple[ObjectKey, ...]) -> Iterator[PeerAuthentication]:
-    return (row.spec for key in policies if (row := peer_authentications.get(db, key)) is not None)
+    return (row.spec for key in policies if (row := PEER_AUTHENTICATION.get(db, key)) is not None)
 
 
 @derived
@@ -46,7 +46,7 @@ def namespace_mtls(db: Mesh, namespace: str) -> Mode:
 
     Policies of workloads and ports do not count here: clients learn of those by the endpoints.
     """
-    policies = policy_keys(db, PEER_AUTHENTICATION, PolicySubjectKey(namespace))
+    policies = policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))
     return accepted(db, policies).mode if policies else "UNKNOWN"
 
 
@@ -64,10 +64,10 @@ def accepted(db: Mesh, policies: tuple[ObjectKey, ...]) -> WorkloadMtls:
 
 @derived
 def _workload_mtls(db: Mesh, namespace: str, labels: Labels) -> WorkloadMtls:
-    return accepted(db, policy_keys(db, PEER_AUTHENTICATION, PolicySubjectKey(namespace, labels)))
+    return accepted(db, policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace, labels)))
 
 
 def mtls_mode(db: Mesh, namespace: str, labels: Labels, port: int) -> Mode:
     """Returns what a workload accepts on a port that it listens on. Workloads of a namespace that selects none are all alike."""
-    selects = any(a.selects for a in attachments(db, PEER_AUTHENTICATION, namespace))
+    selects = any(a.selects for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace))
     return _workload_mtls(db, namespace, labels if selects else frozenset()).at(port)

@@ -11,17 +11,19 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pilot.config.group_kind import GATEWAY_API
+from pilot.config.kind import Kind
+from pilot.config.kinds.istio import (
+    AUTHORIZATION_POLICY,
+    ENVOY_FILTER,
+    PEER_AUTHENTICATION,
+    REQUEST_AUTHENTICATION,
+    TELEMETRY,
+    TRAFFIC_EXTENSION,
+)
 from pilot.config.object import ObjectKey, age
 from pilot.config.selector import PolicyTargetReference
 from pilot.derive import derived, hub
 from pilot.lib.labels import cut
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.envoy_filters import envoy_filters
-from pilot.mesh.kinds.peer_authentications import peer_authentications
-from pilot.mesh.kinds.request_authentications import request_authentications
-from pilot.mesh.kinds.telemetries import telemetries
-from pilot.mesh.kinds.traffic_extensions import traffic_extensions
-from pilot.mesh.kinds.view import KindView
 from pilot.mesh.model.facets import Labels, PolicyFacet, PolicyScope, PolicySubjectKey, PolicyTargetKey
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.workloads import proxy_labels
@@ -29,12 +31,6 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config, root_namespace
 from pilot.mesh.tables.proxies import find_proxy
 
-PEER_AUTHENTICATION = "PeerAuthentication"
-REQUEST_AUTHENTICATION = "RequestAuthentication"
-AUTHORIZATION_POLICY = "AuthorizationPolicy"
-TRAFFIC_EXTENSION = "TrafficExtension"
-ENVOY_FILTER = "EnvoyFilter"
-TELEMETRY = "Telemetry"
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 WAYPOINT_CLASS = "istio-waypoint"
 
@@ -47,7 +43,7 @@ class PolicyKind(NamedTuple):
     policy of the root namespace may select.
     """
 
-    objects: KindView[Any]
+    objects: Kind[Any]
     scopes: frozenset[PolicyScope]
     one_for_all: bool = False
     one_for_some: bool = False
@@ -59,14 +55,14 @@ class PolicyKind(NamedTuple):
 
 
 POLICIES: Mapping[str, PolicyKind] = {
-    PEER_AUTHENTICATION: PolicyKind(
-        peer_authentications, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"
+    PEER_AUTHENTICATION.id.name: PolicyKind(
+        PEER_AUTHENTICATION, frozenset(("ports",)), one_for_all=True, one_for_some=True, root_selects="none"
     ),
-    REQUEST_AUTHENTICATION: PolicyKind(request_authentications, frozenset(("inbound", "gateway", "waypoint"))),
-    AUTHORIZATION_POLICY: PolicyKind(authorization_policies, frozenset(("inbound", "gateway", "waypoint"))),
-    TRAFFIC_EXTENSION: PolicyKind(traffic_extensions, frozenset(("inbound", "outbound", "gateway", "waypoint"))),
-    ENVOY_FILTER: PolicyKind(envoy_filters, frozenset(("patches",))),
-    TELEMETRY: PolicyKind(telemetries, frozenset(), one_for_all=True, root_selects="own"),
+    REQUEST_AUTHENTICATION.id.name: PolicyKind(REQUEST_AUTHENTICATION, frozenset(("inbound", "gateway", "waypoint"))),
+    AUTHORIZATION_POLICY.id.name: PolicyKind(AUTHORIZATION_POLICY, frozenset(("inbound", "gateway", "waypoint"))),
+    TRAFFIC_EXTENSION.id.name: PolicyKind(TRAFFIC_EXTENSION, frozenset(("inbound", "outbound", "gateway", "waypoint"))),
+    ENVOY_FILTER.id.name: PolicyKind(ENVOY_FILTER, frozenset(("patches",))),
+    TELEMETRY.id.name: PolicyKind(TELEMETRY, frozenset(), one_for_all=True, root_selects="own"),
 }
 
 

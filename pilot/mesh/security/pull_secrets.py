@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION
+from pilot.config.kinds.kubernetes import SECRET
 from pilot.config.object import RegistryKey
 from pilot.derive import derived
-from pilot.mesh.kinds.secrets import secrets
 from pilot.mesh.model.credential_key import parse_field
 from pilot.mesh.model.facets import ExtensionReaderFacet
 from pilot.mesh.security.credential_access import account_of
-from pilot.mesh.security.policies import TRAFFIC_EXTENSION, proxy_policies
+from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
@@ -25,7 +26,7 @@ def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
     proved = account is not None and account.namespace == proxy.namespace
-    applied = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION))
+    applied = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION.id.name))
     fetched = proxy.extensions is None or proxy.flag(MODULE_FETCH)
     return ExtensionReaderFacet(applied, account.cluster if proved and account is not None else None, fetched)
 
@@ -37,7 +38,7 @@ def pull_secret(db: Mesh, namespace: str, named: str, cluster: str) -> str:
     key = parse_field(named, namespace)
     for where in (cluster, db.settings.registry.cluster_id) if key is not None and key.source != "ConfigMap" else ():
         assert key is not None
-        found = secrets.get(db, RegistryKey(where, namespace, key.name))
+        found = SECRET.get(db, RegistryKey(where, namespace, key.name))
         if found is not None and found.spec.type == _TYPE and (content := found.spec.data.get(_DATA)):
             return content.decode(errors="replace")
     return ""

@@ -7,32 +7,21 @@ from typing import NamedTuple
 from pilot.config.gateway_api.gateway import Gateway
 from pilot.config.group_kind import GroupKind
 from pilot.config.key_material import Flaw
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
+from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.classes import gateway_class, is_another_controllers
-from pilot.mesh.gateway_api.gateways import (
-    GATEWAY,
-    LISTENER_SET,
-    attached_sets,
-    class_of,
-    gateway_of_set,
-    routers_of,
-    takes_set,
-)
-from pilot.mesh.gateway_api.listener_tls import SECRET
+from pilot.mesh.gateway_api.gateways import attached_sets, class_of, gateway_of_set, routers_of, takes_set
 from pilot.mesh.gateway_api.listeners import BuiltListener, owned_listeners
 from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
-from pilot.mesh.kinds.config_maps import config_maps
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.model.credential_key import CredentialKey
 from pilot.mesh.registry.gateway_addresses import GatewayAddresses, find_addresses
 from pilot.mesh.status.routes import attached_routes
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
-
-_CONFIG_MAP = GroupKind("", "ConfigMap")
 
 
 class ListenerStatus(NamedTuple):
@@ -77,19 +66,19 @@ def _listener(db: Mesh, owner: ObjectKey, one: BuiltListener) -> ListenerStatus:
 @derived
 def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     """Returns the status of a Gateway; None for one that is not this control plane's."""
-    row, info = kubernetes_gateways.get(db, key), class_of(db, key)
+    row, info = KUBERNETES_GATEWAY.get(db, key), class_of(db, key)
     if row is None or info is None:
         return None
     if not info.programmed:
         remote = StatusCondition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
         accepted = StatusCondition("Accepted", True, "Accepted", "Resource accepted")
         return CollectedGatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
-    listed = _listeners(db, GATEWAY, key)
+    listed = _listeners(db, KUBERNETES_GATEWAY.id, key)
     valid = [one for one, _ in listed if one.valid]
     routers = routers_of(db, key)
-    sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET, s))]
+    sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET.id, s))]
     ports = {one.port for one in valid}.union(
-        one.port for s in sets for one in owned_listeners(db, LISTENER_SET, s) if one.valid
+        one.port for s in sets for one in owned_listeners(db, LISTENER_SET.id, s) if one.valid
     )
     addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
     fault = routers.fault or _parameters_fault(db, row)
@@ -139,12 +128,12 @@ def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
     ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
     if ref is None:
         return None
-    if (ref.group, ref.kind) != _CONFIG_MAP:
+    if (ref.group, ref.kind) != CONFIG_MAP.id:
         return Fault(
             "InvalidParameters",
             f"Unsupported parametersRef group/kind {ref.group}/{ref.kind}, only ConfigMap is supported",
         )
-    if config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
+    if CONFIG_MAP.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
         return Fault("InvalidParameters", f"parametersRef ConfigMap {row.namespace}/{ref.name} does not exist")
     return None
 
@@ -156,12 +145,12 @@ def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
     if ref is None:
         return None
     namespace = ref.namespace or row.namespace
-    if not may_refer(db, ReferenceKey(GATEWAY, row.namespace, SECRET, namespace, ref.name)):
+    if not may_refer(db, ReferenceKey(KUBERNETES_GATEWAY.id, row.namespace, SECRET.id, namespace, ref.name)):
         return Fault(
             "RefNotPermitted",
             f"clientCertificateRef {namespace}/{ref.name} not accessible to a Gateway (missing a ReferenceGrant?)",
         )
-    if (ref.group, ref.kind) != SECRET:
+    if (ref.group, ref.kind) != SECRET.id:
         return Fault(
             "InvalidClientCertificateRef",
             f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed",
@@ -188,7 +177,7 @@ def _is_lax(spec: Gateway) -> bool:
 def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
     at = gateway_of_set(db, key)
-    gateway = kubernetes_gateways.get(db, at) if at is not None else None
+    gateway = KUBERNETES_GATEWAY.get(db, at) if at is not None else None
     info = class_of(db, at) if at is not None else None
     if at is None or gateway is None or info is None:
         return None
@@ -196,7 +185,7 @@ def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | No
         return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
     if not takes_set(db, gateway, key.namespace):
         return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
-    listed, routers = _listeners(db, LISTENER_SET, key), routers_of(db, at)
+    listed, routers = _listeners(db, LISTENER_SET.id, key), routers_of(db, at)
     valid = [one for one, _ in listed if one.valid]
     invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
     parent = (

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pilot.config.kinds.kubernetes import NODE, POD, SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.nodes import nodes
-from pilot.mesh.kinds.pods import pods
-from pilot.mesh.kinds.services import services
 from pilot.mesh.lowering.ingress.supported import ingress_mode, supported_ingress
 from pilot.mesh.registry.external_addresses import own_addresses
 from pilot.mesh.tables.database import Mesh
@@ -25,7 +23,7 @@ def _addresses(db: Mesh) -> tuple[str, ...]:
     )
     if not named:
         return tuple(sorted(set(_of_nodes(db, own, namespace))))
-    row = services.get(db, RegistryKey(own, namespace, named))
+    row = SERVICE.get(db, RegistryKey(own, namespace, named))
     if row is None:
         return ()
     if row.spec.type == "ExternalName":
@@ -36,8 +34,8 @@ def _addresses(db: Mesh) -> tuple[str, ...]:
 def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
     """Yields the external IPs of the nodes of routers that run."""
     selector = ingress_mode(db).selector
-    for key in pods.keys(db, "namespace", namespace):
-        row = pods.get(db, key)
+    for key in POD.keys(db, "namespace", namespace):
+        row = POD.get(db, key)
         if (
             key.cluster != cluster
             or row is None
@@ -45,7 +43,7 @@ def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
             or row.labels.get("istio") != selector
         ):
             continue
-        node = nodes.get(db, RegistryKey(cluster, "", row.spec.node_name))
+        node = NODE.get(db, RegistryKey(cluster, "", row.spec.node_name))
         yield from (
             (a.address for a in node.spec.status.addresses if a.type == "ExternalIP" and a.address)
             if node is not None

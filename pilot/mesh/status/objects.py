@@ -6,7 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, SECURITY, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kind import Kind, RegistryKind
+from pilot.config.kinds.gateway_api import (
+    BACKEND,
+    BACKEND_TLS_POLICY,
+    BACKEND_TRAFFIC_POLICY,
+    GATEWAY_CLASS,
+    GRPC_ROUTE,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    KUBERNETES_GATEWAY,
+    LISTENER_SET,
+    TCP_ROUTE,
+    TLS_ROUTE,
+)
+from pilot.config.kinds.ingress import INGRESS
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
@@ -16,27 +33,6 @@ from pilot.mesh.ambient.conditions import (
     service_entry_conditions,
     workload_entry_conditions,
 )
-from pilot.mesh.gateway_api.gateways import GATEWAY, LISTENER_SET
-from pilot.mesh.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
-from pilot.mesh.kinds.authorization_policies import authorization_policies
-from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
-from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
-from pilot.mesh.kinds.backends import backends
-from pilot.mesh.kinds.gateway_classes import gateway_classes
-from pilot.mesh.kinds.grpc_routes import grpc_routes
-from pilot.mesh.kinds.http_routes import http_routes
-from pilot.mesh.kinds.inference_pools import inference_pools
-from pilot.mesh.kinds.ingresses import ingresses
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.mesh.kinds.listener_sets import listener_sets
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
-from pilot.mesh.kinds.tcp_routes import tcp_routes
-from pilot.mesh.kinds.tls_routes import tls_routes
-from pilot.mesh.kinds.view import KindView, RegistryView
-from pilot.mesh.kinds.workload_entries import workload_entries
-from pilot.mesh.lowering.gateway_api.external_backends import BACKEND
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateways import (
@@ -56,19 +52,6 @@ from pilot.mesh.status.pools import pool_status
 from pilot.mesh.status.routes import ParentStatus, route_status
 from pilot.mesh.tables.database import Mesh
 
-SERVICE, SERVICE_ENTRY, WORKLOAD_ENTRY = (
-    GroupKind("", "Service"),
-    GroupKind(NETWORKING, "ServiceEntry"),
-    GroupKind(NETWORKING, "WorkloadEntry"),
-)
-AUTHORIZATION_POLICY = GroupKind(SECURITY, "AuthorizationPolicy")
-INGRESS = GroupKind("networking.k8s.io", "Ingress")
-GATEWAY_CLASS = GroupKind(GATEWAY_API, "GatewayClass")
-TLS_POLICY, TRAFFIC_POLICY = (
-    GroupKind(GATEWAY_API, "BackendTLSPolicy"),
-    GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"),
-)
-
 
 class Listed(Protocol):
     """The objects of a kind, by name."""
@@ -80,7 +63,7 @@ class Listed(Protocol):
 class OwnObjects(NamedTuple):
     """The objects of the own cluster, of a kind that every cluster has its own of."""
 
-    of: RegistryView[Any]
+    of: RegistryKind[Any]
 
     def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]:
         return tuple(key.object for key in self.of.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
@@ -167,26 +150,29 @@ def _route(kind: GroupKind) -> Callable[[Mesh, ObjectKey], Status | None]:
     return lambda db, key: RouteStatus(route_status(db, RouteKey(kind, *key)))
 
 
-_STATUS: Mapping[GroupKind, tuple[KindView[Any], Callable[[Mesh, ObjectKey], Status | None]]] = {
-    GATEWAY_CLASS: (gateway_classes, _class),
-    GATEWAY: (kubernetes_gateways, lambda db, key: gateway_status(db, key)),
-    LISTENER_SET: (listener_sets, lambda db, key: listener_set_status(db, key)),
-    HTTP_ROUTE: (http_routes, _route(HTTP_ROUTE)),
-    GRPC_ROUTE: (grpc_routes, _route(GRPC_ROUTE)),
-    TCP_ROUTE: (tcp_routes, _route(TCP_ROUTE)),
-    TLS_ROUTE: (tls_routes, _route(TLS_ROUTE)),
-    TLS_POLICY: (backend_tls_policies, lambda db, key: PolicyStatus(backend_tls_status(db, key))),
-    TRAFFIC_POLICY: (backend_traffic_policies, lambda db, key: PolicyStatus(traffic_policy_status(db, key))),
-    BACKEND: (backends, _backend),
-    POOL: (inference_pools, _pool),
-    INGRESS: (ingresses, _ingress),
+_STATUS: Mapping[GroupKind, tuple[Kind[Any], Callable[[Mesh, ObjectKey], Status | None]]] = {
+    GATEWAY_CLASS.id: (GATEWAY_CLASS, _class),
+    KUBERNETES_GATEWAY.id: (KUBERNETES_GATEWAY, lambda db, key: gateway_status(db, key)),
+    LISTENER_SET.id: (LISTENER_SET, lambda db, key: listener_set_status(db, key)),
+    HTTP_ROUTE.id: (HTTP_ROUTE, _route(HTTP_ROUTE.id)),
+    GRPC_ROUTE.id: (GRPC_ROUTE, _route(GRPC_ROUTE.id)),
+    TCP_ROUTE.id: (TCP_ROUTE, _route(TCP_ROUTE.id)),
+    TLS_ROUTE.id: (TLS_ROUTE, _route(TLS_ROUTE.id)),
+    BACKEND_TLS_POLICY.id: (BACKEND_TLS_POLICY, lambda db, key: PolicyStatus(backend_tls_status(db, key))),
+    BACKEND_TRAFFIC_POLICY.id: (
+        BACKEND_TRAFFIC_POLICY,
+        lambda db, key: PolicyStatus(traffic_policy_status(db, key)),
+    ),
+    BACKEND.id: (BACKEND, _backend),
+    INFERENCE_POOL.id: (INFERENCE_POOL, _pool),
+    INGRESS.id: (INGRESS, _ingress),
 }
 KINDS = tuple(_STATUS)
 _CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[StatusCondition, ...] | None]]] = {
-    SERVICE: (OwnObjects(services), lambda db, key: service_conditions(db, key)),
-    SERVICE_ENTRY: (service_entries, lambda db, key: service_entry_conditions(db, key)),
-    WORKLOAD_ENTRY: (OwnObjects(workload_entries), lambda db, key: workload_entry_conditions(db, key)),
-    AUTHORIZATION_POLICY: (authorization_policies, lambda db, key: policy_conditions(db, key)),
+    SERVICE.id: (OwnObjects(SERVICE), lambda db, key: service_conditions(db, key)),
+    SERVICE_ENTRY.id: (SERVICE_ENTRY, lambda db, key: service_entry_conditions(db, key)),
+    WORKLOAD_ENTRY.id: (OwnObjects(WORKLOAD_ENTRY), lambda db, key: workload_entry_conditions(db, key)),
+    AUTHORIZATION_POLICY.id: (AUTHORIZATION_POLICY, lambda db, key: policy_conditions(db, key)),
 }
 AMBIENT_KINDS = tuple(_CONDITIONS)
 """Kinds whose conditions tell of waypoints and ztunnels."""
@@ -196,7 +182,7 @@ AMBIENT_KINDS = tuple(_CONDITIONS)
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
     """Returns every object that may have a status: none of the Gateway API where that is switched off, and those of an ambient mesh alone that
     tell of waypoints and ztunnels."""
-    shown = KINDS if db.settings.gateway_api.enabled else (INGRESS,)
+    shown = KINDS if db.settings.gateway_api.enabled else (INGRESS.id,)
     told = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
     return tuple(ObjectRef(kind, *key) for kind in (*shown, *told) for key in _listed(kind).all_keys(db))
 

@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from pilot.config.gateway_api.reference import LocalPolicyTargetReference, ParentReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import BACKEND, BACKEND_TLS_POLICY, BACKEND_TRAFFIC_POLICY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
-from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
-from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
 from pilot.mesh.lowering.gateway_api.backend_tls import backend_tls_policy, is_ignored
 from pilot.mesh.lowering.gateway_api.backend_traffic import traffic_policy_targets
-from pilot.mesh.lowering.gateway_api.external_backends import BACKEND, external_backend
+from pilot.mesh.lowering.gateway_api.external_backends import external_backend
 from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
@@ -39,7 +38,7 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
 
     A Gateway is told what the first of the targets is told that it has a route to.
     """
-    row, built = backend_tls_policies.get(db, key), backend_tls_policy(db, key)
+    row, built = BACKEND_TLS_POLICY.get(db, key), backend_tls_policy(db, key)
     if row is None:
         return ()
     if built is None:
@@ -61,7 +60,7 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
 @derived
 def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
     """Returns the status of an XBackendTrafficPolicy by target."""
-    row = backend_traffic_policies.get(db, key)
+    row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha:
         return ()
     if is_ignored(dict(row.annotations)):
@@ -85,9 +84,9 @@ def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | Non
         _accepted(found.accepted),
         condition("ResolvedRefs", found.resolved, "ResolvedRefs", "Configuration is valid"),
     )
-    itself = AncestorStatus(ParentReference(group=BACKEND.group, kind=BACKEND.name, name=key.name), told)
+    itself = AncestorStatus(ParentReference(group=BACKEND.id.group, kind=BACKEND.id.name, name=key.name), told)
     ways = (
-        ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND, *key))
+        ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND.id, *key))
     )
     return (itself, *(AncestorStatus(way, told, mesh=False) for way in ways))[:MOST_PARENTS]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pilot.config.gateway_api.inference_pool import InferencePool
 from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.kinds.gateway_api import HTTP_ROUTE, INFERENCE_POOL, KUBERNETES_GATEWAY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
-from pilot.mesh.gateway_api.gateways import GATEWAY
-from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
-from pilot.mesh.kinds.inference_pools import inference_pools
-from pilot.mesh.kinds.services import services
 from pilot.mesh.lowering.gateway_api.attachments import attachments
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL
 from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before, routes_before
 from pilot.mesh.model.condition import Fault, condition
 from pilot.mesh.status.routes import ParentStatus, build_conditions
@@ -24,13 +21,13 @@ MOST_PARENTS = 32
 @derived
 def pool_status(db: Mesh, key: ObjectKey) -> tuple[ParentStatus, ...] | None:
     """Returns the status of a pool by Gateway; None where pools are not obeyed."""
-    row = inference_pools.get(db, key)
+    row = INFERENCE_POOL.get(db, key)
     if row is None or not db.settings.gateway_api.inference:
         return None
     resolved = condition(
         "ResolvedRefs", _picker_fault(db, row), "ResolvedRefs", "Referenced ExtensionRef resolved successfully"
     )
-    found = gateways_before(db, ObjectRef(POOL, *key))[:MOST_PARENTS]
+    found = gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))[:MOST_PARENTS]
     accepted = "Referenced by an HTTPRoute accepted by the parentRef Gateway"
     return tuple(
         ParentStatus(
@@ -49,7 +46,7 @@ def _picker_fault(db: Mesh, row: Object[InferencePool]) -> Fault | None:
         return Fault("InvalidExtensionRef", "ExtensionRef not defined")
     if ref.port is None:
         return Fault("InvalidExtensionRef", "endpointPickerRef.port is required")
-    if services.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
+    if SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name)) is None:
         return Fault("InvalidExtensionRef", f"Referenced ExtensionRef not found {ref.name}")
     return None
 
@@ -57,9 +54,9 @@ def _picker_fault(db: Mesh, row: Object[InferencePool]) -> Fault | None:
 def _route_fault(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> Fault | None:
     """Returns why the Gateway takes no route to a pool; None where it takes one."""
     told: Fault | None = None
-    for route in routes_before(db, ObjectRef(POOL, *key)):
-        ones = [one for one in attachments(db, route) if (one.kind, one.target) == (GATEWAY, gateway)]
-        if route.kind != HTTP_ROUTE or not ones:
+    for route in routes_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
+        ones = [one for one in attachments(db, route) if (one.kind, one.target) == (KUBERNETES_GATEWAY.id, gateway)]
+        if route.kind != HTTP_ROUTE.id or not ones:
             continue
         accepted = build_conditions(ones, None)[0]
         if accepted.status:

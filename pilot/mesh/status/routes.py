@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE
 from pilot.mesh.lowering.gateway_api.attachments import Denial, ListenerAttachment, attachments
 from pilot.mesh.lowering.gateway_api.conversion import converted_destinations, converted_rules
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, all_routes
@@ -44,7 +44,7 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
 
 def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
     """Returns what is wrong with the rules of a route."""
-    if route.kind in (HTTP_ROUTE, GRPC_ROUTE):
+    if route.kind in (HTTP_ROUTE.id, GRPC_ROUTE.id):
         return converted_rules(db, route, mesh).fault
     return converted_destinations(db, route, mesh).fault
 

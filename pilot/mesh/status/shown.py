@@ -8,8 +8,8 @@ from typing import Any
 
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import LISTENER_SET
 from pilot.lib.addresses import is_ip
-from pilot.mesh.gateway_api.gateways import LISTENER_SET
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateways import CollectedGatewayStatus, ListenerStatus
 from pilot.mesh.status.objects import (
@@ -55,12 +55,12 @@ def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
 
 @_show.register
 def _(status: CollectedGatewayStatus, kind: GroupKind, controller: str) -> Plain:
-    numbered = kind == LISTENER_SET
+    numbered = kind == LISTENER_SET.id
     shown: Plain = {
         "conditions": show_conditions(status.conditions),
         "listeners": [_listener(one, numbered) for one in status.listeners],
     }
-    if kind == LISTENER_SET:
+    if kind == LISTENER_SET.id:
         return shown
     sets = {"attachedListenerSets": status.sets} if status.sets else {}
     return {

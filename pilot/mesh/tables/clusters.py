@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.derive import hub
-from pilot.mesh.kinds.services import services
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
 
@@ -13,7 +13,7 @@ def service_clusters(db: Mesh) -> tuple[str, ...]:
     """Returns the clusters that have Kubernetes Services, the own one first, the others by name."""
     return tuple(
         sorted(
-            services.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)
+            SERVICE.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)
         )
     )
 

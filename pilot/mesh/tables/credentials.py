@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pilot.config.key_material import Flaw, KeyPair, Roots, find_key_pair, find_roots
+from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET
 from pilot.config.object import RegistryKey
 from pilot.config.validation.key_material import find_flaw
 from pilot.derive import derived
-from pilot.mesh.kinds.config_maps import config_maps
-from pilot.mesh.kinds.secrets import secrets
 from pilot.mesh.model.credential_key import CredentialKey
 from pilot.mesh.tables.database import Mesh
 
@@ -43,12 +42,12 @@ def _objects(db: Mesh, name: CredentialKey, cluster: str) -> Iterator[RegistryKe
 def _data(db: Mesh, name: CredentialKey, key: RegistryKey) -> Mapping[str, bytes] | None:
     if name.source == "ConfigMap":
         return _config_map_data(db, key)
-    found = secrets.get(db, key)
+    found = SECRET.get(db, key)
     return found.spec.data if found is not None and found.spec.type not in _NO_CREDENTIALS else None
 
 
 def _config_map_data(db: Mesh, key: RegistryKey) -> Mapping[str, bytes] | None:
-    found = config_maps.get(db, key)
+    found = CONFIG_MAP.get(db, key)
     return (
         {**found.spec.binary_data, **{k: v.encode() for k, v in found.spec.data.items()}} if found is not None else None
     )
@@ -60,3 +59,8 @@ def _held(db: Mesh, name: CredentialKey, key: RegistryKey, roots: bool) -> Crede
     found = find_roots(data) if roots else find_key_pair(data)
     flaw = found if isinstance(found, Flaw) else find_flaw(found)
     return found if flaw is None else flaw._replace(object=key.name)
+
+
+def secret_namespaces(db: Mesh, *names: str) -> tuple[str, ...]:
+    """Return the namespaces in which any cluster has a Secret with one of these names, sorted."""
+    return tuple(sorted({key.namespace for name in names for key in SECRET.keys(db, "named", ("", name))}))

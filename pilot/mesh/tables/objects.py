@@ -1,29 +1,30 @@
-"""The objects of any kind, for those who read all kinds alike."""
+"""Objects of any kind, for code that treats all kinds alike."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 from typing import Any
 
+from pilot.config.group_kind import GroupKind
+from pilot.config.kind import AnyKind
 from pilot.config.object import Object
-from pilot.derive import Collection, derived
+from pilot.derive import derived
 from pilot.mesh.tables.database import Mesh
 
 
-@functools.cache
-def _view(table: str) -> Collection[Any, Object[Any]]:
-    """Returns the one reader of a kind, which has the name of its table."""
-    found: Collection[Any, Object[Any]] = getattr(importlib.import_module(f"pilot.mesh.kinds.{table}"), table)
-    return found
+def _kind(db: Mesh, group_kind: GroupKind) -> AnyKind:
+    kind = db.catalogue.find(group_kind)
+    if kind is None:
+        raise LookupError(f"no kind {group_kind}")
+    return kind
 
 
 @derived
-def object_keys(db: Mesh, table: str) -> tuple[Any, ...]:
-    """Returns the keys of all objects of a kind, by the name of its table."""
-    return _view(table).all_keys(db)
+def object_keys(db: Mesh, kind: GroupKind) -> tuple[Any, ...]:
+    """Return the keys of all objects of a kind."""
+    return _kind(db, kind).all_keys(db)
 
 
-def find_object(db: Mesh, table: str, key: Any) -> Object[Any] | None:
-    """Returns an object of a kind, None where there is none. No node of its own."""
-    return _view(table).get(db, key)
+def find_object(db: Mesh, kind: GroupKind, key: Any) -> Object[Any] | None:
+    """Return an object of a kind, or None if it does not exist. Not memoised."""
+    row: Object[Any] | None = _kind(db, kind).get(db, key)
+    return row

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from pilot.config.extensions.traffic_extension import ExecutionPhase, TrafficSelector
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
-from pilot.mesh.kinds.traffic_extensions import traffic_extensions
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 
@@ -35,7 +35,7 @@ class ListedExtension(NamedTuple):
 @derived
 def listed_extension(db: Mesh, key: ObjectKey) -> ListedExtension | None:
     """Returns an extension; None for one that is gone."""
-    found = traffic_extensions.get(db, key)
+    found = TRAFFIC_EXTENSION.get(db, key)
     if found is None:
         return None
     spec = found.spec

@@ -10,6 +10,7 @@ from typing import TypeVar, get_args
 
 import msgspec
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import ObjectKey
 from pilot.config.telemetry import (
     AccessLogging,
@@ -22,7 +23,6 @@ from pilot.config.telemetry import (
 )
 from pilot.derive import derived
 from pilot.lib.duration import Duration
-from pilot.mesh.kinds.telemetries import telemetries
 from pilot.mesh.model.facets import TelemetryFacet
 from pilot.mesh.model.telemetry_rules import LogRule, MetricOverride, MetricRules, SpanRules
 from pilot.mesh.tables.database import Mesh
@@ -39,7 +39,7 @@ def telemetry_facet(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> Telemet
 
 def _specs(db: Mesh, keys: Iterable[ObjectKey]) -> Iterator[Telemetry]:
     for key in keys:
-        if (row := telemetries.get(db, key)) is not None:
+        if (row := TELEMETRY.get(db, key)) is not None:
             yield row.spec
 
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import DestinationRule, PortTrafficPolicy, Subset, TrafficPolicy
 from pilot.config.object import Object, ObjectKey, age
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import full_name, is_wildcard, matches, most_specific
-from pilot.mesh.kinds.destination_rules import destination_rules
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.tables.database import Mesh
@@ -60,8 +60,8 @@ def rule_defaults(db: Mesh) -> RuleDefaults:
 def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
     """Returns the rules written for exactly that host, by their namespace."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
-    for key in destination_rules.keys(db, "host", host.lower()):
-        row = destination_rules.get(db, key)
+    for key in DESTINATION_RULE.keys(db, "host", host.lower()):
+        row = DESTINATION_RULE.get(db, key)
         if row is not None and full_name(row.spec.host, key.namespace, db.settings.registry.domain) == host:
             rules.setdefault(key.namespace, []).append(row)
     return {namespace: _pools(db, namespace, found) for namespace, found in rules.items()}
@@ -71,8 +71,8 @@ def host_pools(db: Mesh, host: str) -> Mapping[str, Pools]:
 def wildcard_pools(db: Mesh, namespace: str) -> Mapping[str, Pools]:
     """Returns the rules of a namespace for wildcard hosts, by host."""
     rules: dict[str, list[Object[DestinationRule]]] = {}
-    for key in destination_rules.keys(db, "wildcard", namespace):
-        row = destination_rules.get(db, key)
+    for key in DESTINATION_RULE.keys(db, "wildcard", namespace):
+        row = DESTINATION_RULE.get(db, key)
         if row is not None:
             rules.setdefault(row.spec.host, []).append(row)
     return {host: _pools(db, namespace, found) for host, found in rules.items()}
@@ -95,7 +95,7 @@ def _selector(spec: DestinationRule) -> Labels | None:
 def _find(db: Mesh, namespace: str, host: str, pool: str) -> tuple[RuleEntry, ...]:
     """Returns the entries of the most specific host in one pool of a namespace."""
     # Most hosts have no rule of their own, and then need no node to say so.
-    exact = host_pools(db, host).get(namespace) if destination_rules.keys(db, "host", host.lower()) else None
+    exact = host_pools(db, host).get(namespace) if DESTINATION_RULE.keys(db, "host", host.lower()) else None
     if exact is not None and (found := exact.pool(pool)):
         return found
     wildcards = wildcard_pools(db, namespace)
@@ -154,14 +154,14 @@ def _rules_of_clients(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the rules in a namespace, and those that are exported to it by name."""
     return tuple(
         dict.fromkeys(
-            (*destination_rules.keys(db, "namespace", namespace), *destination_rules.keys(db, "exported", namespace))
+            (*DESTINATION_RULE.keys(db, "namespace", namespace), *DESTINATION_RULE.keys(db, "exported", namespace))
         )
     )
 
 
 @derived
 def _host_of_rule(db: Mesh, key: ObjectKey) -> str | None:
-    row = destination_rules.get(db, key)
+    row = DESTINATION_RULE.get(db, key)
     return full_name(row.spec.host, key.namespace, db.settings.registry.domain).lower() if row is not None else None
 
 
@@ -214,7 +214,7 @@ def inbound_merged_rule_key(db: Mesh, namespace: str, ref: ServiceRef) -> Merged
 @derived
 def merged_rule(db: Mesh, sources: MergedRuleKey) -> MergedRule | None:
     """Returns the rules of one host as one: the subsets of all, the oldest traffic policy."""
-    rows = [row for key in sources if (row := destination_rules.get(db, key)) is not None]
+    rows = [row for key in sources if (row := DESTINATION_RULE.get(db, key)) is not None]
     if len(rows) != len(sources) or not rows:
         return None
     merged = merge_rules([row.spec for row in rows])

@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problems, warning
 from pilot.derive import Gather, derived, hub
 from pilot.lib.hosts import is_wildcard, matches, most_specific, subset_of
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.scope.egress_hosts import ANY_NAMESPACE, EgressHostsKey, HostSet
 from pilot.mesh.scope.sidecar_scope import egress_listeners
@@ -73,7 +73,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     """Returns the object as written, with whole names."""
-    row: Object[VirtualService] | None = virtual_services.get(db, key)
+    row: Object[VirtualService] | None = VIRTUAL_SERVICE.get(db, key)
     if row is None or is_made_of_routes(row):
         return row
     return replace(row, spec=qualify_names(row.spec, key.namespace, db.settings.registry.domain))
@@ -172,7 +172,7 @@ def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
 @hub
 def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
     """Returns the keys of a namespace's VirtualServices."""
-    return virtual_services.keys(db, "namespace", namespace)
+    return VIRTUAL_SERVICE.keys(db, "namespace", namespace)
 
 
 _bindings: Gather[ObjectKey, [str], Binding] = Gather(
@@ -188,7 +188,7 @@ def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
 
 @derived
 def _namespaces(db: Mesh) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.namespace for key in virtual_services.all_keys(db)))
+    return tuple(dict.fromkeys(key.namespace for key in VIRTUAL_SERVICE.all_keys(db)))
 
 
 class BindingsByViewer(NamedTuple):
@@ -327,7 +327,7 @@ def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> t
     """
     name = host.lower()
     if not is_wildcard(name):
-        found = [b for key in virtual_services.keys(db, "host", name) if (b := binding(db, key)) is not None]
+        found = [b for key in VIRTUAL_SERVICE.keys(db, "host", name) if (b := binding(db, key)) is not None]
         named = [b for b in found if b.reaches(viewer.namespace, owner)]
         if shown := viewer.sort(named):
             return tuple(b.key for b in shown)
@@ -343,7 +343,7 @@ def virtual_services_at_waypoint(db: Mesh, host: str, owner: str, namespace: str
     Only the namespaces of the two have a say; all that cover the service count, wildcards too.
     """
     name = host.lower()
-    named = (binding(db, key) for key in virtual_services.keys(db, "host", name))
+    named = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", name))
     found = [b for b in (*named, *_wildcard_bindings(db)) if b is not None and b.key.namespace in (namespace, owner)]
     covering = {b.key: b for b in found if any(matches(h.lower(), name) for h in b.hosts)}
     return tuple(b.key for b in ViewerKey(namespace).sort(covering.values()))
@@ -351,7 +351,7 @@ def virtual_services_at_waypoint(db: Mesh, host: str, owner: str, namespace: str
 
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
-    found = (binding(db, key) for key in virtual_services.keys(db, "wildcard", True))
+    found = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "wildcard", True))
     return tuple(b for b in found if b is not None and not b.by_route)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import plural_of
+from pilot.config.kind import AnyKind
 from pilot.ingest.kube_kinds import definition_of, is_built_in
 
 _APPROVED = {"api-approved.kubernetes.io": "unapproved, for tests"}
 """What an API server wants to be told of who defines kinds of Kubernetes' own groups."""
 
 
-def definition(kind: Kind, *versions: str) -> dict[str, Any]:
+def definition(kind: AnyKind, *versions: str) -> dict[str, Any]:
     """Returns the definition of a kind, served in all versions that are read or in those that are named."""
     anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     served = [

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pilot.bootstrap.server_credentials import server_credentials, server_name
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
@@ -41,7 +42,7 @@ def mesh(folder: pathlib.Path, *addresses: str) -> str:
 
 
 def ports(it: Running) -> dict[str, int]:
-    return {key.name: row.spec.ports[0].number for key, row in it.plane.db.service_entries.rows()}
+    return {key.name: row.spec.ports[0].number for key, row in SERVICE_ENTRY.table(it.plane.db).rows()}
 
 
 async def test_folders_and_servers_are_sources_and_the_first_has_what_two_declare(tmp_path: pathlib.Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from pilot.bootstrap import ControlPlane, StartError, ports
 from pilot.bootstrap.control_plane import SWEEP_SECONDS
 from pilot.bootstrap.first_load import HeldClock
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
 from tests.support.ads import Client
@@ -78,13 +79,13 @@ async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_qu
     (tmp_path / "one.yaml").write_text(SERVICE)
     async with running(tmp_path) as it:
         db = it.plane.db
-        assert len(db.service_entries) == 1, "committed although the clock has not moved"
+        assert len(SERVICE_ENTRY.table(db)) == 1, "committed although the clock has not moved"
         idle = it.clock.waiting
         (tmp_path / "two.yaml").write_text(SERVICE.replace("one", "two"))
         await until(lambda: it.clock.waiting > idle)
-        assert len(db.service_entries) == 1
+        assert len(SERVICE_ENTRY.table(db)) == 1
         it.clock.advance(0.2)
-        assert len(db.service_entries) == 2
+        assert len(SERVICE_ENTRY.table(db)) == 2
         assert await it.metric("pilot_services 2")
         assert await it.metric("pilot_debounce_time_count 2")
         assert await it.metric('pilot_inbound_updates{type="config"} 2')

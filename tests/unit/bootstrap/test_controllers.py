@@ -15,11 +15,13 @@ import yaml
 from pilot.bootstrap import controllers as writers
 from pilot.bootstrap.controllers import Writers
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import NAMESPACE, POD, SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.controllers.ca_bundles import MUTATING, VALIDATING
-from pilot.controllers.precedence import OUTSIDE
-from pilot.controllers.workload_entries import EntryTerms
+from pilot.controllers.leader_priority import REMOTE_PREFIX
+from pilot.controllers.registration_in_cluster import ClusterRegistrationOptions
 from pilot.ingest.batch import Commit
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.ingest.problems import ProblemStore
@@ -183,7 +185,7 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
     given = it.one("CaBundles").given
     assert given == (client, "", "istio-system", given[3], [MUTATING, VALIDATING], pace, choose, it.counts)
     assert given[3]() == "roots"
-    terms = EntryTerms("istiod-1", 10.0, identity_check=True)
+    terms = ClusterRegistrationOptions("istiod-1", 10.0, identity_check=True)
     assert it.one("WorkloadEntries").given == (client, it.db, it.source.path_of, terms, backoff, choose, it.counts)
     entries: Any = it.writers.entries
     assert entries is it.one("WorkloadEntries")
@@ -209,7 +211,7 @@ def test_settings_of_parts_reach_them(journal: Journal) -> None:
     it = Written(journal, environ, ("--cniNamespace=kube-system",))
     assert it.one("Analysis").given[4] == 1.0
     assert it.one("CaBundles").given[1:3] == ("blue", "mesh")
-    assert it.one("WorkloadEntries").given[3] == EntryTerms("istiod-1", 60.0, identity_check=False)
+    assert it.one("WorkloadEntries").given[3] == ClusterRegistrationOptions("istiod-1", 60.0, identity_check=False)
     assert it.one("Precedence").given[1] == "blue"
     assert it.one("NodeTaints").given[1:3] == ("kube-system", "a/taint")
     assert it.one("RemoteWriters").given[:2] == ("east", "mesh")
@@ -377,7 +379,7 @@ async def test_where_nothing_is_written_nothing_runs(journal: Journal) -> None:
     it = Written(journal, {"ENABLE_LEADER_ELECTION": "false"}, ("--configDir=/etc",), authority=False)
     await it.begin()
     it.writers.reached([])
-    assert it.committed("mesh", "service_entries", "namespaces") == []
+    assert it.committed("MeshConfig", SERVICE_ENTRY.table_name, NAMESPACE.table_name) == []
     await it.writers.stop()
     assert journal.lines == ["Precedence.stop"]
 
@@ -398,8 +400,8 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
     it = Written(journal, ALL)
     always = [("GatewayWriters.committed",), ("Analysis.edited",)]
     assert it.committed("mesh") == [("RootCertificates.changed",), ("RemoteWriters.changed",), *always]
-    assert it.committed("service_entries") == [("AutoAddresses.changed",), *always]
-    assert it.committed("services", "pods") == always
+    assert it.committed(SERVICE_ENTRY.table_name) == [("AutoAddresses.changed",), *always]
+    assert it.committed(SERVICE.table_name, POD.table_name) == always
     nodes: Any = ["some nodes"]
     it.writers.reached(nodes)
     assert journal.take_calls() == [("GatewayWriters.reached", nodes)]
@@ -417,7 +419,11 @@ def test_of_what_is_committed_objects_are_looked_at_by_the_analysis(journal: Jou
         ]
     )
     [row] = rows.values()
-    edits: Any = [("service_entries", "a", row), ("service_entries", "b", None), ("mesh", "mesh", object())]
+    edits: Any = [
+        (SERVICE_ENTRY.table_name, "a", row),
+        (SERVICE_ENTRY.table_name, "b", None),
+        ("MeshConfig", "mesh", object()),
+    ]
     commit = Commit([], edits, 1, 0.0, 0.0, Counter(), 0.0)
     it.writers.committed(commit)
     calls = {call[0]: call[1] for call in journal.take_calls() if len(call) > 1}
@@ -447,7 +453,7 @@ async def test_other_clusters_are_written_to_by_whoever_leads_there(journal: Jou
     assert journal.made[-1].name == "Election"
     lock, precedence = journal.made[-2], journal.made[-3]
     assert lock.given == (there, CONFIG_MAP, "mesh", "istio-namespace-controller-election")
-    assert precedence.given == (there, f"{OUTSIDE}blue", it.pace, choose)
+    assert precedence.given == (there, f"{REMOTE_PREFIX}blue", it.pace, choose)
     assert journal.made[-1].given[:3] == (lock, "istiod-1", TERMS)
     assert len(journal.made[-1].given) == 5
     assert journal.lines == ["Precedence.start", "Election.run"]

@@ -199,7 +199,7 @@ class Loading:
             SimpleNamespace(start=self._start, stop=self._does("stop kubernetes")) if has_kubernetes else None
         )
         batch: Any = SimpleNamespace(
-            waiting=lambda table, key: self.mesh if (table, key) == ("mesh", "mesh") else None, flush=self._flush
+            waiting=lambda table, key: self.mesh if (table, key) == ("MeshConfig", "mesh") else None, flush=self._flush
         )
         self.load = FirstLoad(files, [source] * folders, kubernetes, sources, batch, self.clock)
 

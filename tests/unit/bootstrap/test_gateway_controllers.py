@@ -13,6 +13,10 @@ import pytest
 from pilot.bootstrap import gateway_controllers as gateway_writers
 from pilot.bootstrap.gateway_controllers import GatewayWriters
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import GATEWAY_CLASS
+from pilot.config.kinds.ingress import INGRESS
+from pilot.config.kinds.istio import PROXY_CONFIG
+from pilot.config.kinds.kubernetes import NAMESPACE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
@@ -20,7 +24,7 @@ from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
-from pilot.mesh.status.objects import AMBIENT_KINDS, GATEWAY_CLASS, INGRESS, KINDS
+from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from tests.support.stand_ins import Journal, StandIn
@@ -33,7 +37,7 @@ GATEWAY, POOL = (
     GroupKind("gateway.networking.k8s.io", "Gateway"),
     GroupKind("inference.networking.k8s.io", "InferencePool"),
 )
-OTHERS = tuple(kind for kind in KINDS if kind != INGRESS)
+OTHERS = tuple(kind for kind in KINDS if kind != INGRESS.id)
 
 
 class Written:
@@ -63,7 +67,7 @@ class Written:
 
     def statuses(self) -> dict[str, StandIn]:
         """The writers of statuses by the kinds that they are for."""
-        names = {OTHERS: "gateways", (INGRESS,): "ingresses", AMBIENT_KINDS: "ambient"}
+        names = {OTHERS: "gateways", (INGRESS.id,): "ingresses", AMBIENT_KINDS: "ambient"}
         return {names[one.given[2]]: one for one in self.journal.made if one.name == "Statuses"}
 
     def matters(self) -> list[str]:
@@ -152,7 +156,7 @@ def test_every_part_is_given_what_it_needs(journal: Journal) -> None:
     assert found["ingresses"].given[4](object()) is True
     path = journal.one("DefaultClasses").given[2]
     assert journal.one("DefaultClasses").given == (client, db, path, backoff, choose)
-    assert path("istio") == f"{GATEWAY_CLASS}//istio"
+    assert path("istio") == f"{GATEWAY_CLASS.id}//istio"
     path = journal.one("ShadowServices").given[2]
     assert journal.one("ShadowServices").given == (client, db, path, it.writers.is_ours, backoff, choose)
     assert path(ObjectKey("shop", "pool")) == f"{POOL}/shop/pool"
@@ -184,7 +188,7 @@ def test_labels_of_a_gateway_are_copied_where_the_settings_have_it_so(journal: J
 def test_an_object_is_ours_by_its_labels_and_those_of_its_namespace(journal: Journal) -> None:
     it = Written(journal, {})
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"a": "b"}}}
-    it.db.commit([(it.db.namespaces, key, row) for (_, key), row in rows_of([namespace]).items()])
+    it.db.commit([(NAMESPACE.table(it.db), key, row) for (_, key), row in rows_of([namespace]).items()])
     asked: list[tuple[Any, Any]] = []
 
     def is_ours(labels: Any, of_namespace: Any) -> bool:
@@ -227,7 +231,7 @@ async def test_parts_look_again_when_tags_change(journal: Journal) -> None:
     for followed in it.source.on_follow:
         followed(GATEWAY)
         assert journal.take_calls() == []
-        followed(GATEWAY_CLASS)
+        followed(GATEWAY_CLASS.id)
     assert journal.take_calls() == [("DefaultClasses.changed",)]
     await it.writers.stop()
     assert journal.lines[2:] == ["RevisionTags.stop"]
@@ -272,8 +276,8 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
     )
     edits = [("services", "key", None)]
     assert committed(it, "services") == [(*status, edits), (*status, edits), (*status, edits), deployed, shadowed]
-    edits = [("gateway_classes", "key", None)]
-    assert committed(it, "gateway_classes") == [
+    edits = [(GATEWAY_CLASS.table_name, "key", None)]
+    assert committed(it, GATEWAY_CLASS.table_name) == [
         ("DefaultClasses.changed",),
         (*status, edits),
         (*status, edits),
@@ -281,13 +285,13 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
         deployed,
         shadowed,
     ]
-    for table in ("mesh", "proxy_configs"):
+    for table in ("MeshConfig", PROXY_CONFIG.table_name):
         assert [call[0] for call in committed(it, table)][-3:] == [
             "Deployments.committed",
             "Deployments.changed",
             "ShadowServices.committed",
         ]
-    told = [call[0] for call in committed(it, "namespaces")]
+    told = [call[0] for call in committed(it, NAMESPACE.table_name)]
     assert told == [
         "Statuses.committed",
         "Statuses.looked_again",
@@ -305,4 +309,6 @@ def test_parts_are_told_of_what_is_committed(journal: Journal) -> None:
 
 def test_without_the_gateway_api_ingresses_have_their_status(journal: Journal) -> None:
     it = Written(journal, {"PILOT_ENABLE_GATEWAY_API": "false"})
-    assert [call[0] for call in committed(it, "namespaces", "gateway_classes", "mesh")] == ["Statuses.committed"]
+    assert [call[0] for call in committed(it, NAMESPACE.table_name, GATEWAY_CLASS.table_name, "MeshConfig")] == [
+        "Statuses.committed"
+    ]

@@ -14,6 +14,9 @@ import yaml
 from cryptography import x509
 
 from pilot.bootstrap import ControlPlane, StartError
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.multicluster import SERVICE_EXPORT
 from pilot.config.object import RegistryKey
 from pilot.kube.leader_lock import LEADER_ANNOTATION
 from pilot.settings.parse import load
@@ -55,7 +58,7 @@ async def test_proxies_get_what_the_api_server_has_and_keep_it_while_that_is_gon
         assert it.plane.db.mesh.peek("mesh").trust_domain == "from.the.map"
         assert await it.clusters() == {"one"}
         server.apply(entry("two"))
-        await until(lambda: len(it.plane.db.service_entries) == 2)
+        await until(lambda: len(SERVICE_ENTRY.table(it.plane.db)) == 2)
         assert await it.clusters() == {"one", "two"}
         await server.stop()
         assert await it.clusters() == {"one", "two"}, "a new proxy gets the last state"
@@ -63,7 +66,7 @@ async def test_proxies_get_what_the_api_server_has_and_keep_it_while_that_is_gon
         server.store.delete(("networking.istio.io", "serviceentries"), ("shop", "one"))
         server.store.compact()
         await server.start()
-        await until(lambda: len(it.plane.db.service_entries) == 1)
+        await until(lambda: len(SERVICE_ENTRY.table(it.plane.db)) == 1)
         assert await it.clusters() == {"two"}
 
 
@@ -90,10 +93,10 @@ async def test_beside_a_folder_only_what_runs_in_the_cluster_is_read(server: Api
     async with running(kubeconfig=str(path), configDir=str(folder)) as it:
         await until(lambda: it.plane.ready)
         assert await it.clusters() == {"his"}
-        assert len(it.plane.db.services) == 1
+        assert len(SERVICE.table(it.plane.db)) == 1
     async with running({"KUBECONFIG": str(path)}, configDir=str(folder)) as it:
         await until(lambda: it.plane.ready)
-        assert len(it.plane.db.services) == 0, "the variable alone does not count beside a folder"
+        assert len(SERVICE.table(it.plane.db)) == 0, "the variable alone does not count beside a folder"
 
 
 async def test_a_mesh_config_in_a_file_comes_before_the_config_map(server: ApiServer, tmp_path: pathlib.Path) -> None:
@@ -155,11 +158,11 @@ async def test_another_cluster_is_read_when_a_secret_names_it(server: ApiServer,
     server.put(secret)
     async with running(kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready)
-        assert [key for key, _ in it.plane.db.services.rows()] == [RegistryKey("west", "shop", "web")], (
+        assert [key for key, _ in SERVICE.table(it.plane.db).rows()] == [RegistryKey("west", "shop", "web")], (
             "ready only when it has been read"
         )
         server.delete(secret)
-        await until(lambda: not len(it.plane.db.services))
+        await until(lambda: not len(SERVICE.table(it.plane.db)))
     await west.stop()
 
 
@@ -179,7 +182,7 @@ async def test_configuration_is_read_from_the_api_server_where_the_mesh_config_n
         kubeconfig=str(write_kubeconfig(server, tmp_path / "config")), meshConfig=str(tmp_path / "mesh")
     ) as it:
         await until(lambda: it.plane.ready or it.task.done())
-        rows = {key.name: row.spec.hosts[0] for key, row in it.plane.db.service_entries.rows()}
+        rows = {key.name: row.spec.hosts[0] for key, row in SERVICE_ENTRY.table(it.plane.db).rows()}
         assert rows.keys() == {"one", "two"}
         assert (rows["one"] == "other.example.com") is not named
         assert it.plane.kubernetes is not None
@@ -275,7 +278,7 @@ async def test_exports_of_services_are_read_where_the_settings_obey_them(
     environ = {"ENABLE_MCS_SERVICE_DISCOVERY": "true"} if read else {}
     async with running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready or it.task.done())
-        assert [key for key, _ in it.plane.db.service_exports.rows()] == (
+        assert [key for key, _ in SERVICE_EXPORT.table(it.plane.db).rows()] == (
             [RegistryKey("Kubernetes", "shop", "web")] if read else []
         )
     assert any(asked.resource.group == "multicluster.x-k8s.io" for asked in server.requests) == read

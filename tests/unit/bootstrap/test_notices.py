@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pilot.bootstrap.notices import Notices
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import Database, derived
 from pilot.envoy.plans import plan
@@ -116,13 +117,16 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
     world.apply(ENTRY)
     discovery = Waking(world.mesh, metrics)
     notices = Notices(world.mesh, discovery, metrics, clock, traces)  # type: ignore[arg-type]
-    edits: Any = [("virtual_services", ("shop", "routes"), object()), ("service_entries", ("shop", "one"), object())]
-    events: Any = Counter({("virtual_services", "add"): 2, ("service_entries", "update"): 1})
+    edits: Any = [
+        (VIRTUAL_SERVICE.table_name, ("shop", "routes"), object()),
+        (SERVICE_ENTRY.table_name, ("shop", "one"), object()),
+    ]
+    events: Any = Counter({(VIRTUAL_SERVICE.table_name, "add"): 2, (SERVICE_ENTRY.table_name, "update"): 1})
     hit: Any = ["some nodes"]
     first = Commit(hit, edits, 5, clock.now - 2.0, clock.now - 0.25, events, 0.004)
     notices.committed(first)
     clock.advance(1.5)
-    second = Commit([], [("mesh", "mesh", object())], 1, clock.now - 0.5, clock.now - 0.125, Counter(), 0.0)
+    second = Commit([], [("MeshConfig", "mesh", object())], 1, clock.now - 0.5, clock.now - 0.125, Counter(), 0.0)
     notices.committed(second)
     version = discovery.version
     assert caplog.messages == [

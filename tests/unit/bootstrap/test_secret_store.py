@@ -17,11 +17,12 @@ from ca.errors import KeyMaterialError
 from ca.self_signed import make_root
 from ca.signer import Signer
 from pilot.bootstrap.secret_store import CACERTS, GENERATED, NAME, SecretStore
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.object import ObjectKey
 from pilot.controllers import trust_bundle
-from pilot.controllers.auto_addresses import AutoAddresses
-from pilot.controllers.root_certificates import RootCertificates
-from pilot.controllers.trust_bundle import TrustBundle
+from pilot.controllers.service_entry_addresses import AutoAddressController
+from pilot.controllers.root_certificates import RootCertificateController
+from pilot.controllers.trust_bundle import TrustBundleController
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
@@ -48,7 +49,7 @@ class Roots:
     def __init__(self, server: ApiServer) -> None:
         self.server, self.bundle, self.out = server, "one", {"out"}
         self.client = client_of(server)
-        self.writer = RootCertificates(self.client, self.wanted, self.selected, pace(), random.Random(1))
+        self.writer = RootCertificateController(self.client, self.wanted, self.selected, pace(), random.Random(1))
 
     def wanted(self) -> Mapping[str, Mapping[str, str]]:
         return {ROOTS: {"root-cert.pem": self.bundle}, CRL: {"ca-crl.pem": ""}}
@@ -102,7 +103,7 @@ async def test_a_trust_bundle_has_the_roots_and_keeps_them(server: ApiServer) ->
         return found["spec"] if found is not None else {}
 
     roots, client = ["one"], client_of(server)
-    writer = TrustBundle(client, lambda: roots[0], pace(), random.Random(1))
+    writer = TrustBundleController(client, lambda: roots[0], pace(), random.Random(1))
     server.faults.refuse(503, times=3, concerns=lambda asked: asked.verb == "create")
     task = asyncio.create_task(writer.run())
     await until(lambda: there() == {"signerName": "istio.io/istiod-ca", "trustBundle": "one"})
@@ -160,7 +161,7 @@ class Addresses:
         config, _ = decode_mesh_config([])
         self.mesh.commit([(self.mesh.mesh, "mesh", config)])
         self.read()
-        self.writer = AutoAddresses(self.client, self.mesh, self._path, QUICK.backoff, random.Random(1))
+        self.writer = AutoAddressController(self.client, self.mesh, self._path, QUICK.backoff, random.Random(1))
 
     def _path(self, key: ObjectKey) -> str:
         return f"/apis/networking.istio.io/v1/namespaces/{key.namespace}/serviceentries/{key.name}"
@@ -168,9 +169,9 @@ class Addresses:
     def read(self) -> None:
         objects = self.server.store.collection(("networking.istio.io", "serviceentries")).objects
         rows = rows_of([stored.plain for stored in objects.values()])
-        gone = [key for key, _ in self.mesh.service_entries.rows() if ("service_entries", key) not in rows]
+        gone = [key for key, _ in SERVICE_ENTRY.table(self.mesh).rows() if (SERVICE_ENTRY.table_name, key) not in rows]
         changes = {key: row for (_, key), row in rows.items()} | dict.fromkeys(gone)
-        self.mesh.commit([(self.mesh.service_entries, key, row) for key, row in changes.items()])
+        self.mesh.commit([(SERVICE_ENTRY.table(self.mesh), key, row) for key, row in changes.items()])
 
     def written(self) -> dict[str, list[str]]:
         objects = self.server.store.collection(("networking.istio.io", "serviceentries")).objects

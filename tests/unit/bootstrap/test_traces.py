@@ -21,6 +21,7 @@ from opentelemetry.trace import SpanContext, Status, StatusCode
 from pilot.bootstrap import traces
 from pilot.bootstrap.otlp import OtlpExporter, encode_spans, parse_headers
 from pilot.bootstrap.traces import SCOPE, Traces, start_export
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Commit
 from pilot.settings.process import TraceSettings
 from pilot.xds.progress import KEPT, EventOutcome
@@ -37,7 +38,7 @@ COMMIT = Commit(
     4,
     100.0,
     101.0,
-    Counter({("services", "add"): 2}),
+    Counter({(SERVICE.table_name, "add"): 2}),
     0.25,
 )  # type: ignore[list-item]
 

@@ -16,6 +16,7 @@ import pytest
 from cryptography import x509
 
 from pilot.bootstrap.webhooks import WebhooksPart
+from pilot.config.kinds.kubernetes import CONFIG_MAP
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Commit
@@ -58,7 +59,7 @@ class Hooks:
     def put(self, *objects: dict[str, Any], cluster: str = "Kubernetes") -> Commit:
         """Has objects in the tables; returns the commit that says so."""
         rows = rows_of(objects, cluster)
-        self.db.commit([(getattr(self.db, table), key, row) for (table, key), row in rows.items()])
+        self.db.commit([(self.db.tables[table], key, row) for (table, key), row in rows.items()])
         return Commit([], [(table, key, row) for (table, key), row in rows.items()], 1, 0.0, 0.0, Counter(), 0.0)
 
     async def start(self) -> None:
@@ -317,7 +318,7 @@ async def test_a_port_without_a_certificate_does_not_listen() -> None:
 def test_the_row_of_the_injector_is_of_the_own_cluster() -> None:
     it = Hooks({"CLUSTER_ID": "east"})
     it.put(injector_map("1"), cluster="east")
-    assert it.db.config_maps.peek(RegistryKey("east", "istio-system", "istio-sidecar-injector")) is not None
+    assert CONFIG_MAP.table(it.db).peek(RegistryKey("east", "istio-system", "istio-sidecar-injector")) is not None
     asyncio.run(it.start())
     assert it.tag == "1"
     asyncio.run(it.stop())

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pilot.cli.ctl.client import CommandError, PageClient
 from pilot.cli.pilotctl import pilotctl
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.debug.authz import authz
 from pilot.debug.page import Later, Refused
@@ -196,7 +197,7 @@ def test_every_policy_is_shown_as_istiod_shows_it() -> None:
             "root_namespace": "istio-system",
         }
     }
-    assert ObjectKey("a", "callers") in made.mesh.authorization_policies.all_keys()
+    assert ObjectKey("a", "callers") in AUTHORIZATION_POLICY.table(made.mesh).all_keys()
 
 
 def test_a_router_is_asked_like_a_sidecar() -> None:

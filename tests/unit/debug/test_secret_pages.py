@@ -125,7 +125,7 @@ def test_problems_tell_where_the_flaw_is_and_nothing_of_the_key(mesh: World) -> 
 def test_what_python_shows_of_objects_has_no_key(mesh: World) -> None:
     assert set(mesh.secrets(mesh.connect(edge()), *NAMES)) == {*NAMES[:2]}
     rows = mesh.rows()
-    assert any(table == "secrets" for table, _ in rows)
+    assert any(table == "Secret" for table, _ in rows)
     assert_no_key(repr(rows))
     nodes = [(repr(node), node.value) for node in mesh.mesh.live_nodes()]
     assert any("KeyPair" in repr(value) for _, value in nodes)

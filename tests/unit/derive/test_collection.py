@@ -56,9 +56,12 @@ def spare_rows(db: World) -> dict[str, Row]:
     return {"p0/l": ("spare", 0), "spare": ("spare", 1)}
 
 
-words: Collection[str, Row] = Collection("word", lambda db: db.words, rows_of_pairs, spare_rows)
-only_table: Collection[str, Row] = Collection("word", lambda db: db.words)
-switched_off: Collection[str, Row] = Collection("word", lambda db: db.words, rows_of_pairs, derives=lambda db: False)
+words: Collection[str, Row] = Collection("word", "word")
+words.add_source(rows_of_pairs)
+words.add_source(spare_rows)
+only_table: Collection[str, Row] = Collection("word", "word")
+switched_off: Collection[str, Row] = Collection("word", "word")
+switched_off.add_source(rows_of_pairs, enabled=lambda db: False)
 
 
 @derived
@@ -214,7 +217,8 @@ def left_of_pair(db: World, key: str) -> Row | None:
 
 
 lefts_of_pairs: Gather[str, [], Row] = Gather("lefts of pairs", pair_keys, left_of_pair)
-lefts: Collection[str, Row] = Collection("left", lambda db: db.words, lefts_of_pairs)
+lefts: Collection[str, Row] = Collection("left", "word")
+lefts.add_source(lefts_of_pairs)
 
 
 def test_all_that_a_gather_changed_since_the_rows_were_read_is_in_them() -> None:

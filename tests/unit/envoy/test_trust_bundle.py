@@ -78,7 +78,7 @@ def test_what_is_no_root_is_told_and_left_out(pem: str, reason: str) -> None:
     assert reason in problem.message
     world = World()
     take(world, OWN)
-    world.commit([("mesh", "mesh", config)])
+    world.commit([("MeshConfig", "mesh", config)])
     assert told(world) == pems(OWN)
 
 

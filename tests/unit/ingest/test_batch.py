@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, POD, SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import Node, derived
@@ -20,7 +21,7 @@ def row(kind: str = "ClusterIP") -> Object[Service]:
 
 @derived
 def kind_of(db: Mesh, key: ObjectKey) -> str:
-    o = db.services.get(key)
+    o = SERVICE.table(db).get(key)
     return "" if o is None else o.spec.type
 
 
@@ -37,15 +38,15 @@ class World:
 
 def test_a_change_waits_for_quiet() -> None:
     world = World()
-    world.batch.put([("services", KEY, row())])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
     world.clock.advance(0.06)
-    world.batch.put([("services", KEY, row("NodePort"))])
+    world.batch.put([(SERVICE.table_name, KEY, row("NodePort"))])
     world.clock.advance(0.09)
     assert world.commits == []
     world.clock.advance(0.02)
     ((at, commit),) = world.commits
     assert at == 0.16
-    assert commit.edits == [("services", KEY, row("NodePort"))]
+    assert commit.edits == [(SERVICE.table_name, KEY, row("NodePort"))]
     assert (commit.arrivals, round(commit.last - commit.first, 3)) == (2, 0.06)
     assert world.clock.waiting == 0
 
@@ -53,7 +54,7 @@ def test_a_change_waits_for_quiet() -> None:
 def test_changes_that_never_pause_are_committed_in_the_end() -> None:
     world = World()
     for _ in range(25):
-        world.batch.put([("services", KEY, row())])
+        world.batch.put([(SERVICE.table_name, KEY, row())])
         world.clock.advance(0.08)
     assert [at for at, _ in world.commits] == [1.0]
     world.clock.advance(1)
@@ -70,7 +71,7 @@ def test_nothing_is_no_change() -> None:
 
 def test_flush_is_at_once_and_only_once() -> None:
     world = World()
-    world.batch.put([("services", KEY, row())])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
     assert len(world.batch) == 1
     world.batch.flush()
     world.clock.advance(5)
@@ -81,9 +82,11 @@ def test_flush_is_at_once_and_only_once() -> None:
 def test_the_commit_says_what_it_reached() -> None:
     world = World()
     node = world.mesh.watch(kind_of, KEY)
-    world.batch.put([("services", KEY, row()), ("services", RegistryKey("Kubernetes", "shop", "b"), row())])
+    world.batch.put(
+        [(SERVICE.table_name, KEY, row()), (SERVICE.table_name, RegistryKey("Kubernetes", "shop", "b"), row())]
+    )
     world.clock.advance(1)
-    world.batch.put([("services", KEY, None)])
+    world.batch.put([(SERVICE.table_name, KEY, None)])
     world.clock.advance(1)
     assert [commit.hit for _, commit in world.commits] == [[node], []]
     world.mesh.refresh(node)
@@ -93,14 +96,14 @@ def test_the_commit_says_what_it_reached() -> None:
 def test_a_change_that_is_undone_in_time_reaches_nothing() -> None:
     world = World()
     world.mesh.watch(kind_of, KEY)
-    world.batch.put([("services", KEY, row())])
-    world.batch.put([("services", KEY, None)])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
+    world.batch.put([(SERVICE.table_name, KEY, None)])
     world.clock.advance(1)
     assert [commit.hit for _, commit in world.commits] == [[]]
 
 
 def many(count: int) -> list[tuple[str, RegistryKey, Object[Service] | None]]:
-    return [("services", RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
+    return [(SERVICE.table_name, RegistryKey("Kubernetes", "shop", f"s{i}"), row()) for i in range(count)]
 
 
 def test_thousands_of_edits_leave_the_loop_turns_and_are_told_once() -> None:
@@ -109,13 +112,13 @@ def test_thousands_of_edits_leave_the_loop_turns_and_are_told_once() -> None:
     world.batch.put(edits)
     before = world.clock.turns
     world.clock.advance(0.1)
-    assert len(world.mesh.services) == SLICES[0]
+    assert len(SERVICE.table(world.mesh)) == SLICES[0]
     assert world.commits == []
     world.clock.advance(0.05)
     assert world.clock.turns - before == 4
     ((_, commit),) = world.commits
     assert commit.edits == edits
-    assert commit.events == {("services", "add"): len(edits)}
+    assert commit.events == {(SERVICE.table_name, "add"): len(edits)}
     assert commit.arrivals == 1
     assert world.clock.waiting == len(world.batch) == 0
 
@@ -125,21 +128,21 @@ def test_edits_that_come_between_slices_win_and_wait_for_their_own_quiet() -> No
     world.batch.put(many(2 * SLICES[0]))
     world.clock.advance(0.1)
     late = RegistryKey("Kubernetes", "shop", f"s{2 * SLICES[0] - 1}")
-    world.batch.put([("services", late, row("NodePort"))])
+    world.batch.put([(SERVICE.table_name, late, row("NodePort"))])
     world.clock.advance(0.05)
     assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0]]
     world.clock.advance(0.06)
     assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
-    assert world.mesh.services.peek(late) == row("NodePort")
+    assert SERVICE.table(world.mesh).peek(late) == row("NodePort")
 
 
 def test_flush_finishes_what_is_half_committed() -> None:
     world = World()
     world.batch.put(many(2 * SLICES[0]))
     world.clock.advance(0.1)
-    world.batch.put([("services", KEY, row())])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
     world.batch.flush()
-    assert len(world.mesh.services) == 2 * SLICES[0] + 1
+    assert len(SERVICE.table(world.mesh)) == 2 * SLICES[0] + 1
     assert [len(commit.edits) for _, commit in world.commits] == [2 * SLICES[0], 1]
     assert world.clock.waiting == 0
 
@@ -172,22 +175,22 @@ def test_slices_that_take_long_become_larger() -> None:
 
 def test_endpoints_that_never_pause_are_soon_where_callers_need_them() -> None:
     world = World()
-    world.batch.put([("services", KEY, row())])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
     for number in range(12):
         world.clock.advance(0.05)
-        world.batch.put([(("pods", "endpoint_slices")[number % 2], KEY, None)])
+        world.batch.put([((POD.table_name, ENDPOINT_SLICE.table_name)[number % 2], KEY, None)])
     assert [at for at, _ in world.commits] == [
         0.3,
         0.55,
     ]  # 250 ms after the first pod, with the service that came before it
-    assert world.commits[0][1].edits[0] == ("services", KEY, row())
+    assert world.commits[0][1].edits[0] == (SERVICE.table_name, KEY, row())
 
 
 def test_who_asks_for_more_quiet_has_it_for_endpoints_too() -> None:
     world = World()
     world.batch = Batch(world.mesh, world.clock, parse_duration("400ms"), parse_duration("1s"), world._committed)
     for number in range(20):
-        world.batch.put([("services", KEY, row(f"kind {number}")), ("pods", KEY, None)])
+        world.batch.put([(SERVICE.table_name, KEY, row(f"kind {number}")), (POD.table_name, KEY, None)])
         world.clock.advance(0.05)
     assert [at for at, _ in world.commits] == [0.4, 0.8]
 
@@ -197,11 +200,11 @@ def test_endpoints_alone_do_not_wait_where_they_need_not() -> None:
     world.batch = Batch(
         world.mesh, world.clock, parse_duration("100ms"), parse_duration("10s"), world._committed, endpoints_wait=False
     )
-    world.batch.put([("pods", KEY, None)])
+    world.batch.put([(POD.table_name, KEY, None)])
     world.clock.advance(0.001)
     assert len(world.batch) == 0
-    world.batch.put([("services", KEY, row())])
-    world.batch.put([("pods", KEY, None)])
+    world.batch.put([(SERVICE.table_name, KEY, row())])
+    world.batch.put([(POD.table_name, KEY, None)])
     world.clock.advance(0.05)
     assert len(world.batch) == 2, "what comes with other changes waits for quiet as they do"
     world.clock.advance(0.1)

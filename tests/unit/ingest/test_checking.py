@@ -37,7 +37,7 @@ class Followed:
 
     def commit(self, rows: Mapping[Any, Any]) -> None:
         mesh = self.world.mesh
-        self.checking.reached(mesh.commit([(getattr(mesh, table), key, row) for (table, key), row in rows.items()]))
+        self.checking.reached(mesh.commit([(mesh.tables[table], key, row) for (table, key), row in rows.items()]))
 
     def put(self, *objects: Plain, quiet: float = 60) -> None:
         self.commit(rows_of(objects))

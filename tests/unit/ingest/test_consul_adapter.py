@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.ledger import Ledger
@@ -17,7 +18,6 @@ from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
-from pilot.mcp.object_types import is_configuration
 from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
 from pilot.mesh.tables.database import Mesh
 from samples.consul import catalogue
@@ -34,7 +34,7 @@ class Followed:
     def __init__(self, consul: Consul, adapter: Adapter) -> None:
         self.consul, self.mesh, self.clock, self.problems = consul, Mesh(), VirtualClock(), ProblemStore(lambda _: None)
         batch = Batch(self.mesh, self.clock, parse_duration("10ms"), parse_duration("1s"), lambda _: None)
-        kinds = [kind for kind in self.mesh.catalogue if is_configuration(kind.id.group)]
+        kinds = [kind for kind in self.mesh.catalogue if kind.is_over_xds]
         self.source = McpSource("xds://consul", kinds, batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
         client = McpClient("sidecar~127.0.0.1~a.istio-system~istio-system.svc.cluster.local", "istio-system")
         target = McpSourceServer(f"127.0.0.1:{adapter.port}", _plain_text)
@@ -50,7 +50,7 @@ class Followed:
 
     def hosts(self) -> dict[str, list[tuple[str, dict[str, int]]]]:
         self.clock.advance(1)
-        rows = (row.spec for _, row in self.mesh.service_entries.rows())
+        rows = (row.spec for _, row in SERVICE_ENTRY.table(self.mesh).rows())
         return {spec.hosts[0]: [(e.address, e.ports) for e in spec.endpoints] for spec in rows}
 
 

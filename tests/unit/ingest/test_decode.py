@@ -7,6 +7,7 @@ import yaml
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import HTTPRoute, StringMatch
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
@@ -29,7 +30,7 @@ ROUTE = "http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: revi
 def test_every_version_of_a_kind_is_the_same(version: str) -> None:
     text = f"apiVersion: networking.istio.io/{version}\nkind: VirtualService\nmetadata: {{name: a, namespace: shop}}\nspec: {{hosts: [a], {ROUTE}}}"
     entry = decode_one(text)
-    assert (entry.table, entry.key) == ("virtual_services", ObjectKey("shop", "a"))
+    assert (entry.table, entry.key) == ("networking.istio.io/VirtualService", ObjectKey("shop", "a"))
     (route,) = entry.object.spec.http
     assert isinstance(route, HTTPRoute)
     assert route.match[0].uri == StringMatch(prefix="/a")
@@ -150,7 +151,7 @@ def test_lists_of_objects() -> None:
     lines = {"items[1].items[0].spec.ports[0].port": 42}
     decoded = decode_document({"apiVersion": "v1", "kind": "List", "items": [item, inner]}, line_of=lines.__getitem__)
     assert [entry.key.name for entry in decoded.entries] == ["a"]
-    assert decoded.refused == (("services", RegistryKey("Kubernetes", "default", "b")),)
+    assert decoded.refused == ((SERVICE.table_name, RegistryKey("Kubernetes", "default", "b")),)
     (problem,) = decoded.problems
     assert (problem.object, problem.path, problem.line) == (
         ObjectRef(GroupKind("", "Service"), "default", "b"),
@@ -173,7 +174,7 @@ def test_an_object_of_a_known_kind_that_is_wrong_is_refused_by_its_name() -> Non
     metadata = {"name": "a", "namespace": "shop"}
     right = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}, OWN)
     wrong = decode_object(kind, {"metadata": metadata, "spec": {"ports": [{"port": 0}]}}, OWN)
-    row = ("services", RegistryKey("Kubernetes", "shop", "a"))
+    row = (SERVICE.table_name, RegistryKey("Kubernetes", "shop", "a"))
     assert ([(e.table, e.key) for e in right.entries], right.refused) == ([row], ())
     assert (wrong.entries, wrong.refused) == ((), (row,))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pilot.config.catalogue import CATALOGUE
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE, SERVICE
 from pilot.ingest.batch import Commit, Event
 from pilot.ingest.events import count_events, count_updates
 from pilot.lib.build_info import BuildInfo
@@ -12,11 +14,11 @@ from pilot.lib.metrics import Metrics
 def test_events_by_kind() -> None:
     metrics = Metrics(BuildInfo())
     events: dict[tuple[str, Event], int] = {
-        ("virtual_services", "add"): 2,
-        ("virtual_services", "delete"): 1,
-        ("mesh", "add"): 1,
+        (VIRTUAL_SERVICE.table_name, "add"): 2,
+        (VIRTUAL_SERVICE.table_name, "delete"): 1,
+        ("MeshConfig", "add"): 1,
     }
-    events |= {("services", "update"): 3, ("endpoint_slices", "add"): 1}
+    events |= {(SERVICE.table_name, "update"): 3, (ENDPOINT_SLICE.table_name, "add"): 1}
     count_events(metrics, CATALOGUE, Commit([], [], 1, 0.0, 0.0, events, 0.0))
     found = [line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_k8s")]
     assert found == [
@@ -30,10 +32,10 @@ def test_events_by_kind() -> None:
 def test_a_service_that_goes_is_counted_apart() -> None:
     metrics = Metrics(BuildInfo())
     edits = [
-        ("services", "a", object()),
-        ("services", "b", None),
-        ("services", "c", None),
-        ("virtual_services", "d", None),
+        (SERVICE.table_name, "a", object()),
+        (SERVICE.table_name, "b", None),
+        (SERVICE.table_name, "c", None),
+        (VIRTUAL_SERVICE.table_name, "d", None),
     ]
     count_updates(metrics, CATALOGUE, Commit([], edits, 1, 0.0, 0.0, {}, 0.0))
     found = {line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_inbound_updates")}

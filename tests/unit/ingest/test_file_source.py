@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SIDECAR
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
@@ -345,7 +346,7 @@ def test_configuration_of_another_revision_is_not_there(tmp_path: pathlib.Path) 
         (tmp_path / f"{name}.yaml").write_text(f"apiVersion: networking.istio.io/v1\nkind: Sidecar\n{metadata}")
         (tmp_path / f"service-{name}.yaml").write_text(service(name).replace("{name", f"{{{label}name"))
     files = Files(tmp_path, origin=DocumentOrigin(revision="new"))
-    assert sorted(key.name for key, _ in files.mesh.sidecars.rows()) == ["b", "c"]
+    assert sorted(key.name for key, _ in SIDECAR.table(files.mesh).rows()) == ["b", "c"]
     assert sorted(files.services) == ["a", "b", "c"], "what runs has no revision"
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Batch
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
@@ -37,7 +38,7 @@ class Live:
         batch.flush()
 
     def ports(self) -> dict[str, int]:
-        return {key.name: o.spec.ports[0].port for key, o in self.mesh.services.rows()}
+        return {key.name: o.spec.ports[0].port for key, o in SERVICE.table(self.mesh).rows()}
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):

@@ -233,7 +233,7 @@ class Mesher:
         plain: Mapping[str, Any] = {
             "networks": {n: {"gateways": [{"address": a, "port": 15443}]} for n, a in gateways.items()}
         }
-        self.batch.put([("mesh", "networks", msgspec.convert(plain, MeshNetworks))])
+        self.batch.put([("MeshConfig", "networks", msgspec.convert(plain, MeshNetworks))])
         self.batch.flush()
 
     def gateways(self) -> list[str]:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from pilot.config.base import Lenient
-from pilot.config.catalogue import CATALOGUE, Catalogue, Kind
+from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GATEWAY_API, NETWORKING, GroupKind, parse_kind
+from pilot.config.kind import Kind
+from pilot.config.kinds.istio import GATEWAY
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, error
 from pilot.debug.configuration import problemz, resourcesz
@@ -105,7 +107,7 @@ def loaded(tmp_path: pathlib.Path) -> Loaded:
 @derived
 def both_gateways(db: Mesh) -> tuple[object, ...]:
     key = ObjectKey("shop", "front")
-    return db.gateways.get(key), db.tables[str(OTHER_GATEWAY)].get(key)
+    return GATEWAY.table(db).get(key), db.tables[str(OTHER_GATEWAY)].get(key)
 
 
 def test_a_kind_of_one_entry_has_a_table_with_its_indexes(loaded: Loaded) -> None:
@@ -114,7 +116,7 @@ def test_a_kind_of_one_entry_has_a_table_with_its_indexes(loaded: Loaded) -> Non
     assert row is not None
     assert (row.kind, row.spec) == (OTHER_GATEWAY, OtherGateway("istio"))
     assert loaded.table.keys("class", "istio") == loaded.table.keys("namespace", "shop") == (key,)
-    other = loaded.mesh.gateways.peek(key)
+    other = GATEWAY.table(loaded.mesh).peek(key)
     assert other is not None
     assert other.kind == GroupKind(NETWORKING, "Gateway")
 
@@ -158,8 +160,8 @@ def test_kinds_of_one_name_are_two() -> None:
     catalogue = Catalogue((*CATALOGUE, ENTRY))
     assert catalogue.find(OTHER_GATEWAY) is ENTRY
     assert CATALOGUE.find(OTHER_GATEWAY) is None
-    assert catalogue.find_by_table("other_gateways") is ENTRY
-    assert catalogue.find_by_table("proxies") is None
+    assert catalogue.find_by_table(str(OTHER_GATEWAY)) is ENTRY
+    assert catalogue.find_by_table("Proxy") is None
     assert catalogue.short_name(OTHER_GATEWAY) == f"{GROUP}/Gateway"
     assert catalogue.short_name(GroupKind(NETWORKING, "Gateway")) == "Gateway"
     assert catalogue.short_name(GroupKind("", "MeshConfig")) == "MeshConfig"

@@ -11,6 +11,8 @@ import pytest
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import NETWORKING, GroupKind, plural_of
+from pilot.config.kinds import istio
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.ingest.batch import Batch
 from pilot.ingest.decode import DocumentOrigin
@@ -73,11 +75,11 @@ class Reading:
 
     def gateways(self) -> set[str]:
         self.clock.advance(1)
-        return {key.name for key, _ in self.mesh.gateways.rows()}
+        return {key.name for key, _ in istio.GATEWAY.table(self.mesh).rows()}
 
     def pods(self) -> set[str]:
         self.clock.advance(1)
-        return {key.name for key, _ in self.mesh.pods.rows()}
+        return {key.name for key, _ in POD.table(self.mesh).rows()}
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ async def test_of_another_cluster_only_what_runs_in_it_is_read(server: ApiServer
     server.put(pod("a"))
     async with Reading(server, DocumentOrigin("west", own=False)) as it:
         assert not it.gateways()
-        assert [key for key, _ in it.mesh.pods.rows()] == [RegistryKey("west", "a", "a")]
+        assert [key for key, _ in POD.table(it.mesh).rows()] == [RegistryKey("west", "a", "a")]
         assert list(it.problems) == []
         await it.source.stop()
         await it.source.forget()

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from msgspec import inspect as mi
 
-from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.kind import AnyKind
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest import shape
 from pilot.ingest.last_good import LastGood
@@ -147,16 +148,16 @@ def test_a_state_folder_that_cannot_be_used_stops_nothing(
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])
-def test_objects_of_every_kind_come_back_as_they_were(kind: Kind, seed: int, tmp_path: pathlib.Path) -> None:
+def test_objects_of_every_kind_come_back_as_they_were(kind: AnyKind, seed: int, tmp_path: pathlib.Path) -> None:
     chance = randomness.Random(seed)
     key: Any = RegistryKey("c", "ns", "n") if kind.per_cluster else ObjectKey("ns", "n")
     for index in range(30):
         spec = msgspec.convert(
-            fitting(mi.type_info(kind.spec), chance, 0), kind.spec, str_keys=True, dec_hook=shape.decode_extension
+            fitting(mi.type_info(kind.struct), chance, 0), kind.struct, str_keys=True, dec_hook=shape.decode_extension
         )
         o = Object(kind.id, "ns", "n", spec, {"a": "b"}, {"istio.io/x": "y"}, "2026-01-01T00:00:00Z")
-        LastGood(str(tmp_path), "files", CATALOGUE).keep(f"{index}.yaml", {(kind.table, key): o})
+        LastGood(str(tmp_path), "files", CATALOGUE).keep(f"{index}.yaml", {(kind.table_name, key): o})
         (entry,) = LastGood(str(tmp_path), "files", CATALOGUE).load(f"{index}.yaml")
-        assert entry == (kind.table, key, o), f"PYISTIOD_SEED={seed}"
+        assert entry == (kind.table_name, key, o), f"PYISTIOD_SEED={seed}"
     assert LastGood(str(tmp_path), "other", CATALOGUE).load("0.yaml") == ()
     assert os.listdir(tmp_path)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.config.catalogue import CATALOGUE
+from pilot.config.kinds import istio
 from pilot.config.problem import Severity
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
@@ -31,7 +32,7 @@ def source() -> Iterator[McpConfig]:
 
 
 def ports(source: McpConfig) -> dict[str, int]:
-    return {key.name: row.spec.ports[0].number for key, row in source.mesh.service_entries.rows()}
+    return {key.name: row.spec.ports[0].number for key, row in istio.SERVICE_ENTRY.table(source.mesh).rows()}
 
 
 def entries(**numbers: int) -> str:

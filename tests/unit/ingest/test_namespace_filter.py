@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.kinds.istio import DESTINATION_RULE
+from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.object import Object
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.mesh.registry.services import service_refs
@@ -39,7 +41,7 @@ def mesh(*selectors: str) -> str:
 def set_mesh(world: World, text: str) -> None:
     config, problems = decode_mesh_config([yaml.safe_load(text)])
     assert config is not None, problems
-    world.commit([("mesh", "mesh", config)])
+    world.commit([("MeshConfig", "mesh", config)])
 
 
 def seen(world: World) -> list[str]:
@@ -47,7 +49,7 @@ def seen(world: World) -> list[str]:
 
 
 def everything(world: World) -> dict[Any, Object[Any]]:
-    tables = [getattr(world.mesh, kind.table) for kind in world.mesh.catalogue]
+    tables = [kind.table(world.mesh) for kind in world.mesh.catalogue]
     return {(table.name, key): row for table in tables for key, row in table.rows()}
 
 
@@ -89,7 +91,7 @@ def test_objects_of_every_kind_count_only_in_selected_namespaces_and_a_node_alwa
     )
     assert {name for name, _ in everything(made)} == {"Namespace", "Node"}
     made.set(rows_of([rule("a")]))
-    assert len(made.mesh.destination_rules) == 1
+    assert len(DESTINATION_RULE.table(made.mesh)) == 1
 
 
 def test_a_namespace_joins_and_leaves_with_all_that_it_has() -> None:
@@ -98,12 +100,12 @@ def test_a_namespace_joins_and_leaves_with_all_that_it_has() -> None:
     made.set(rows_of([namespace("b", "{}"), *objects]))
     assert seen(made) == []
     made.set(rows_of([namespace("b", "{mesh: 'on'}")]))
-    assert (seen(made), len(made.mesh.destination_rules)) == (["s.b"], 1)
+    assert (seen(made), len(DESTINATION_RULE.table(made.mesh))) == (["s.b"], 1)
     made.set(rows_of([namespace("b", "{}")]))
-    assert (seen(made), len(made.mesh.destination_rules), len(made.mesh.endpoint_slices)) == ([], 0, 0)
+    assert (seen(made), len(DESTINATION_RULE.table(made.mesh)), len(ENDPOINT_SLICE.table(made.mesh))) == ([], 0, 0)
     made.set(dict.fromkeys(rows_of([rule("b")]), None))
     made.set(rows_of([namespace("b", "{mesh: 'on'}")]))
-    assert (seen(made), len(made.mesh.destination_rules)) == (["s.b"], 0)
+    assert (seen(made), len(DESTINATION_RULE.table(made.mesh))) == (["s.b"], 0)
     made.set(dict.fromkeys(rows_of([namespace("b", "{}")]), None))
     assert seen(made) == []
 

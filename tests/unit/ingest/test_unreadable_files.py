@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.problem import Problem
 from pilot.debug.configuration import problemz
 from pilot.ingest import file_source, reading
 from pilot.ingest.batch import Batch
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import decode_document
-from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
+from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.folder import UNKNOWN, Signature, known_part, shown, sign
 from pilot.ingest.ledger import Ledger
@@ -135,7 +136,7 @@ class Live:
         self.batch.flush()
 
     def ports(self) -> dict[str, int]:
-        return {key.name: o.spec.ports[0].port for key, o in self.mesh.services.rows()}
+        return {key.name: o.spec.ports[0].port for key, o in SERVICE.table(self.mesh).rows()}
 
     async def until(self, ports: dict[str, int]) -> None:
         async with asyncio.timeout(20):
@@ -223,10 +224,10 @@ def test_whatever_one_file_raises_is_its_own_problem(
 ) -> None:
     real = reading.read_chunk
 
-    def fail(chunk: Any, words: Any) -> Any:
+    def fail(chunk: Any) -> Any:
         if b"bad" in chunk.text:
             raise fault
-        return real(chunk, words)
+        return real(chunk)
 
     monkeypatch.setattr(reading, "read_chunk", fail)
     for name in ("bad", "good"):
@@ -444,7 +445,7 @@ def test_a_text_in_pieces_is_what_it_is_as_a_whole(seed: int) -> None:
         text = "\n".join(chance.choice(PARTS) for _ in range(chance.randint(1, 9))).encode()
         chunks = list(split(text))
         assert b"".join(chunk.text for chunk in chunks) == text
-        whole = outcome(parse_chunk, Chunk(text, 0))
+        whole = outcome(read_chunk, Chunk(text, 0))
         assert outcome(read_documents, text, "a.yaml") == whole, f"PYISTIOD_SEED={seed}: {text!r}"
         faults += whole == "fault"
         pieces += len(chunks) > 1

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import NAMESPACE, SECRET
 from pilot.kube.leader_lock import LEADER_ANNOTATION
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
@@ -104,8 +106,8 @@ async def test_kinds_of_other_clusters_can_be_left_out(
     off = {"PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER": "false", "PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY": "false"}
     async with running(off, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))) as it:
         await until(lambda: it.plane.ready)
-        assert [key.cluster for key, _ in it.plane.db.workload_entries.rows()] == ["Kubernetes"]
-        assert {key.cluster for key, _ in it.plane.db.secrets.rows()} == {"Kubernetes"}
+        assert [key.cluster for key, _ in WORKLOAD_ENTRY.table(it.plane.db).rows()] == ["Kubernetes"]
+        assert {key.cluster for key, _ in SECRET.table(it.plane.db).rows()} == {"Kubernetes"}
 
 
 async def test_one_namespace_alone_is_read(servers: tuple[ApiServer, ApiServer], tmp_path: pathlib.Path) -> None:
@@ -119,7 +121,7 @@ async def test_one_namespace_alone_is_read(servers: tuple[ApiServer, ApiServer],
         {"ISTIO_WATCH_NAMESPACE": "shop"}, kubeconfig=str(write_kubeconfig(own, tmp_path / "config"))
     ) as it:
         await until(lambda: it.plane.ready and roots(own) is not None)
-        assert {key.namespace for key, _ in it.plane.db.service_entries.rows()} == {"shop"}
-        assert {"shop", "other"} <= {key.name for key, _ in it.plane.db.namespaces.rows()}
+        assert {key.namespace for key, _ in SERVICE_ENTRY.table(it.plane.db).rows()} == {"shop"}
+        assert {"shop", "other"} <= {key.name for key, _ in NAMESPACE.table(it.plane.db).rows()}
         await until(lambda: "status" in (own.get("networking.istio.io", "serviceentries", "shop", "entry") or {}))
     assert own.get("", "configmaps", "other", "istio-ca-root-cert") is None

@@ -10,15 +10,16 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2, struct_pb2
 
-from pilot.config.catalogue import CATALOGUE, Kind
+from pilot.config.catalogue import CATALOGUE
+from pilot.config.kind import AnyKind
 from pilot.mcp.messages import plain_message
-from pilot.mcp.object_types import ObjectType, is_configuration, parse_object_type, spec_message
+from pilot.mcp.object_types import ObjectType, parse_object_type, spec_message
 from pilot.mcp.wire import RESOURCE, WireFault, decode_object, encode_object
 from protos.istio import destination_rule_pb2, resource_pb2, workload_entry_pb2
 
 ENTRY = ObjectType("networking.istio.io", "v1", "WorkloadEntry")
 ROUTE = ObjectType("gateway.networking.k8s.io", "v1", "HTTPRoute")
-KINDS = [kind for kind in CATALOGUE if is_configuration(kind.id.group)]
+KINDS = [kind for kind in CATALOGUE if kind.is_over_xds]
 
 
 def structs(annotation: Any) -> Iterator[type[msgspec.Struct]]:
@@ -53,10 +54,10 @@ def unknown(
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, id=str(kind.id)) for kind in KINDS if kind.id.group.endswith(".istio.io")]
 )
-def test_the_message_of_a_kind_has_every_field_that_users_may_write(kind: Kind) -> None:
+def test_the_message_of_a_kind_has_every_field_that_users_may_write(kind: AnyKind) -> None:
     message = spec_message(ObjectType(kind.id.group, kind.versions[0], kind.id.name)).DESCRIPTOR
     assert message.full_name != "google.protobuf.Struct"
-    assert list(unknown(kind.spec, message, "spec", set(), kind.parts)) == []
+    assert list(unknown(kind.struct, message, "spec", set(), kind.parts)) == []
 
 
 def test_an_object_comes_back_as_it_was() -> None:

@@ -173,7 +173,7 @@ def own_case(section: str = "", name: str = "", *more: Plain) -> Snapshot:
         made.mesh.settings = changed(made.mesh.settings, section, name)
     networks, wrong = decode_mesh_networks(NETWORKS)
     assert not wrong
-    made.commit([("mesh", "networks", networks)])
+    made.commit([("MeshConfig", "networks", networks)])
     made.set({**rows_of((*OBJECTS, *more)), **rows_of(WEST, "west")})
     return snapshot(made, [made.connect(p) for p in PROXIES])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pilot.config.networking.workload_entry import WorkloadEntry
+from pilot.config.networking.workload_entry import WorkloadEntry, WorkloadEntryObject
 from pilot.config.networking.workload_group import ReadinessProbe, WorkloadGroup
 from pilot.config.object import Object
 from pilot.config.problem import Problems, below, error, warning
@@ -13,7 +13,7 @@ from pilot.config.validation.traffic.headers import check_strict_name
 from pilot.lib.addresses import is_ip
 
 
-def validate_workload_entry(o: Object[WorkloadEntry]) -> Problems:
+def validate_workload_entry(o: Object[WorkloadEntryObject]) -> Problems:
     yield from below("spec", check_workload(o.spec, None, names=True))
 
 

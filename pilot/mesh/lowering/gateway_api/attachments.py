@@ -9,13 +9,13 @@ import msgspec
 
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.lib.hosts import is_wildcard, matches, subset_of
 from pilot.mesh.gateway_api.gateways import OwnerKey
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
-from pilot.mesh.lowering.gateway_api.parents import PARENTS, SERVICE, SERVICE_ENTRY, THE_MESH, Parent, parents_of
+from pilot.mesh.lowering.gateway_api.parents import PARENTS, THE_MESH, Parent, parents_of
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, route_binding
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
@@ -73,7 +73,7 @@ def attachments(db: Mesh, route: RouteKey) -> tuple[ListenerAttachment, ...]:
 def _attach(
     db: Mesh, route: RouteKey, ref: ParentReference, kind: GroupKind, target: ObjectKey, hostnames: tuple[str, ...]
 ) -> Iterable[ListenerAttachment]:
-    if kind in (SERVICE, SERVICE_ENTRY):
+    if kind in (SERVICE.id, SERVICE_ENTRY.id):
         yield ListenerAttachment(ref, kind, target, THE_MESH, _absent(db, kind, target))
         return
     parents = parents_of(db, OwnerKey(kind, target))
@@ -84,12 +84,12 @@ def _attach(
 
 
 def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
-    if kind == SERVICE:
-        found = services.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
+    if kind == SERVICE.id:
+        found = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
         return None if found else Fault(Denial.NO_PARENT, f'parent service: "{target.name}" not found')
     return (
         None
-        if service_entries.get(db, target) is not None
+        if SERVICE_ENTRY.get(db, target) is not None
         else Fault(Denial.NO_PARENT, f'parent service entry: "{target.name}" not found')
     )
 

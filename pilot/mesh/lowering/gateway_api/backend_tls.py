@@ -9,13 +9,12 @@ import msgspec
 from pilot.config.gateway_api.backend_policy import BackendTLSPolicy
 from pilot.config.gateway_api.reference import LocalPolicyTargetReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import BACKEND_TLS_POLICY
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import derived
-from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.kinds.services import services
-from pilot.mesh.lowering.gateway_api.parents import SERVICE, SERVICE_ENTRY
 from pilot.mesh.lowering.gateway_api.policy_tls import find_roots, subject_names
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
@@ -54,7 +53,7 @@ def is_ignored(annotations: dict[str, str]) -> bool:
 @derived
 def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
     """Returns a policy as it is meant; None where there is none, or it is told to have no effect."""
-    row = backend_tls_policies.get(db, key)
+    row = BACKEND_TLS_POLICY.get(db, key)
     if row is None or is_ignored(dict(row.annotations)):
         return None
     validation = row.spec.validation
@@ -78,14 +77,14 @@ class BackendTarget(NamedTuple):
 
 def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> BackendTarget | Fault:
     """Returns a Service or ServiceEntry, or why there is none. No node of its own."""
-    if kind == SERVICE:
-        service = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
+    if kind == SERVICE.id:
+        service = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
         if service is not None:
             return BackendTarget(
                 (f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports}
             )
-    elif kind == SERVICE_ENTRY:
-        entry = service_entries.get(db, ObjectKey(namespace, name))
+    elif kind == SERVICE_ENTRY.id:
+        entry = SERVICE_ENTRY.get(db, ObjectKey(namespace, name))
         if entry is not None:
             return BackendTarget(entry.spec.hosts, {p.name: p.number for p in entry.spec.ports})
     else:
@@ -111,8 +110,8 @@ def _target(db: Mesh, policy: Object[BackendTLSPolicy], ref: LocalPolicyTargetRe
 
 def _older(db: Mesh, policy: Object[BackendTLSPolicy], kind: GroupKind, ref: LocalPolicyTargetReference) -> str:
     """Returns the name of the policy that comes before one for the very same target, "" where there is none."""
-    for key in backend_tls_policies.keys(db, "target", (policy.namespace, kind, ref.name)):
-        other = backend_tls_policies.get(db, key)
+    for key in BACKEND_TLS_POLICY.keys(db, "target", (policy.namespace, kind, ref.name)):
+        other = BACKEND_TLS_POLICY.get(db, key)
         if (
             other is None
             or key == policy.key

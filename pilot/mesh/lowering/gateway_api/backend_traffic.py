@@ -5,13 +5,13 @@ from __future__ import annotations
 from pilot.config.gateway_api.backend_policy import RetryConstraint
 from pilot.config.gateway_api.reference import LocalPolicyTargetReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import BACKEND_TRAFFIC_POLICY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.destination_rule import RetryBudget
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.lib.duration import Duration
-from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
 from pilot.mesh.lowering.gateway_api.backend_tls import PolicyTarget, find_target, is_ignored
-from pilot.mesh.lowering.gateway_api.parents import SERVICE
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 
@@ -31,7 +31,7 @@ def retry_budget(said: RetryConstraint) -> RetryBudget:
 @derived
 def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]:
     """Returns the targets of a policy; none where alpha kinds are off, or it is told to have no effect."""
-    row = backend_traffic_policies.get(db, key)
+    row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha or is_ignored(dict(row.annotations)):
         return ()
     return tuple(_target(db, key.namespace, ref) for ref in row.spec.target_refs)
@@ -39,7 +39,7 @@ def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]
 
 def _target(db: Mesh, namespace: str, ref: LocalPolicyTargetReference) -> PolicyTarget:
     kind = GroupKind(ref.group, ref.kind)
-    if kind != SERVICE:
+    if kind != SERVICE.id:
         return PolicyTarget(
             ref, fault=Fault("TargetNotFound", f"targetRefs invalid: unsupported reference kind: {ref.kind}")
         )

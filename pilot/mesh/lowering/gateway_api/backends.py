@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 from pilot.config.gateway_api.reference import BackendObjectReference
 from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.gateway_api import BACKEND, INFERENCE_POOL
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination, PortSelector
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.config.origin import EndpointPicker
 from pilot.derive import derived
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
-from pilot.mesh.kinds.inference_pools import inference_pools
-from pilot.mesh.kinds.services import services
-from pilot.mesh.lowering.gateway_api.external_backends import BACKEND, external_backend
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL, picker_of, shadow_ref
-from pilot.mesh.lowering.gateway_api.parents import SERVICE
+from pilot.mesh.lowering.gateway_api.external_backends import external_backend
+from pilot.mesh.lowering.gateway_api.inference_pools import picker_of, shadow_ref
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
@@ -56,13 +55,13 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
     if not key.mesh and not may_refer(db, ReferenceKey(key.route, key.namespace, kind, namespace, to.name)):
         message = f'backendRef {to.name}/{namespace} not accessible to a {key.route.name} in namespace "{key.namespace}" (missing a ReferenceGrant?)'
         return Backend(NOWHERE, Fault("RefNotPermitted", message))
-    if kind == SERVICE or to.kind == _IMPORT:
+    if kind == SERVICE.id or to.kind == _IMPORT:
         return _service(db, to, namespace)
     if kind == HOSTNAME:
         return _hostname(db, to, namespace)
-    if kind == POOL:
+    if kind == INFERENCE_POOL.id:
         return _pool(db, to, namespace)
-    if kind == BACKEND:
+    if kind == BACKEND.id:
         return _external(db, to, namespace)
     return Backend(
         NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"')
@@ -78,7 +77,7 @@ def _service(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
             ),
         )
     host = f"{to.name}.{namespace}.svc.{db.settings.registry.domain}"
-    found = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
+    found = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
     return _at(to, host, found)
 
 
@@ -124,7 +123,7 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
         return Backend(
             None, Fault("InvalidDestination", "the name of the InferencePool must be used, not the hostname.")
         )
-    if inference_pools.get(db, ObjectKey(namespace, to.name)) is None:
+    if INFERENCE_POOL.get(db, ObjectKey(namespace, to.name)) is None:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
     ref = shadow_ref(db, namespace, to.name)
     found = service(db, ref)

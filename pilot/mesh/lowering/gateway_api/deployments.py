@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.config.gateway_api.gateway import Gateway, Listener
-from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
+from pilot.config.kinds.kubernetes import CONFIG_MAP, NAMESPACE
 from pilot.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.derive import derived
 from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER
@@ -21,10 +22,6 @@ from pilot.mesh.gateway_api.gateways import (
     is_managed,
     port_of,
 )
-from pilot.mesh.kinds.config_maps import config_maps
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.mesh.kinds.listener_sets import listener_sets
-from pilot.mesh.kinds.namespaces import namespaces
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 
@@ -34,7 +31,6 @@ VERSION = 5
 STATUS_PORT = 15021
 _LONGEST = 63
 _OURS = "gateway.networking.k8s.io/"
-_CONFIG_MAP = GroupKind("", "ConfigMap")
 
 
 class DeployedClass(NamedTuple):
@@ -88,7 +84,7 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
 @derived
 def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
     """Returns what a Gateway is deployed with; None for one that is not: of another controller, or at a place of its own."""
-    row, info = kubernetes_gateways.get(db, key), class_of(db, key)
+    row, info = KUBERNETES_GATEWAY.get(db, key), class_of(db, key)
     of = deployed_class(db, info.controller) if info is not None else None
     if row is None or info is None or of is None or not is_managed(db, row.spec) or _is_newer(row.annotations):
         return None
@@ -96,7 +92,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
     wanted = row.spec.infrastructure
     own = _own_parameters(db, row)
     overlays = (_class_defaults(db, row.spec.gateway_class_name), own if not isinstance(own, Fault) else None)
-    namespace = namespaces.get(db, RegistryKey(db.settings.registry.cluster_id, "", key.namespace))
+    namespace = NAMESPACE.get(db, RegistryKey(db.settings.registry.cluster_id, "", key.namespace))
     return Deployment(
         gateway=key,
         controller=info.controller,
@@ -119,7 +115,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
 @derived
 def all_gateways(db: Mesh) -> tuple[ObjectKey, ...]:
     """Returns every Gateway."""
-    return kubernetes_gateways.all_keys(db)
+    return KUBERNETES_GATEWAY.all_keys(db)
 
 
 def _is_newer(annotations: Mapping[str, str]) -> bool:
@@ -138,10 +134,10 @@ def _class_defaults(db: Mesh, class_name: str) -> Mapping[str, str] | None:
     place = db.settings.registry.namespace, class_name
     own = [
         key
-        for key in config_maps.keys(db, "defaults_for_class", place)
+        for key in CONFIG_MAP.keys(db, "defaults_for_class", place)
         if key.cluster == db.settings.registry.cluster_id
     ]
-    rows = [row for key in own if (row := config_maps.get(db, key)) is not None]
+    rows = [row for key in own if (row := CONFIG_MAP.get(db, key)) is not None]
     return min(rows, key=age).spec.data if rows else None
 
 
@@ -150,9 +146,9 @@ def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault
     ref = row.spec.infrastructure.parameters_ref if row.spec.infrastructure is not None else None
     if ref is None:
         return None
-    if (ref.group, ref.kind) != _CONFIG_MAP:
+    if (ref.group, ref.kind) != CONFIG_MAP.id:
         return Fault("InvalidParameters", f"parametersRef of {ref.group}/{ref.kind}")
-    found = config_maps.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name))
+    found = CONFIG_MAP.get(db, RegistryKey(db.settings.registry.cluster_id, row.namespace, ref.name))
     return (
         found.spec.data
         if found is not None
@@ -163,7 +159,7 @@ def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault
 def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:
     yield from row.spec.listeners
     for key in attached_sets(db, row.key):
-        found = listener_sets.get(db, key)
+        found = LISTENER_SET.get(db, key)
         yield from found.spec.listeners if found is not None else ()
 
 

@@ -6,7 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, NETWORKING, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import BACKEND, BACKEND_TLS_POLICY, BACKEND_TRAFFIC_POLICY
+from pilot.config.kinds.istio import DESTINATION_RULE
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.destination_rule import (
     ClientTLSSettings,
     DestinationRule,
@@ -21,17 +24,10 @@ from pilot.config.origin import Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.gateway_api.names import policy_rule
-from pilot.mesh.kinds.backend_tls_policies import backend_tls_policies
-from pilot.mesh.kinds.backend_traffic_policies import backend_traffic_policies
 from pilot.mesh.lowering.gateway_api.backend_tls import backend_tls_policy
 from pilot.mesh.lowering.gateway_api.backend_traffic import retry_budget, traffic_policy_targets
-from pilot.mesh.lowering.gateway_api.external_backends import BACKEND, backend_keys, external_backend
-from pilot.mesh.lowering.gateway_api.parents import SERVICE
+from pilot.mesh.lowering.gateway_api.external_backends import backend_keys, external_backend
 from pilot.mesh.tables.database import Mesh
-
-TLS_POLICY = GroupKind(GATEWAY_API, "BackendTLSPolicy")
-TRAFFIC_POLICY = GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy")
-_RULE = GroupKind(NETWORKING, "DestinationRule")
 
 
 class Said(NamedTuple):
@@ -49,12 +45,12 @@ class Said(NamedTuple):
 
 @derived
 def _tls_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return backend_tls_policies.all_keys(db)
+    return BACKEND_TLS_POLICY.all_keys(db)
 
 
 @derived
 def _traffic_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return backend_traffic_policies.all_keys(db)
+    return BACKEND_TRAFFIC_POLICY.all_keys(db)
 
 
 @derived
@@ -62,7 +58,7 @@ def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
     policy = backend_tls_policy(db, key)
     if policy is None:
         return None
-    source, age = ObjectRef(TLS_POLICY, *key), (policy.created, *key)
+    source, age = ObjectRef(BACKEND_TLS_POLICY.id, *key), (policy.created, *key)
     return tuple(
         Said(
             age,
@@ -79,20 +75,20 @@ def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
 
 @derived
 def _said_of_traffic(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
-    row = backend_traffic_policies.get(db, key)
+    row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None:
         return None
-    source, age = ObjectRef(TRAFFIC_POLICY, *key), (row.created, *key)
+    source, age = ObjectRef(BACKEND_TRAFFIC_POLICY.id, *key), (row.created, *key)
     budget = retry_budget(row.spec.retry_constraint) if row.spec.retry_constraint is not None else None
     return tuple(
-        Said(age, _rule_key(key.namespace, SERVICE, t.ref.name, host), host, source, 0, budget=budget, balances=True)
+        Said(age, _rule_key(key.namespace, SERVICE.id, t.ref.name, host), host, source, 0, budget=budget, balances=True)
         for t in traffic_policy_targets(db, key)
         for host in t.hosts
     )
 
 
 def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKey:
-    return ObjectKey(namespace, policy_rule(name, "" if kind == SERVICE else host))
+    return ObjectKey(namespace, policy_rule(name, "" if kind == SERVICE.id else host))
 
 
 @derived
@@ -100,8 +96,8 @@ def _said_of_backend(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
     found = external_backend(db, key)
     if found is None or found.tls is None:
         return None
-    rule = _rule_key(key.namespace, BACKEND, key.name, found.host)
-    return (Said((found.created, *key), rule, found.host, ObjectRef(BACKEND, *key), found.port, tls=found.tls),)
+    rule = _rule_key(key.namespace, BACKEND.id, key.name, found.host)
+    return (Said((found.created, *key), rule, found.host, ObjectRef(BACKEND.id, *key), found.port, tls=found.tls),)
 
 
 _tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_tls_policies", _tls_keys, _said_of_tls)
@@ -136,4 +132,6 @@ def build_rule(key: ObjectKey, said: Sequence[Said]) -> Object[DestinationRule]:
     )
     sources = tuple(dict.fromkeys(one.source for one in said))
     rule = DestinationRule(host=said[0].host, traffic_policy=policy)
-    return Object(_RULE, key.namespace, key.name, rule, origin=Origin(semantics="gateway", parents=sources))
+    return Object(
+        DESTINATION_RULE.id, key.namespace, key.name, rule, origin=Origin(semantics="gateway", parents=sources)
+    )

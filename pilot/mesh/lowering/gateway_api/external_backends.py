@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from pilot.config.gateway_api.backend import XBackend
-from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import BACKEND
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.networking.service_entry import ServiceEntry, ServicePort
 from pilot.config.object import Object, ObjectKey
@@ -16,13 +17,10 @@ from pilot.config.problem import ObjectRef, Severity
 from pilot.config.validation.traffic.service_entry import validate_service_entry
 from pilot.derive import Gather, derived
 from pilot.mesh.gateway_api.names import backend_entry
-from pilot.mesh.kinds.backends import backends
-from pilot.mesh.lowering.gateway_api.parents import SERVICE_ENTRY
 from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL, find_roots, subject_names
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 
-BACKEND = GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackend")
 EXTERNAL = "ExternalHostname"
 _PROTOCOLS = {"HTTP": "HTTP", "HTTP11": "HTTP", "HTTP2": "HTTP2", "H2C": "HTTP2", "GRPC": "GRPC", "MCP": "HTTP"}
 _NO_TLS = ("None", "")
@@ -43,7 +41,7 @@ class ExternalBackend(msgspec.Struct, frozen=True, kw_only=True):
 @derived
 def external_backend(db: Mesh, key: ObjectKey) -> ExternalBackend | None:
     """Returns an XBackend; None where there is none, or alpha kinds are off."""
-    row = backends.get(db, key) if db.settings.gateway_api.alpha else None
+    row = BACKEND.get(db, key) if db.settings.gateway_api.alpha else None
     if row is None:
         return None
     spec = row.spec
@@ -110,7 +108,7 @@ def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings 
 @derived
 def backend_keys(db: Mesh) -> tuple[ObjectKey, ...]:
     """Returns every XBackend."""
-    return backends.all_keys(db)
+    return BACKEND.all_keys(db)
 
 
 @derived
@@ -124,8 +122,8 @@ def _entry(db: Mesh, key: ObjectKey) -> Object[ServiceEntry] | None:
 def _service_entry(key: ObjectKey, created: str, host: str, port: int, protocol: str) -> Object[ServiceEntry]:
     ports = (ServicePort(number=port, protocol=protocol, name=protocol),)
     spec = ServiceEntry(hosts=(host,), ports=ports, location="MESH_EXTERNAL", resolution="DNS")
-    origin = Origin(semantics="gateway", parents=(ObjectRef(BACKEND, *key),))
-    return Object(SERVICE_ENTRY, key.namespace, backend_entry(key.name), spec, created=created, origin=origin)
+    origin = Origin(semantics="gateway", parents=(ObjectRef(BACKEND.id, *key),))
+    return Object(SERVICE_ENTRY.id, key.namespace, backend_entry(key.name), spec, created=created, origin=origin)
 
 
 _entries: Gather[ObjectKey, [], Object[ServiceEntry]] = Gather("service_entries_by_backend", backend_keys, _entry)

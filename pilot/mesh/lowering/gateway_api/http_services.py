@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.origin import Origin
@@ -23,8 +23,6 @@ from pilot.mesh.lowering.gateway_api.hosts import mesh_hosts
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, http_route_keys, route_binding
 from pilot.mesh.lowering.gateway_api.rules import by_specificity
 from pilot.mesh.tables.database import Mesh
-
-VIRTUAL_SERVICE = GroupKind(NETWORKING, "VirtualService")
 
 
 class RoutePart(NamedTuple):
@@ -110,7 +108,7 @@ def _merged(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
     pickers = (picker for part in parts for picker in converted_rules(db, part.route, part.mesh).pickers)
     first, routes = parts[0], dict.fromkeys(part.route for part in parts)
     return Object(
-        VIRTUAL_SERVICE,
+        VIRTUAL_SERVICE.id,
         key.namespace,
         key.name,
         VirtualService(hosts=(first.host,), gateways=(first.gateway,), http=tuple(sorted(rules, key=by_specificity))),

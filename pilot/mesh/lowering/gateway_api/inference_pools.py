@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from pilot.config.group_kind import INFERENCE, GroupKind
 from pilot.config.origin import EndpointPicker
 from pilot.mesh.model.service import POOL_SEMANTICS, SEMANTICS, Service, ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
 
-POOL = GroupKind(INFERENCE, "InferencePool")
 POOL_LABEL = "istio.io/inferencepool-name"
 PICKER_SERVICE, PICKER_PORT = "istio.io/inferencepool-extension-service", "istio.io/inferencepool-extension-port"
 FAILURE_MODE, FAIL_OPEN = "istio.io/inferencepool-extension-failure-mode", "FailOpen"

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
+from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway
 from pilot.config.object import Object, ObjectKey
 from pilot.config.origin import Origin
 from pilot.derive import Gather, derived
-from pilot.mesh.gateway_api.gateways import GATEWAY, LISTENER_SET, ListenerKey, OwnerKey, find_owner, routers_of
+from pilot.mesh.gateway_api.gateways import ListenerKey, OwnerKey, find_owner, routers_of
 from pilot.mesh.gateway_api.listeners import built_listener, owned_listeners
 from pilot.mesh.gateway_api.names import listener_gateway
-from pilot.mesh.kinds.kubernetes_gateways import kubernetes_gateways
-from pilot.mesh.kinds.listener_sets import listener_sets
 from pilot.mesh.tables.database import Mesh
-
-_KIND = GroupKind(NETWORKING, "Gateway")
 
 
 @derived
 def _owners(db: Mesh) -> tuple[OwnerKey, ...]:
     return (
-        *(OwnerKey(GATEWAY, key) for key in kubernetes_gateways.all_keys(db)),
-        *(OwnerKey(LISTENER_SET, key) for key in listener_sets.all_keys(db)),
+        *(OwnerKey(KUBERNETES_GATEWAY.id, key) for key in KUBERNETES_GATEWAY.all_keys(db)),
+        *(OwnerKey(LISTENER_SET.id, key) for key in LISTENER_SET.all_keys(db)),
     )
 
 
@@ -49,7 +46,7 @@ def _listener_gateway(db: Mesh, key: ListenerKey) -> Object[Gateway] | None:
     if not routers.services:
         return None
     return Object(
-        _KIND,
+        GATEWAY.id,
         owner.namespace,
         listener_gateway(owner.name, built.section),
         Gateway(servers=(built.server,)),

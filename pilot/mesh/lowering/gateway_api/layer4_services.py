@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pilot.config.kinds.gateway_api import TCP_ROUTE
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.origin import Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived
 from pilot.lib.hosts import matches, subset_of
-from pilot.mesh.gateway_api.listeners import TCP_ROUTE
 from pilot.mesh.gateway_api.names import layer4_service
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
 from pilot.mesh.lowering.gateway_api.conversion import converted_destinations
 from pilot.mesh.lowering.gateway_api.hosts import mesh_hosts
-from pilot.mesh.lowering.gateway_api.http_services import VIRTUAL_SERVICE
 from pilot.mesh.lowering.gateway_api.layer4_rules import tcp_rules, tls_rules
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, layer4_route_keys, route_binding
 from pilot.mesh.tables.database import Mesh
@@ -27,7 +27,7 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     if binding is None:
         return None
     taken = sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway)
-    make = _tcp if route.kind == TCP_ROUTE else _tls
+    make = _tcp if route.kind == TCP_ROUTE.id else _tls
     specs = [spec for one in taken for spec in make(db, route, one, binding.hostnames)]
     protocol, origin = (
         route.kind.name.removesuffix("Route").lower(),
@@ -36,7 +36,7 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     return (
         tuple(
             Object(
-                VIRTUAL_SERVICE,
+                VIRTUAL_SERVICE.id,
                 route.namespace,
                 layer4_service(route.object, protocol, n),
                 spec,

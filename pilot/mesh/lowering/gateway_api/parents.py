@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
+from pilot.config.kinds.istio import SERVICE_ENTRY
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.derive import derived
-from pilot.mesh.gateway_api.gateways import GATEWAY, LISTENER_SET, OwnerKey
+from pilot.mesh.gateway_api.gateways import OwnerKey
 from pilot.mesh.gateway_api.listeners import ROUTES, owned_listeners
 from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.tables.database import Mesh
 
 MESH = "mesh"
-SERVICE, SERVICE_ENTRY = GroupKind("", "Service"), GroupKind(NETWORKING, "ServiceEntry")
-PARENTS = (GATEWAY, LISTENER_SET, SERVICE, SERVICE_ENTRY)
+PARENTS = (KUBERNETES_GATEWAY.id, LISTENER_SET.id, SERVICE.id, SERVICE_ENTRY.id)
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,6 @@ def parents_of(db: Mesh, owner: OwnerKey) -> tuple[Parent, ...]:
             protocol=one.protocol,
         )
         for one in owned_listeners(db, kind, key)
-        if one.server is not None and not one.conflicted and (one.valid or kind == GATEWAY)
+        if one.server is not None and not one.conflicted and (one.valid or kind == KUBERNETES_GATEWAY.id)
     ]
     return tuple(sorted(found, key=lambda parent: parent.gateway))

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from pilot.config.gateway_api.grpc_route import GRPCRoute
 from pilot.config.gateway_api.http_route import HTTPRoute
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.gateway_api.gateways import GATEWAY, class_of
+from pilot.mesh.gateway_api.gateways import class_of
 from pilot.mesh.lowering.gateway_api.layer4_rules import layer4_targets
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, all_routes, find_route
 from pilot.mesh.lowering.gateway_api.rules import http_targets
@@ -34,7 +35,7 @@ def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backend
     named = {
         ObjectKey(ref.namespace or route.namespace, ref.name)
         for ref in row.spec.parent_refs
-        if (ref.group, ref.kind) == GATEWAY
+        if (ref.group, ref.kind) == KUBERNETES_GATEWAY.id
     }
     if isinstance(row.spec, HTTPRoute | GRPCRoute):
         targets = http_targets(row.spec.rules)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from pilot.config.gateway_api.backend_policy import BackendTLSPolicyValidation
 from pilot.config.group_kind import GroupKind
 from pilot.config.key_material import Flaw
+from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET
 from pilot.mesh.model.condition import Fault
-from pilot.mesh.model.credential_key import CONFIG_MAP, CredentialKey
+from pilot.mesh.model.credential_key import CONFIG_MAP_PREFIX, CredentialKey
 from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
-_SECRET, _CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
 NO_CREDENTIAL = "invalid://"
 """A credential that there is never, so that nothing gets through."""
 
@@ -48,8 +48,8 @@ def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str)
         return ServerRoots()
     ref = validation.ca_certificate_refs[0]
     kind = GroupKind(ref.group, ref.kind)
-    if kind != _CONFIG_MAP:
-        what = f"unsupported reference kind: {ref.kind}" if kind == _SECRET else f"unsupported kind {ref.kind}"
+    if kind != CONFIG_MAP.id:
+        what = f"unsupported reference kind: {ref.kind}" if kind == SECRET.id else f"unsupported kind {ref.kind}"
         return _unusable("InvalidKind", f"Certificate reference invalid: {what}")
     found = credential(db, CredentialKey("ConfigMap", namespace, ref.name), db.settings.registry.cluster_id, True)
     if found is None:
@@ -58,7 +58,7 @@ def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str)
         )
     if isinstance(found, Flaw):
         return _unusable("InvalidCACertificateRef", f"Certificate invalid: {found.path} {found.reason}")
-    return ServerRoots(f"{CONFIG_MAP}{namespace}/{ref.name}")
+    return ServerRoots(f"{CONFIG_MAP_PREFIX}{namespace}/{ref.name}")
 
 
 def _unusable(reason: str, message: str) -> ServerRoots:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pilot.config.kinds.gateway_api import INFERENCE_POOL
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.service import Service
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived, hub
-from pilot.mesh.kinds.inference_pools import inference_pools
-from pilot.mesh.kinds.services import services
-from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT, POOL, POOL_LABEL, shadow_labels, shadow_name
+from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT, POOL_LABEL, shadow_labels, shadow_name
 from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before
 from pilot.mesh.tables.database import Mesh
 
@@ -30,12 +30,14 @@ class ShadowService(NamedTuple):
 @derived
 def pool_keys(db: Mesh) -> tuple[ObjectKey, ...]:
     """Returns every InferencePool; none where they are not obeyed."""
-    return inference_pools.all_keys(db) if db.settings.gateway_api.inference else ()
+    return INFERENCE_POOL.all_keys(db) if db.settings.gateway_api.inference else ()
 
 
 @hub
 def _gateways_of_pools(db: Mesh) -> frozenset[ObjectKey]:
-    return frozenset(gateway for key in pool_keys(db) for gateway in gateways_before(db, ObjectRef(POOL, *key)))
+    return frozenset(
+        gateway for key in pool_keys(db) for gateway in gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))
+    )
 
 
 @derived
@@ -47,15 +49,15 @@ def picks_endpoints(db: Mesh, gateway: ObjectKey) -> bool:
 @derived
 def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
     """Returns the Service of a pool; None for one that no Gateway has a route to, or that does not say who picks."""
-    row = inference_pools.get(db, key)
-    if row is None or not gateways_before(db, ObjectRef(POOL, *key)):
+    row = INFERENCE_POOL.get(db, key)
+    if row is None or not gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
         return None
     ref = row.spec.endpoint_picker_ref
     if ref.port is None or not ref.name:
         return None
     name, labels = shadow_name(key.name), shadow_labels(key.name, ref.name, ref.port.number, ref.failure_mode)
     ports, protocol = tuple(port.number for port in row.spec.target_ports), row.spec.app_protocol
-    present = services.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
+    present = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
     made = ShadowService(name, labels, row.spec.selector.match_labels, ports, protocol, False)
     return made._replace(
         stands=present is not None and (POOL_LABEL not in present.labels or _is_as_wanted(present, made))

@@ -9,13 +9,9 @@ from pilot.config.gateway_api.http_route import HTTPRoute
 from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute
 from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.group_kind import GroupKind
+from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.listeners import GRPC_ROUTE, HTTP_ROUTE, TCP_ROUTE, TLS_ROUTE
-from pilot.mesh.kinds.grpc_routes import grpc_routes
-from pilot.mesh.kinds.http_routes import http_routes
-from pilot.mesh.kinds.tcp_routes import tcp_routes
-from pilot.mesh.kinds.tls_routes import tls_routes
 from pilot.mesh.tables.database import Mesh
 
 RouteObject = Object[HTTPRoute] | Object[GRPCRoute] | Object[TCPRoute] | Object[TLSRoute]
@@ -43,11 +39,11 @@ class RouteBinding(NamedTuple):
 
 def find_route(db: Mesh, key: RouteKey) -> RouteObject | None:
     """Returns a route. No node of its own."""
-    if key.kind == HTTP_ROUTE:
-        return http_routes.get(db, key.object)
-    if key.kind == GRPC_ROUTE:
-        return grpc_routes.get(db, key.object)
-    return tcp_routes.get(db, key.object) if key.kind == TCP_ROUTE else tls_routes.get(db, key.object)
+    if key.kind == HTTP_ROUTE.id:
+        return HTTP_ROUTE.get(db, key.object)
+    if key.kind == GRPC_ROUTE.id:
+        return GRPC_ROUTE.get(db, key.object)
+    return TCP_ROUTE.get(db, key.object) if key.kind == TCP_ROUTE.id else TLS_ROUTE.get(db, key.object)
 
 
 @derived
@@ -63,14 +59,14 @@ def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
 @derived
 def http_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
     """Returns every HTTPRoute and GRPCRoute."""
-    listed = ((HTTP_ROUTE, http_routes.all_keys(db)), (GRPC_ROUTE, grpc_routes.all_keys(db)))
+    listed = ((HTTP_ROUTE.id, HTTP_ROUTE.all_keys(db)), (GRPC_ROUTE.id, GRPC_ROUTE.all_keys(db)))
     return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
 
 
 @derived
 def layer4_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
     """Returns every TCPRoute and TLSRoute."""
-    listed = ((TCP_ROUTE, tcp_routes.all_keys(db)), (TLS_ROUTE, tls_routes.all_keys(db)))
+    listed = ((TCP_ROUTE.id, TCP_ROUTE.all_keys(db)), (TLS_ROUTE.id, TLS_ROUTE.all_keys(db)))
     return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
 
 

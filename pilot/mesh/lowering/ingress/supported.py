@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pilot.config.kinds.ingress import INGRESS, INGRESS_CLASS
 from pilot.config.kubernetes.ingress import Ingress
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.ingress_classes import ingress_classes
-from pilot.mesh.kinds.ingresses import ingresses
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -35,7 +34,7 @@ def ingress_mode(db: Mesh) -> IngressMode:
 @derived
 def supported_ingress(db: Mesh, key: ObjectKey) -> Object[Ingress] | None:
     """Returns an Ingress; None where it is for somebody else."""
-    row = ingresses.get(db, key)
+    row = INGRESS.get(db, key)
     return row if row is not None and _is_ours(db, row, ingress_mode(db)) else None
 
 
@@ -46,13 +45,13 @@ def _is_ours(db: Mesh, row: Object[Ingress], said: IngressMode) -> bool:
     if CLASS in row.annotations:
         return row.annotations[CLASS] == said.class_name
     named = row.spec.ingress_class_name
-    found = ingress_classes.get(db, ObjectKey("", named)) if named is not None else None
+    found = INGRESS_CLASS.get(db, ObjectKey("", named)) if named is not None else None
     return found.spec.controller == CONTROLLER if found is not None else said.mode == "DEFAULT"
 
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return ingresses.all_keys(db) if ingress_mode(db).mode != "OFF" else ()
+    return INGRESS.all_keys(db) if ingress_mode(db).mode != "OFF" else ()
 
 
 supported_ingresses: Gather[ObjectKey, [], Object[Ingress]] = Gather("supported_ingresses", _keys, supported_ingress)

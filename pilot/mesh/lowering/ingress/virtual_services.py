@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.config.kinds.ingress import INGRESS
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.kubernetes.ingress import HTTPIngressPath, IngressServiceBackend
 from pilot.config.networking.virtual_service import (
     Destination,
@@ -20,13 +22,10 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.origin import Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.kinds.services import services
 from pilot.mesh.lowering.ingress.gateways import GENERATED, ingress_gateway
 from pilot.mesh.lowering.ingress.supported import supported_ingress, supported_ingresses
 from pilot.mesh.tables.database import Mesh
 
-_KIND = GroupKind(NETWORKING, "VirtualService")
-_INGRESS = GroupKind("networking.k8s.io", "Ingress")
 _EVERYTHING = ("", "*", "/*", ".*")
 _ALL = 100
 
@@ -72,9 +71,9 @@ def _virtual_service(db: Mesh, host: str) -> Object[VirtualService] | None:
     first = keys[0].ingress
     rules = sorted((rule for key in keys for rule in _routes(db, key)), key=_by_length)
     gateway = f"{db.settings.gateway_api.ingress_namespace}/{ingress_gateway(first)}"
-    parents = tuple(dict.fromkeys(ObjectRef(_INGRESS, *key.ingress) for key in keys))
+    parents = tuple(dict.fromkeys(ObjectRef(INGRESS.id, *key.ingress) for key in keys))
     return Object(
-        _KIND,
+        VIRTUAL_SERVICE.id,
         first.namespace,
         f"{host.replace('.', '-')}-{first.name}-{GENERATED}",
         VirtualService(hosts=(host,), gateways=(gateway,), http=tuple(rules)),
@@ -96,7 +95,7 @@ def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
     """Returns the number of a backend's port, 0 where its Service has none of that name."""
     if service.port.number > 0:
         return service.port.number
-    row = services.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, service.name))
+    row = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, service.name))
     return next((p.port for p in row.spec.ports if p.name == service.port.name), 0) if row is not None else 0
 
 

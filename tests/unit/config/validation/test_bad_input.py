@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pilot.config.catalogue import CATALOGUE
+from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import Severity
 from pilot.ingest.batch import Batch
@@ -48,9 +49,9 @@ def test_a_mistake_is_told_and_its_neighbours_go_on(bad: Bad, tmp_path: pathlib.
     assert problem.message
     assert problem.file == str(file)
     assert 1 < problem.line <= 1 + len(file.read_text().splitlines())
-    assert ObjectKey("shop", "good") in dict(mesh.service_entries.rows())
-    assert ObjectKey("shop", "other") in dict(mesh.service_entries.rows())
-    rows = {key for kind in CATALOGUE for key, _ in getattr(mesh, kind.table).rows() if key.name == "bad"}
+    assert ObjectKey("shop", "good") in dict(SERVICE_ENTRY.table(mesh).rows())
+    assert ObjectKey("shop", "other") in dict(SERVICE_ENTRY.table(mesh).rows())
+    rows = {key for kind in CATALOGUE for key, _ in kind.table(mesh).rows() if key.name == "bad"}
     assert bool(rows) == (bad.warns and bad.code != "unknown-kind")
 
 

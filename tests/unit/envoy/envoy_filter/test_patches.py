@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import any_pb2, json_format
 
 from pilot.bootstrap.patch_status import PatchStatus
+from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.config.object import ObjectKey
 from pilot.envoy.envoy_filter.match import can_touch
@@ -376,7 +377,7 @@ def test_what_became_of_patches_is_counted_where_it_is_asked_for() -> None:
     status = PatchStatus(mesh.world.mesh, metrics)
     status.check()
     assert series(metrics) == {("cluster", "applied"): "1", ("route", "applied"): "1", ("route", "error"): "1"}
-    mesh.world.commit([("envoy_filters", ObjectKey("a", "one"), None)])
+    mesh.world.commit([(ENVOY_FILTER.table_name, ObjectKey("a", "one"), None)])
     status.check()
     assert set(series(metrics).values()) == {"0"}
 

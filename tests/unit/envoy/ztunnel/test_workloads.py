@@ -1,13 +1,13 @@
 """What ztunnels are told of workloads and services."""
 
 from __future__ import annotations
-from pilot.config.kinds.kubernetes import POD
 
 import ipaddress
 from typing import Any
 
 import pytest
 
+from pilot.config.kinds.kubernetes import POD
 from pilot.config.object import RegistryKey
 from pilot.lib.xds_types import ADDRESS
 from pilot.mesh.ambient.served import listing_services

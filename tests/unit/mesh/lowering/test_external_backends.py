@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pilot.config.group_kind import GATEWAY_API
+from pilot.config.kinds.gateway_api import BACKEND, HTTP_ROUTE
+from pilot.config.kinds.istio import DESTINATION_RULE, SERVICE_ENTRY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
-from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
-from pilot.mesh.kinds.destination_rules import destination_rules
-from pilot.mesh.kinds.service_entries import service_entries
-from pilot.mesh.lowering.gateway_api.external_backends import BACKEND
 from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
@@ -76,7 +74,7 @@ def told(conditions: tuple[StatusCondition, ...], type_: str) -> tuple[bool, str
 @pytest.mark.parametrize(("protocol", "becomes"), PROTOCOLS)
 def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str) -> None:
     made = world(backend(f", protocol: {protocol}" if protocol else ""))
-    entry = service_entries.get(made.mesh, ENTRY)
+    entry = SERVICE_ENTRY.get(made.mesh, ENTRY)
     assert entry is not None
     assert (entry.spec.hosts, entry.spec.location, entry.spec.resolution) == (
         ("mail.example.net",),
@@ -85,8 +83,8 @@ def test_a_backend_is_a_service_outside_of_the_mesh(protocol: str, becomes: str)
     )
     assert [(port.number, port.name, port.protocol) for port in entry.spec.ports] == [(8443, becomes, becomes)]
     assert entry.origin is not None
-    assert entry.origin.parents == (ObjectRef(BACKEND, *KEY),)
-    assert destination_rules.get(made.mesh, RULE) is None
+    assert entry.origin.parents == (ObjectRef(BACKEND.id, *KEY),)
+    assert DESTINATION_RULE.get(made.mesh, RULE) is None
     assert not allocated_addresses(made.mesh)
     node_id = made.connect(proxy("router", "r", "edge", "10.1.0.1"))
     assert "outbound|8443||mail.example.net" in made.resources(node_id)[CLUSTER]
@@ -125,7 +123,7 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
     tls: str, sni: str, credential: str, accepted: str, resolved: str
 ) -> None:
     made = world(backend(f", tls: {{{tls}}}"))
-    rule = destination_rules.get(made.mesh, RULE)
+    rule = DESTINATION_RULE.get(made.mesh, RULE)
     assert rule is not None
     assert rule.spec.host == "mail.example.net"
     assert rule.spec.traffic_policy is not None
@@ -142,7 +140,7 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
     assert found is not None
     assert told(found[0].conditions, "Accepted") == (accepted == "Accepted", accepted)
     assert told(found[0].conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
-    problems = status_problems(made.mesh, ObjectRef(BACKEND, *KEY))
+    problems = status_problems(made.mesh, ObjectRef(BACKEND.id, *KEY))
     assert ({p.path for p in problems} == {"spec"}) == (accepted != "Accepted")
 
 
@@ -163,10 +161,10 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
 )
 def test_one_that_leads_nowhere_says_why_and_is_no_service(wrong: Plain, says: str) -> None:
     made = world(wrong, route())
-    assert service_entries.all_keys(made.mesh) == ()
-    (problem,) = status_problems(made.mesh, ObjectRef(BACKEND, *KEY))
+    assert SERVICE_ENTRY.all_keys(made.mesh) == ()
+    (problem,) = status_problems(made.mesh, ObjectRef(BACKEND.id, *KEY))
     assert says in problem.message
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE, "a", "x"))[0].conditions
+    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
     assert not made.failures
 
@@ -183,29 +181,29 @@ def test_one_that_leads_nowhere_says_why_and_is_no_service(wrong: Plain, says: s
     ],
 )
 def test_routes_to_backends(to: str, namespace: str, reason: str) -> None:
-    granted = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: c}}], to: [{{group: {BACKEND.group}, kind: XBackend}}]"
+    granted = f"from: [{{group: {GATEWAY_API}, kind: HTTPRoute, namespace: c}}], to: [{{group: {BACKEND.id.group}, kind: XBackend}}]"
     grant = gateway_object("ReferenceGrant", "g", granted, "a", api=f"{GATEWAY_API}/v1beta1")
     made = world(backend(), grant, route(to, namespace))
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE, namespace, "x"))[0].conditions
+    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, namespace, "x"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
 
 
 def test_the_status_tells_the_mesh_and_each_gateway_with_a_route() -> None:
     made = world(backend(), route())
-    status = status_of(made.mesh, ObjectRef(BACKEND, *KEY))
+    status = status_of(made.mesh, ObjectRef(BACKEND.id, *KEY))
     assert status is not None
-    shown = show_status(status, BACKEND, "istio.io/gateway-controller")["parents"]
+    shown = show_status(status, BACKEND.id, "istio.io/gateway-controller")["parents"]
     assert [(entry["controllerName"], entry["parentRef"]) for entry in shown] == [
-        ("istio.io/mesh-controller", {"group": BACKEND.group, "kind": "XBackend", "name": "out"}),
+        ("istio.io/mesh-controller", {"group": BACKEND.id.group, "kind": "XBackend", "name": "out"}),
         ("istio.io/gateway-controller", {"group": GATEWAY_API, "kind": "Gateway", "name": "gw", "namespace": "edge"}),
     ]
 
 
 def test_without_alpha_kinds_there_is_no_service_and_who_wrote_one_is_told() -> None:
     made = world(backend(), route(), alpha=False)
-    assert service_entries.all_keys(made.mesh) == ()
-    assert status_of(made.mesh, ObjectRef(BACKEND, *KEY)) is None
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE, "a", "x"))[0].conditions
+    assert SERVICE_ENTRY.all_keys(made.mesh) == ()
+    assert status_of(made.mesh, ObjectRef(BACKEND.id, *KEY)) is None
+    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
     (key,) = WITHOUT_EFFECT.keys(made.mesh)
     assert [(p.code, p.path) for p in WITHOUT_EFFECT.problems(made.mesh, key)] == [("no-effect", "kind")]

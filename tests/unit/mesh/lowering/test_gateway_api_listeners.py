@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pilot.config.gateway_api.gateway import Listener, ListenerTLSConfig
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.lib.labels import NETWORK
-from pilot.mesh.gateway_api.gateways import GATEWAY, ListenerKey
+from pilot.mesh.gateway_api.gateways import ListenerKey
 from pilot.mesh.gateway_api.listener_tls import passes_by_name
 from pilot.mesh.gateway_api.listeners import built_listener
-from pilot.mesh.kinds.virtual_services import virtual_services
 from pilot.mesh.status.gateways import gateway_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.gateway_slots import gateway_object
@@ -93,7 +94,9 @@ def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(
 
 @pytest.mark.parametrize(("position", "there"), [(0, True), (1, False)])
 def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> None:
-    assert (built_listener(world(gateway(HTTP)).mesh, ListenerKey(GATEWAY, KEY, position)) is not None) == there
+    assert (
+        built_listener(world(gateway(HTTP)).mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, position)) is not None
+    ) == there
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> N
 def test_calls_that_a_grpc_route_means(method: str, uri: dict[str, str]) -> None:
     rules = f"rules: [{{matches: [{{method: {{{method}}}}}]}}]"
     mesh = world(gateway(HTTP), gateway_object("GRPCRoute", "calls", f"parentRefs: [{{name: gw}}], {rules}", "a")).mesh
-    rows = [row for key in virtual_services.all_keys(mesh) if (row := virtual_services.get(mesh, key)) is not None]
+    rows = [row for key in VIRTUAL_SERVICE.all_keys(mesh) if (row := VIRTUAL_SERVICE.get(mesh, key)) is not None]
     ((found,),) = [[route.match[0].uri for route in row.spec.http] for row in rows]
     assert found is not None
     assert {form: said for form in ("exact", "prefix", "regex") if (said := getattr(found, form))} == uri
@@ -132,6 +135,6 @@ def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for:
             f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: {kind}, name: roots}}]}}}}}}}}",
         ),
     ).mesh
-    built = built_listener(mesh, ListenerKey(GATEWAY, KEY, 0))
+    built = built_listener(mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, 0))
     assert built is not None
     assert built.server.tls.ca_cert_credential_name == asked_for

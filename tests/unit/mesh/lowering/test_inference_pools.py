@@ -10,16 +10,16 @@ import pytest
 from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2
 
 from pilot.config.group_kind import INFERENCE
+from pilot.config.kinds.gateway_api import HTTP_ROUTE, INFERENCE_POOL
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
-from pilot.controllers.shadow_services import MANAGER, ShadowServices, build_service
+from pilot.controllers.shadow_services import FIELD_MANAGER, ShadowServiceController, build_service
 from pilot.derive import Node
 from pilot.lib.tasks import cancel_tasks
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
-from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
-from pilot.mesh.lowering.gateway_api.inference_pools import POOL, shadow_name
+from pilot.mesh.lowering.gateway_api.inference_pools import shadow_name
 from pilot.mesh.lowering.gateway_api.pool_gateways import shadow_service
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
@@ -33,7 +33,7 @@ from tests.support.kube import QUICK, client_of, defined_server, until
 from tests.support.objects import Plain, at, endpoint_slice, make
 from tests.support.world import World, proxy, rows_of
 
-KEY, REF = ObjectKey("m", "llm"), ObjectRef(POOL, "m", "llm")
+KEY, REF = ObjectKey("m", "llm"), ObjectRef(INFERENCE_POOL.id, "m", "llm")
 SHADOW = "llm-ip-487b9104"
 CLUSTER_NAME = f"outbound|54321||{SHADOW}.m.svc.cluster.local"
 PICKER = "name: picker, port: {number: 9002}"
@@ -149,7 +149,7 @@ def test_the_filter_is_there_as_long_as_a_route_of_its_gateway_leads_to_a_pool()
 )
 def test_routes_to_pools(objects: tuple[Plain, ...], reason: str) -> None:
     made = world(*objects)
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE, "m", "chat"))[0].conditions
+    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (reason == "ResolvedRefs", reason)
     assert not made.failures
 
@@ -182,15 +182,18 @@ def test_the_status_of_a_pool(picker: str, parents: str, accepted: str, resolved
     assert [problem.path for problem in status_problems(made.mesh, REF)] == ["spec.endpointPickerRef"] * wrong
     status = status_of(made.mesh, REF)
     assert status is not None
-    assert show_status(status, POOL, "istio.io/gateway-controller")["parents"][0]["parentRef"]["kind"] == "Gateway"
+    assert (
+        show_status(status, INFERENCE_POOL.id, "istio.io/gateway-controller")["parents"][0]["parentRef"]["kind"]
+        == "Gateway"
+    )
 
 
 def test_pools_have_no_effect_unless_they_are_switched_on() -> None:
     made = world(pool(), route(), shadow(), enabled=False)
     assert status_of(made.mesh, REF) is None
-    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE, "m", "chat"))[0].conditions
+    conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
-    assert [key.kind for key in WITHOUT_EFFECT.keys(made.mesh)] == [POOL]
+    assert [key.kind for key in WITHOUT_EFFECT.keys(made.mesh)] == [INFERENCE_POOL.id]
 
 
 def test_a_pool_has_a_service_while_a_gateway_has_a_route_to_it() -> None:
@@ -221,13 +224,13 @@ async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_aw
     made = world(pool(), route())
     path = lambda key: f"/apis/{INFERENCE}/v1/namespaces/{key.namespace}/inferencepools/{key.name}"  # noqa: E731
     client = client_of(server)
-    writer = ShadowServices(client, made.mesh, path, lambda _: True, QUICK, random.Random(1))
+    writer = ShadowServiceController(client, made.mesh, path, lambda _: True, QUICK, random.Random(1))
     task = asyncio.create_task(writer.run())
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
     written = server.get("", "services", "m", SHADOW)
     assert written is not None
     assert written["metadata"]["ownerReferences"][0]["uid"] == stored["metadata"]["uid"]
-    assert [entry["manager"] for entry in written["metadata"]["managedFields"]] == [MANAGER]
+    assert [entry["manager"] for entry in written["metadata"]["managedFields"]] == [FIELD_MANAGER]
     assert [(port["port"], port["targetPort"]) for port in written["spec"]["ports"]] == [(54321, 8000), (54322, 8001)]
     assert (written["spec"]["clusterIP"], written["spec"]["selector"]) == ("None", {"app": "llm"})
     writer.committed(commit(made, written))
@@ -241,9 +244,7 @@ async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_aw
 def commit(made: World, plain: Plain, gone: bool = False) -> list[Node]:
     """Commits an object as the API server has it, or takes it back; returns what was reached."""
     rows = rows_of([plain])
-    return made.mesh.commit(
-        (getattr(made.mesh, table), key, None if gone else row) for (table, key), row in rows.items()
-    )
+    return made.mesh.commit((made.mesh.tables[table], key, None if gone else row) for (table, key), row in rows.items())
 
 
 def test_a_pool_that_only_calls_are_led_to_is_told_that_no_http_route_leads_there() -> None:

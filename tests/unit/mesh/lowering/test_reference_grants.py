@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from pilot.config.group_kind import GATEWAY_API
+from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPRoute
-from pilot.mesh.kinds.gateways import gateways
-from pilot.mesh.kinds.virtual_services import virtual_services
 from tests.support.credentials import Authority, config_map, tls_secret
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain, make
@@ -135,8 +134,8 @@ def grant(choose: random.Random, n: int) -> Plain:
 
 def leads(world: World) -> Iterator[Reference]:
     """All that the rules of derived VirtualServices lead to, by the kind of route they are of."""
-    for key in virtual_services.all_keys(world.mesh):
-        row = virtual_services.get(world.mesh, key)
+    for key in VIRTUAL_SERVICE.all_keys(world.mesh):
+        row = VIRTUAL_SERVICE.get(world.mesh, key)
         assert row is not None
         assert row.origin is not None
         parents = {f"{p.namespace}.{p.name}": p for p in row.origin.parents}
@@ -151,8 +150,8 @@ def leads(world: World) -> Iterator[Reference]:
 
 def credentials(world: World) -> Iterator[Reference]:
     """All credentials that derived Gateways name."""
-    for key in gateways.all_keys(world.mesh):
-        row = gateways.get(world.mesh, key)
+    for key in GATEWAY.all_keys(world.mesh):
+        row = GATEWAY.get(world.mesh, key)
         assert row is not None
         assert row.origin is not None
         (owner,), tls = row.origin.parents, row.spec.servers[0].tls

@@ -1,13 +1,13 @@
 """Where the keys of a token rule come from, in what proxies are sent."""
 
 from __future__ import annotations
-from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 
 import json
 from typing import Any
 
 import pytest
 
+from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.security.jwks import JwksKey
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
 from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pilot.config.kinds.istio import AUTHORIZATION_POLICY
-from pilot.config.kinds.istio import ENVOY_FILTER
-from pilot.config.kinds.istio import PEER_AUTHENTICATION
-from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
-from pilot.config.kinds.istio import TRAFFIC_EXTENSION
-
 import itertools
 from typing import Any
 
 import pytest
 
+from pilot.config.kinds.istio import (
+    AUTHORIZATION_POLICY,
+    ENVOY_FILTER,
+    PEER_AUTHENTICATION,
+    REQUEST_AUTHENTICATION,
+    TRAFFIC_EXTENSION,
+)
 from pilot.envoy.filter_phase import Phase, in_order
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import LISTENER
@@ -37,7 +38,9 @@ def applied(kind: str, *policies: Any, subject: PolicySubjectKey = SUBJECT) -> l
 
 
 def policy(kind: str, name: str, namespace: str, spec: str = "", day: int = 1) -> Any:
-    selects = spec.replace("selector: {matchLabels", "workloadSelector: {labels") if kind == ENVOY_FILTER.id.name else spec
+    selects = (
+        spec.replace("selector: {matchLabels", "workloadSelector: {labels") if kind == ENVOY_FILTER.id.name else spec
+    )
     return make(kind, name, f"{{{selects}}}", namespace, day)
 
 
@@ -58,8 +61,14 @@ LEVELS = [
     ("kind", "names"),
     [
         (PEER_AUTHENTICATION.id.name, ["mesh", "here", "web"]),
-        (REQUEST_AUTHENTICATION.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
-        (AUTHORIZATION_POLICY.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
+        (
+            REQUEST_AUTHENTICATION.id.name,
+            ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"],
+        ),
+        (
+            AUTHORIZATION_POLICY.id.name,
+            ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"],
+        ),
         (ENVOY_FILTER.id.name, ["mesh", "mesh-web", "younger-mesh", "here", "web", "younger-here", "younger-web"]),
     ],
 )
@@ -106,20 +115,27 @@ def test_a_policy_with_targets_is_for_the_router_of_that_gateway(spec: str, name
     router = made.connect(proxy("router", "edge-0", HERE, "10.9.0.1", labels))
     unnamed = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"istio": "edge"}))
     sidecar = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.3", labels))
-    assert bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION.id.name)) is counts
+    assert (
+        bool(gateway_listeners_facet(made.mesh, router).listening.policies.of(REQUEST_AUTHENTICATION.id.name)) is counts
+    )
     assert not proxy_policies(made.mesh, unnamed).applied
     assert not proxy_policies(made.mesh, sidecar).applied
 
 
 @pytest.mark.parametrize("flag", ["true", "false"])
 def test_a_policy_without_targets_is_for_routers_of_the_gateway_api_unless_the_settings_say_no(flag: str) -> None:
-    objects = policy(AUTHORIZATION_POLICY.id.name, "all", HERE), policy(AUTHORIZATION_POLICY.id.name, "web", HERE, WEB_ONLY)
+    objects = (
+        policy(AUTHORIZATION_POLICY.id.name, "all", HERE),
+        policy(AUTHORIZATION_POLICY.id.name, "web", HERE, WEB_ONLY),
+    )
     made = world(*objects, ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY=flag)
     edge = made.connect(
         proxy("router", "edge-0", HERE, "10.9.0.1", {"gateway.networking.k8s.io/gateway-name": "edge", "app": "web"})
     )
     old = made.connect(proxy("router", "old-0", HERE, "10.9.0.2", {"app": "web"}))
-    applied = [[key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY.id.name)] for node in (edge, old)]
+    applied = [
+        [key.name for key in proxy_policies(made.mesh, node).of(AUTHORIZATION_POLICY.id.name)] for node in (edge, old)
+    ]
     assert applied == [["all", "web"] if flag == "true" else [], ["all", "web"]]
 
 
@@ -136,11 +152,14 @@ def test_workloads_with_the_same_policies_share_what_is_built() -> None:
 
 def test_a_policy_for_servers_leaves_the_outbound_side_alone() -> None:
     made = world(
-        policy(PEER_AUTHENTICATION.id.name, "p", HERE, "mtls: {mode: STRICT}"), policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT)
+        policy(PEER_AUTHENTICATION.id.name, "p", HERE, "mtls: {mode: STRICT}"),
+        policy(REQUEST_AUTHENTICATION.id.name, "r", HERE, JWT),
     )
     node = made.connect(proxy("sidecar", "web-0", HERE, "10.9.0.1", {"app": "web"}))
     assert not outbound_listeners_facet(made.mesh, node).listening.policies.applied
-    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [REQUEST_AUTHENTICATION.id.name]
+    assert [kind for kind, _ in inbound_facet(made.mesh, node).listening.policies.applied] == [
+        REQUEST_AUTHENTICATION.id.name
+    ]
     assert [kind for kind, _ in inbound_facet(made.mesh, node).policies.applied] == [PEER_AUTHENTICATION.id.name]
 
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from pilot.config.group_kind import GATEWAY_API, GroupKind
+from pilot.config.kinds.gateway_api import HTTP_ROUTE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.debug.statuses import statusz
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.gateway_api.classes import gateway_class
-from pilot.mesh.gateway_api.listeners import HTTP_ROUTE
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateways import class_status, gateway_status, listener_set_status
@@ -727,7 +727,7 @@ def test_a_rule_that_is_edited_reaches_the_route_alone() -> None:
     reached = made.mesh.commit(
         [
             (
-                made.mesh.http_routes,
+                HTTP_ROUTE.table(made.mesh),
                 KEY,
                 next(iter(rows_of([gateway_object("HTTPRoute", "x", at_gateway(rules="rules: [{}]"), "a")]).values())),
             )
@@ -740,7 +740,7 @@ def test_what_a_status_says_is_wrong_is_a_problem_with_its_place() -> None:
     refs = "parentRefs: [{name: gw, sectionName: http}, {name: gw, sectionName: ghost}]"
     route = gateway_object("HTTPRoute", "x", f"{refs}, rules: [{{backendRefs: [{{name: missing, port: 80}}]}}]", "a")
     made = world(gateway_object("Gateway", "gw", GOOD, "a"), route)
-    found = {(p.code, p.path) for p in status_problems(made.mesh, ObjectRef(HTTP_ROUTE, *KEY))}
+    found = {(p.code, p.path) for p in status_problems(made.mesh, ObjectRef(HTTP_ROUTE.id, *KEY))}
     assert found == {("no-matching-parent", "spec.parentRefs[1]"), ("backend-not-found", "spec.rules")}
 
 

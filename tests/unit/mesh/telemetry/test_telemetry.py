@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from pilot.config.kinds.istio import TELEMETRY
 from pilot.debug.telemetry import LEVELS, of_proxy, telemetryz
-from pilot.mesh.security.policies import TELEMETRY, proxy_policies
+from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.telemetry.telemetry import (
     LogRule,
     MetricOverride,
@@ -31,7 +32,7 @@ Merged = tuple[tuple[str, str], ...]
 def merged(*parts: tuple[str, str], mesh: str = "") -> tuple[World, Any]:
     """A mesh with Telemetries by where they are, each younger than the one before, and the keys of those that count for the workload."""
     made = world(WEB, *(_telemetry(*part, day) for day, part in enumerate(parts, 1)), mesh_config=mesh)
-    return made, proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY)
+    return made, proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY.id.name)
 
 
 def _telemetry(place: str, spec: str, day: int) -> Plain:
@@ -54,9 +55,9 @@ def test_the_oldest_for_all_counts_and_all_that_select() -> None:
 
 def test_one_of_the_root_namespace_selects_only_there() -> None:
     made = world(WEB, make("Telemetry", "t", "{selector: {matchLabels: {app: web}}, tracing: [{}]}", "istio-system"))
-    assert proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY) == ()
+    assert proxy_policies(made.mesh, made.connect(CLIENT)).of(TELEMETRY.id.name) == ()
     there = proxy("sidecar", "web-1", "istio-system", "10.1.0.2", {"app": "web"})
-    assert [key.name for key in proxy_policies(made.mesh, made.connect(there)).of(TELEMETRY)] == ["t"]
+    assert [key.name for key in proxy_policies(made.mesh, made.connect(there)).of(TELEMETRY.id.name)] == ["t"]
 
 
 # -- access logs -----------------------------------------------------------------------------------------------------------

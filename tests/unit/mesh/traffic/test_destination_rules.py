@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.traffic.destination_rules import (
@@ -151,8 +152,8 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found.mesh.on_run = lambda node: ran.append(node.fn)
     hit = found.mesh.commit(
         [
-            (found.mesh.destination_rules, key, None)
-            for key in found.mesh.destination_rules.all_keys()
+            (DESTINATION_RULE.table(found.mesh), key, None)
+            for key in DESTINATION_RULE.table(found.mesh).all_keys()
             if key.name == "r"
         ]
     )

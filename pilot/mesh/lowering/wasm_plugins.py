@@ -1,4 +1,4 @@
-"""Every TrafficExtension: those that users write, and those that WasmPlugins stand for."""
+"""WasmPlugins as TrafficExtensions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Mapping
 
 from pilot.config.extensions.traffic_extension import ExecutionPhase, TrafficExtension, WasmConfig
 from pilot.config.extensions.wasm_plugin import PluginPhase, WasmPlugin
-from pilot.config.group_kind import EXTENSIONS, GroupKind
+from pilot.config.kinds.istio import TRAFFIC_EXTENSION, WASM_PLUGIN
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import Gather, derived
-from pilot.mesh.kinds.view import KindView
-from pilot.mesh.kinds.wasm_plugins import wasm_plugins
 from pilot.mesh.tables.database import Mesh
 
 FROM_WASM_PLUGIN = "~istio-translated-wasmplugin"
-"""What the names of extensions end with that WasmPlugins stand for. No object of a cluster can have it in its name."""
-_KIND = GroupKind(EXTENSIONS, "TrafficExtension")
+"""Suffix of the names of TrafficExtensions that are derived from WasmPlugins. It is not valid in the name of a Kubernetes object."""
 _PHASES: dict[PluginPhase, ExecutionPhase] = {
     "UNSPECIFIED_PHASE": "UNSPECIFIED",
     "AUTHN": "AUTHN",
@@ -27,22 +24,22 @@ _MODULE = tuple(WasmConfig.__struct_fields__)
 
 @derived
 def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    return wasm_plugins.all_keys(db)
+    return WASM_PLUGIN.all_keys(db)
 
 
 @derived
 def _extension_of(db: Mesh, key: ObjectKey) -> Object[TrafficExtension] | None:
-    found = wasm_plugins.get(db, key)
-    if found is None:
+    row = WASM_PLUGIN.get(db, key)
+    if row is None:
         return None
     return Object(
-        _KIND,
-        found.namespace,
-        found.name + FROM_WASM_PLUGIN,
-        extension_of(found.spec),
-        found.labels,
-        found.annotations,
-        found.created,
+        TRAFFIC_EXTENSION.id,
+        row.namespace,
+        row.name + FROM_WASM_PLUGIN,
+        extension_of(row.spec),
+        row.labels,
+        row.annotations,
+        row.created,
     )
 
 
@@ -53,17 +50,12 @@ _extensions: Gather[ObjectKey, [], Object[TrafficExtension]] = Gather(
 
 @derived
 def extensions_of_wasm_plugins(db: Mesh) -> Mapping[ObjectKey, Object[TrafficExtension]]:
-    """Returns the extensions that WasmPlugins stand for."""
-    return {made.key: made for made in _extensions(db).values()}
+    """Return the TrafficExtensions that WasmPlugins are converted to."""
+    return {row.key: row for row in _extensions(db).values()}
 
 
 def extension_of(plugin: WasmPlugin) -> TrafficExtension:
-    """Returns the extension that a WasmPlugin stands for."""
+    """Return the TrafficExtension that a WasmPlugin is converted to."""
     targets = plugin.target_refs or ((plugin.target_ref,) if plugin.target_ref is not None else ())
     module = WasmConfig(**{name: getattr(plugin, name) for name in _MODULE})
     return TrafficExtension(plugin.selector, targets, _PHASES[plugin.phase], plugin.priority, plugin.match, module)
-
-
-traffic_extensions = KindView[TrafficExtension](
-    "TrafficExtension", lambda db: db.traffic_extensions, extensions_of_wasm_plugins
-)

@@ -1,0 +1,155 @@
+"""`Kind`: everything that the control plane knows about a kind of configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from google.protobuf import struct_pb2
+
+from pilot.config.group_kind import GATEWAY_API, GroupKind, is_istio
+from pilot.config.indexes import namespace_of
+from pilot.config.object import Object, ObjectKey, RegistryKey
+from pilot.config.problem import Problem
+from pilot.derive import Collection, Database, Index, Table
+
+K = TypeVar("K", ObjectKey, RegistryKey)
+S = TypeVar("S")
+Source = Callable[[Any], Mapping[Any, Object[Any]]]
+
+
+class Column(NamedTuple):
+    """A column that `kubectl get` prints."""
+
+    name: str
+    path: str
+    description: str
+    type: str = "string"
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "When the object was made.", "date")
+
+
+class CustomResource(NamedTuple):
+    """The parts of a kind's CustomResourceDefinition that do not follow from its struct.
+
+    `stored_version` is the version that the API server stores; "" is the preferred one.
+    """
+
+    short_name: str = ""
+    columns: tuple[Column, ...] = (AGE,)
+    requires_spec: bool = False
+    stored_version: str = ""
+
+
+def accept_any(_: Object[Any]) -> Iterable[Problem]:
+    """Return no problems."""
+    return ()
+
+
+def no_fields(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return no additional fields."""
+    return {}
+
+
+class BaseKind(Collection[K, Object[S]], Generic[K, S]):
+    """A kind of configuration whose objects have a spec of type `S`, and the reader of these objects.
+
+    Use `Kind` or `RegistryKind`, which define the key of an object. Objects are those of the kind's table and those that its
+    sources derive from other kinds (see `Collection`); pilot.mesh.lowering registers the sources.
+
+    Decoding: `versions` are the API versions that are read, the preferred one first. `struct` takes the fields of an object's `spec`,
+    its top-level fields named in `parts`, and the fields that `extra` returns for the whole object, whose metadata is valid by then.
+    `validate` returns the problems of a decoded object, with paths relative to the object.
+
+    Storage: the table has an index for each entry of `indexes` and `domain_indexes`, and the index `namespace` if the kind is
+    namespaced. The functions in `domain_indexes` take the DNS domain of the mesh and return the index.
+
+    Metrics: `push_reason` is the type in pilot_push_triggers, `update` that in pilot_inbound_updates, and `registry_event` that in
+    pilot_k8s_reg_events. Kinds without a `registry_event` are counted in pilot_k8s_cfg_events.
+
+    Protocols: `message` is the protobuf message of a spec in configuration over xDS. `custom_resource` completes the
+    CustomResourceDefinition of Istio's kinds.
+    """
+
+    per_cluster: ClassVar[bool]
+
+    def __init__(
+        self,
+        group_kind: GroupKind,
+        versions: tuple[str, ...],
+        struct: type[S],
+        validate: Callable[[Object[S]], Iterable[Problem]] = accept_any,
+        *,
+        parts: tuple[str, ...] = (),
+        extra: Callable[[Mapping[str, Any]], Mapping[str, Any]] = no_fields,
+        namespaced: bool = True,
+        indexes: Mapping[str, Index] | None = None,
+        domain_indexes: Mapping[str, Callable[[str], Index]] | None = None,
+        push_reason: str = "config",
+        update: Literal["config", "svc", "eds"] = "config",
+        registry_event: str = "",
+        message: type[Any] = struct_pb2.Struct,
+        custom_resource: CustomResource = CustomResource(),
+    ) -> None:
+        super().__init__(group_kind.name, str(group_kind))
+        self.id, self.versions = group_kind, versions
+        self.struct, self.validate, self.parts, self.extra = struct, validate, parts, extra
+        self.namespaced = namespaced
+        self.indexes, self.domain_indexes = indexes or {}, domain_indexes or {}
+        self.push_reason, self.update, self.registry_event = push_reason, update, registry_event
+        self.message, self.custom_resource = message, custom_resource
+        self._has_tables = False
+
+    def add_source(self, rows: Source, enabled: Callable[[Any], bool] | None = None) -> None:
+        """Add objects that are derived from other kinds. Raises RuntimeError once a database has been created."""
+        if self._has_tables:
+            raise RuntimeError(f"cannot add a source to {self.id}: a database already exists")
+        super().add_source(rows, enabled)
+
+    def create_table(self, db: Database, domain: str) -> Table[K, Object[S]]:
+        """Create the kind's table in a database. `domain` is the DNS domain of the mesh."""
+        self._has_tables = True
+        common = {"namespace": namespace_of} if self.namespaced else {}
+        of_domain = {name: make_index(domain) for name, make_index in self.domain_indexes.items()}
+        return Table(db, self.table_name, **common, **self.indexes, **of_domain)
+
+    def key(self, cluster: str, namespace: str, name: str) -> K:
+        """Return the key of an object in a cluster; `namespace` is "" for cluster-scoped kinds."""
+        raise NotImplementedError
+
+    @property
+    def is_istio(self) -> bool:
+        """Whether Istio defines the kind."""
+        return is_istio(self.id.group)
+
+    @property
+    def is_over_xds(self) -> bool:
+        """Whether configuration sources over xDS may serve the kind."""
+        return self.is_istio or self.id.group == GATEWAY_API
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+class Kind(BaseKind[ObjectKey, S]):
+    """A kind that is read from the local cluster only, because the mesh has one configuration."""
+
+    per_cluster = False
+
+    def key(self, cluster: str, namespace: str, name: str) -> ObjectKey:
+        """Return the key of an object, which does not depend on the cluster."""
+        return ObjectKey(namespace, name)
+
+
+class RegistryKind(BaseKind[RegistryKey, S]):
+    """A kind that is read from every cluster, because it describes the services and workloads there."""
+
+    per_cluster = True
+
+    def key(self, cluster: str, namespace: str, name: str) -> RegistryKey:
+        """Return the key of an object in a cluster."""
+        return RegistryKey(cluster, namespace, name)
+
+
+AnyKind: TypeAlias = "BaseKind[Any, Any]"

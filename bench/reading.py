@@ -157,10 +157,6 @@ FILES: dict[str, Callable[[], str]] = {
     "10 MB of misspelt objects in brackets": lambda: documents(FLOW, 10_000_000),
     "10 MB of misspelt objects with a folded text": lambda: documents(FOLDED, 10_000_000),
     "10 MB of misspelt objects with line ends of Windows": lambda: documents(ENTRY, 10_000_000).replace("\n", "\r\n"),
-    "10 MB of right objects that libyaml reads": lambda: right_documents().replace("metadata:", "metadata: !!map"),
-    "10 MB of misspelt objects that libyaml reads": lambda: documents(ENTRY, 10_000_000).replace(
-        "metadata:", "metadata: !!map"
-    ),
 }
 
 

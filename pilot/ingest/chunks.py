@@ -1,7 +1,7 @@
-"""A YAML text in pieces that can be parsed alone, one after another.
+"""Splitting of a YAML text into chunks that can be parsed separately.
 
-A line that begins with `---` begins a document wherever it is, so a text is cut there. A text with directives (`%TAG`), and one that
-is not UTF-8, stays whole.
+A line that begins with `---` always begins a document, so a text is split there. A text with directives (`%TAG`) or in another encoding than
+UTF-8 stays whole.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Chunk(NamedTuple):
-    """`lines` are before it in the file."""
+    """A part of a file, with the number of lines before it."""
 
     text: bytes
     lines: int
 
 
 def split(data: bytes) -> Iterator[Chunk]:
-    """Yields every piece, in order. Together they are the whole text."""
+    """Yield the chunks in order. Together they are the whole text."""
     begin = lines = 0
     has_rare = any(rare in data for rare in _RARE_BREAKS)
     whole = data.startswith((*_WIDE, b"%")) or b"\n%" in data
@@ -36,7 +36,7 @@ def split(data: bytes) -> Iterator[Chunk]:
 
 
 def _starts(data: bytes) -> Iterator[int]:
-    """Yields where the lines begin that begin a document, but the first line."""
+    """Yield the offset of each line that begins a document, except the first line."""
     at = data.find(b"\n---")
     while at >= 0:
         if data[at + 4 : at + 5] in (b"", b" ", b"\t", b"\r", b"\n"):
@@ -45,5 +45,6 @@ def _starts(data: bytes) -> Iterator[int]:
 
 
 def _count_lines(text: bytes, has_rare: bool) -> int:
-    """Returns the number of line breaks as YAML knows them. One call that counts them all would hold up other threads."""
+    """Return the number of line breaks, as YAML defines them."""
+    # Not len(findall()): one long call would block other threads.
     return sum(1 for _ in _BREAK.finditer(text)) if has_rare else text.count(b"\n")

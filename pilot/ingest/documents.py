@@ -1,11 +1,12 @@
-"""The text of a file → its documents as plain data, with the lines that they start at.
+"""Parsing of configuration files into documents of plain data with line numbers.
 
-YAML 1.1 as Kubernetes reads it: timestamps stay text, keys become text as in JSON, a number with colons is no number. What is written simply is
-read line by line (`block_reader`), everything else from libyaml's events, which costs half of what yaml.CSafeLoader does.
+YAML is read as Kubernetes reads it: YAML 1.1, but timestamps and numbers with colons stay strings, and keys become strings as in JSON. Documents are
+built from libyaml's events, which takes half the time of `yaml.CSafeLoader` and keeps the line of each value.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,24 +14,28 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from pilot.ingest.block_reader import BlockReader
-from pilot.ingest.block_yaml import NotSimple, Words
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.json_lines import JsonListOutline, JsonOutline
 from pilot.ingest.lines import Inside, Outline, Place
 from pilot.ingest.scalars import key_text, resolve
 
 MAX_NODES = 1_000_000
-"""Values of one document, with what its aliases repeat: more is a mistake, or an attack."""
+"""Values of one document, aliases counted with everything they stand for. More are an error, or an attack."""
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _LARGE = 1 << 20  # bytes
 _MERGE = object()
+_LONGEST_WORD = 64  # characters
+_resolve_word = functools.lru_cache(4096)(resolve)  # files repeat their words, and equal ones share memory
 
 
 class Document(NamedTuple):
-    """`line` is that of its first content, from 1; `repeated`: keys that a mapping has twice, with their lines. The last one counts."""
+    """One document of a file.
+
+    `line` is the line of its first content, from 1. `repeated` has the keys that occur more than once in a mapping, with their lines; the last
+    occurrence wins.
+    """
 
     plain: Any
     line: int
@@ -38,12 +43,12 @@ class Document(NamedTuple):
     outline: Outline = Outline()
 
     def line_of(self, path: str) -> int:
-        """Returns the line of a path in the file, from 1."""
+        """Return the line of a path in the file, from 1."""
         return self.outline.line(self.line, path)
 
 
 class SyntaxFault(ValueError):
-    """The text is not what its suffix says. `line` is from 1, 0 where unknown."""
+    """A file is not valid YAML or JSON. `line` is from 1, or 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -51,45 +56,14 @@ class SyntaxFault(ValueError):
 
 
 def read_documents(data: bytes, path: str) -> list[Document]:
-    """Returns every document that holds anything; SyntaxFault where one of them cannot be parsed."""
+    """Return the non-empty documents of a file. Raise SyntaxFault if one of them is invalid."""
     if path.endswith(".json"):
         return read_json(data)
-    reader = new_reader()
-    return [document for chunk in split(data) for document in read_chunk(chunk, reader)]
+    return [document for chunk in split(data) for document in read_chunk(chunk)]
 
 
-def new_reader() -> BlockReader:
-    """Returns a reader for one file, or several that may be alike."""
-    return BlockReader(new_words())
-
-
-def new_words() -> Words:
-    """Returns what remembers the words of files."""
-    return Words(_read_value)
-
-
-def _read_value(text: str) -> Any:
-    """Returns what stands behind a key on its line. Raises NotSimple where that is not a whole value."""
-    try:
-        found = list(_Builder(text.encode(), 0).documents())
-    except (SyntaxFault, yaml.YAMLError, RecursionError) as fault:
-        raise NotSimple from fault
-    if len(found) != 1 or found[0].repeated:
-        raise NotSimple
-    return found[0].plain
-
-
-def read_chunk(chunk: Chunk, reader: BlockReader) -> list[Document]:
-    """Returns the documents of a piece of a YAML text that hold anything; SyntaxFault where one of them cannot be parsed."""
-    try:
-        plain, line, inside = reader.read(chunk.text)
-    except NotSimple:
-        return parse_chunk(chunk)
-    return [Document(plain, chunk.lines + line, outline=Outline(inside, chunk.lines))] if line else []
-
-
-def parse_chunk(chunk: Chunk) -> list[Document]:
-    """Returns what `read_chunk` does, by libyaml."""
+def read_chunk(chunk: Chunk) -> list[Document]:
+    """Return the non-empty documents of a part of a YAML file. Raise SyntaxFault if one of them is invalid."""
     data, lines = chunk
     try:
         return [document for document in _Builder(data, lines).documents() if document.plain is not None]
@@ -107,7 +81,7 @@ def parse_chunk(chunk: Chunk) -> list[Document]:
 
 
 def read_json(data: bytes) -> list[Document]:
-    """Returns the one document of a JSON text, none where it is blank; SyntaxFault where it cannot be parsed."""
+    """Return the document of a JSON text, or none if it is blank. Raise SyntaxFault if it is invalid."""
     if not data.strip():
         return []
     try:
@@ -120,8 +94,10 @@ def read_json(data: bytes) -> list[Document]:
 
 
 def _read_large_list(data: bytes) -> Document | None:
-    """Returns a large list of objects, whose items are decoded one by one: one call for all would hold up other threads. None for something
-    else, and for what is wrong at a place that only the whole tells."""
+    """Return a large list of objects, decoded item by item because one call for all would block other threads.
+
+    Return None if the text is something else, or if only decoding the whole text can say where it is invalid.
+    """
     if len(data) <= _LARGE:
         return None
     try:
@@ -136,33 +112,35 @@ def _read_large_list(data: bytes) -> Document | None:
     return Document(plain, 1, outline=JsonListOutline(data, items)) if items else None
 
 
+def _resolve_plain(text: str) -> Any:
+    return _resolve_word(text) if len(text) <= _LONGEST_WORD else resolve(text)
+
+
 class _Builder:
-    """One pass over the events of a text."""
+    """Builds the documents of a text in one pass over its events."""
 
     def __init__(self, data: bytes, lines: int) -> None:
         self._lines = lines
-        self._events: Iterator[Any] = iter(
-            _PARSER(data).get_event, None
-        )  # yaml.parse does so too, with a frame of Python for each event
+        self._next: Any = _PARSER(data).get_event  # yaml.parse does the same with a Python frame for each event
         self._anchors: dict[str, tuple[Any, Inside, int]] = {}
         self._repeated: list[tuple[str, int]] = []
         self._nodes = 0
 
     def documents(self) -> Iterator[Document]:
-        for event in self._events:
+        while (event := self._next()) is not None:
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors, self._repeated, self._nodes = {}, [], 0
-                first = next(self._events)
+                first = self._next()
                 plain, inside = self._node(first)
                 yield Document(plain, self._line(first), tuple(self._repeated), Outline(inside))
 
     def _line(self, event: Any) -> int:
-        """Returns the line of an event in the file, from 1."""
+        """Return the line of an event in the file, from 1."""
         line: int = event.start_mark.line
         return self._lines + line + 1
 
     def _node(self, event: Any) -> tuple[Any, Inside]:
-        """Returns the value that begins with an event, and the places inside of it."""
+        """Return the value that begins with an event, and the places inside it."""
         self._nodes += 1
         kind = type(event)
         if kind is yaml.ScalarEvent:
@@ -173,10 +151,10 @@ class _Builder:
         if kind is yaml.AliasEvent:
             return self._alias(event)
         before = self._nodes
-        made, inside = self._mapping() if kind is yaml.MappingStartEvent else self._sequence()
+        container, inside = self._mapping() if kind is yaml.MappingStartEvent else self._sequence()
         if event.anchor is not None:
-            self._anchors[event.anchor] = made, inside, self._nodes - before + 1
-        return made, inside
+            self._anchors[event.anchor] = container, inside, self._nodes - before + 1
+        return container, inside
 
     def _alias(self, event: Any) -> tuple[Any, Inside]:
         if event.anchor not in self._anchors:
@@ -185,16 +163,14 @@ class _Builder:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             raise SyntaxFault(
-                f"more than {MAX_NODES} values, aliases counted as what they stand for", self._line(event)
+                f"more than {MAX_NODES} values, aliases included with everything they stand for", self._line(event)
             )
         return value, inside
 
     def _sequence(self) -> tuple[list[Any], list[Place]]:
         items: list[Any] = []
         places: list[Place] = []
-        for event in self._events:
-            if type(event) is yaml.SequenceEndEvent:
-                break
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
             value, inside = self._node(event)
             items.append(value)
             places.append(self._place(event, inside))
@@ -204,44 +180,43 @@ class _Builder:
         return self._line(event) if inside is None else (self._line(event), inside)
 
     def _mapping(self) -> tuple[dict[str, Any], dict[str, Place]]:
-        made: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         places: dict[str, Place] = {}
         merged: list[dict[str, Any]] = []
-        for event in self._events:
-            if type(event) is yaml.MappingEndEvent:
-                break
+        while type(event := self._next()) is not yaml.MappingEndEvent:
             key = self._key(event)
-            value, inside = self._node(next(self._events))
+            value, inside = self._node(self._next())
             if key is _MERGE:
                 merged += self._merged(value, event)
                 continue
-            if key in made:
+            if key in mapping:
                 self._repeated.append((key, self._line(event)))
-            made[key] = value
+            mapping[key] = value
             places[key] = self._place(event, inside)
         for other in merged:
             for name, value in other.items():
-                made.setdefault(name, value)
-        return made, places
+                mapping.setdefault(name, value)
+        return mapping, places
 
     def _key(self, event: Any) -> Any:
-        if type(event) is yaml.ScalarEvent and event.value == "<<" and event.implicit[0]:
-            return _MERGE
+        if type(event) is yaml.ScalarEvent and event.implicit[0] and event.anchor is None:
+            self._nodes += 1
+            return _MERGE if event.value == "<<" else key_text(_resolve_plain(event.value))
         key, _ = self._node(event)
         if isinstance(key, dict | list):
             raise SyntaxFault("a key must be a single value", self._line(event))
         return key_text(key)
 
     def _merged(self, value: Any, event: Any) -> list[dict[str, Any]]:
-        found = value if isinstance(value, list) else [value]
-        if not all(isinstance(item, dict) for item in found):
+        mappings = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in mappings):
             raise SyntaxFault("only mappings can be merged with <<", self._line(event))
-        return found
+        return mappings
 
     def _scalar(self, event: Any) -> Any:
         tag, text = event.tag, event.value
         if tag is None:
-            return resolve(text) if event.implicit[0] else text
+            return _resolve_plain(text) if event.implicit[0] else text
         if tag in ("!", _CORE + "str"):
             return text
         if tag in (_CORE + "null", _CORE + "bool", _CORE + "int", _CORE + "float"):

@@ -85,20 +85,15 @@ class FileSource:
 
     def rescan(self) -> None:
         """Looks at every file, and reads those that changed."""
-        self._put(self._look_through(self.folder))
+        self._batch.put(self._look_through(self.folder))
 
     def changed(self, paths: Iterable[str]) -> None:
         """Takes note that something happened at these paths, whatever it was."""
-        self._put(self._look_at(paths))
+        self._batch.put(self._look_at(paths))
 
     def retry(self) -> None:
         """Looks again at what could not be read."""
-        self._put(self._look_again())
-
-    def _put(self, edits: list[Edit]) -> None:
-        """Puts the edits of a look into the batch."""
-        self._reader.forget_common()
-        self._batch.put(edits)
+        self._batch.put(self._look_again())
 
     # -- beside the event loop -----------------------------------------------------------------------------------------
 
@@ -127,7 +122,7 @@ class FileSource:
                 except Exception:  # a bug of ours: it must not end the following
                     _log.error("cannot look at %s", shown(self.folder), exc_info=True)
                     continue
-                self._put(edits)
+                self._batch.put(edits)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

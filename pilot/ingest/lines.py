@@ -1,4 +1,4 @@
-"""The lines that the values of a document are on, for messages."""
+"""Line numbers of the values in a document, for messages."""
 
 from __future__ import annotations
 
@@ -7,39 +7,37 @@ from typing import Any
 
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 Place = int | tuple[int, Any]
-"""The line of a value in its file, from 1; with the places inside of it where it is written over several lines."""
+"""The line of a value in its file, from 1, with the places inside it if it is a mapping or list."""
 Inside = dict[str, Place] | list[Place] | None
-"""The places of the keys of a mapping, or of the items of a list; None for a single value."""
+"""The places of the keys of a mapping or the items of a list. None for a single value."""
 
 
 class Outline:
-    """The lines of one document. `inside` has those of its places, which are counted from so many lines `before` in the file."""
+    """The lines of one document."""
 
-    def __init__(self, inside: Inside = None, before: int = 0) -> None:
-        self._inside, self._before = inside, before
+    def __init__(self, inside: Inside = None) -> None:
+        self._inside = inside
 
     def inside(self) -> Inside:
-        """Returns the places inside of the document, as they are counted."""
+        """Return the places inside the document."""
         return self._inside
 
     def line(self, start: int, path: str) -> int:
-        """Returns the line of a path (`spec.http[0].match`) in the file, from 1, of a document that begins at a line.
+        """Return the line of a path such as `spec.http[0].match` in the file, from 1. `start` is the first line of the document.
 
-        A path that is not there, as of a field that is missing, is where its nearest parent is.
+        If the path does not exist, for example because a field is missing, return the line of its nearest parent.
         """
         line = start
         inside = self.inside() if path else None
         for key, name in _PART.findall(path):
-            place = _find(inside, key or name)
+            place = _find_place(inside, key or name)
             if place is None:
                 break
-            at, inside = place if isinstance(place, tuple) else (place, None)
-            line = self._before + at
+            line, inside = place if isinstance(place, tuple) else (place, None)
         return line
 
 
-def _find(inside: Inside, part: str) -> Place | None:
-    """Returns the place of a part of a path."""
+def _find_place(inside: Inside, part: str) -> Place | None:
     if isinstance(inside, list):
         return inside[int(part)] if part.isascii() and part.isdecimal() and int(part) < len(inside) else None
     return inside.get(part) if inside is not None else None

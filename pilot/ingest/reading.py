@@ -1,4 +1,4 @@
-"""What files declare, decoded; of a file that is read again, the documents that did not change are not."""
+"""Decoding of files. When a file changes, only its changed documents are decoded again."""
 
 from __future__ import annotations
 
@@ -11,56 +11,52 @@ from pilot.config.catalogue import Catalogue
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.ingest.chunks import Chunk, split
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
-from pilot.ingest.documents import Document, new_reader, read_chunk, read_json
+from pilot.ingest.documents import Document, read_chunk, read_json
 from pilot.ingest.folder import shown
 
 
 class Reading:
-    """The pieces of one file by their digests, with the lines before them. Kept until the file is read again."""
+    """The decoded chunks of one file by digest, each with the number of lines before it."""
 
     def __init__(self) -> None:
-        self.pieces: dict[bytes, tuple[int, list[Decoded]]] = {}
+        self.chunks: dict[bytes, tuple[int, list[Decoded]]] = {}
 
 
 class Reader:
-    """Decodes files. What it takes from the last reading of a file is what that one made of the same text. It remembers what the files that it has
-    read have in common until it is told to forget that."""
+    """Decodes files, and reuses what the previous reading of a file made of the same text."""
 
     def __init__(self, origin: DocumentOrigin, catalogue: Catalogue) -> None:
         self._origin, self._catalogue = origin, catalogue
         self._last: dict[str, Reading] = {}
-        self._blocks = new_reader()
 
     def read(self, path: str, data: bytes) -> list[Decoded]:
-        """Returns what the documents of a file gave, in order. SyntaxFault where one of them cannot be parsed."""
+        """Return the decoded documents of a file in order. Raise SyntaxFault if one of them is invalid."""
         file = shown(path)
         if path.endswith(".json"):
             return [self._decode(file, document) for document in read_json(data)]
         chunks = list(split(data))
-        if len(chunks) < 2:  # a file of one object is read as a whole or not at all
+        if len(chunks) < 2:  # a file with one object is decoded as a whole
             self.forget(path)
             return [decoded for chunk in chunks for decoded in self._decode_chunk(file, chunk)]
         last, reading = self._last.get(path), Reading()
-        found: list[Decoded] = []
+        documents: list[Decoded] = []
         for chunk in chunks:
             digest = hashlib.blake2b(chunk.text, digest_size=16).digest()
-            known = last.pieces.get(digest) if last is not None else None
-            decoded = self._decode_chunk(file, chunk) if known is None else _moved(known[1], chunk.lines - known[0])
-            reading.pieces[digest] = chunk.lines, decoded
-            found += decoded
+            previous = last.chunks.get(digest) if last is not None else None
+            decoded = (
+                self._decode_chunk(file, chunk) if previous is None else _moved(previous[1], chunk.lines - previous[0])
+            )
+            reading.chunks[digest] = chunk.lines, decoded
+            documents += decoded
         self._last[path] = reading
-        return found
+        return documents
 
     def forget(self, path: str) -> None:
-        """Keeps nothing of a file any more."""
+        """Discard the previous reading of a file."""
         self._last.pop(path, None)
 
-    def forget_common(self) -> None:
-        """Forgets what files have in common."""
-        self._blocks = new_reader()
-
     def _decode_chunk(self, file: str, chunk: Chunk) -> list[Decoded]:
-        return [self._decode(file, document) for document in read_chunk(chunk, self._blocks)]
+        return [self._decode(file, document) for document in read_chunk(chunk)]
 
     def _decode(self, file: str, document: Document) -> Decoded:
         decoded = decode_document(document.plain, file, document.line_of, self._origin, self._catalogue)
@@ -70,12 +66,13 @@ class Reader:
         return decoded
 
 
-def _moved(found: list[Decoded], lines: int) -> list[Decoded]:
-    """Returns what the same text gives so many lines further down."""
+def _moved(documents: list[Decoded], lines: int) -> list[Decoded]:
+    """Return the documents of the same text this many lines further down."""
     if not lines:
-        return found
+        return documents
     return [
-        decoded._replace(problems=tuple(_lower(problem, lines) for problem in decoded.problems)) for decoded in found
+        document._replace(problems=tuple(_lower(problem, lines) for problem in document.problems))
+        for document in documents
     ]
 
 
@@ -85,7 +82,7 @@ def _lower(problem: Problem, lines: int) -> Problem:
 
 def _repeated(document: Document, subject: ObjectRef, file: str) -> Iterable[Problem]:
     for key, line in document.repeated:
-        message = f"{key!r} is there twice in one mapping: the last one counts"
+        message = f"{key!r} occurs twice in one mapping; the last value wins"
         yield Problem(
             code="duplicate-key", object=subject, message=message, severity=Severity.WARNING, file=file, line=line
         )

@@ -1,4 +1,4 @@
-"""What a bare word of YAML means: YAML 1.1 as Kubernetes reads it, where timestamps and numbers with colons stay text."""
+"""Values of plain YAML scalars: YAML 1.1 as Kubernetes reads it, where timestamps and numbers with colons stay strings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ for _sign, _infinity in (("", float("inf")), ("+", float("inf")), ("-", float("-
 _NUMERIC = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_HUGE = 1 << 1024  # no floating point number either; and those of thousands of digits cannot be printed
+_HUGE = 1 << 1024  # beyond floating point; Python does not print integers of thousands of digits
 
 
 def resolve(text: str) -> Any:
-    """Returns what a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMERIC:
@@ -36,7 +36,7 @@ def resolve(text: str) -> Any:
 
 
 def key_text(value: Any) -> str:
-    """Returns a single value as the text that it is as a key of JSON."""
+    """Return a scalar as the key that it is in JSON."""
     if isinstance(value, str):
         return value
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

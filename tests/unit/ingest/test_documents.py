@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import random
 from typing import Any
 
@@ -10,11 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilot.config.catalogue import CATALOGUE
 from pilot.ingest.chunks import Chunk
-from pilot.ingest.decode import OWN
-from pilot.ingest.documents import SyntaxFault, parse_chunk, read_documents
-from pilot.ingest.reading import Reader
+from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def plain(text: str) -> Any:
@@ -84,22 +84,16 @@ def test_many_documents_with_their_lines() -> None:
     assert [(d.plain, d.line) for d in documents] == [({"a": 1}, 3), ({"b": 2}, 9), ({"c": 3}, 12)]
 
 
-def test_files_that_are_read_together_share_their_words() -> None:
-    text = b"apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {team: a-long-name}}\n"
-    reader = Reader(OWN, CATALOGUE)
+def test_equal_words_of_files_share_memory() -> None:
+    labels = [plain(f"{{name: {name}, labels: {{team: a-long-name}}}}")["labels"] for name in "ab"]
+    assert labels[0]["team"] is labels[1]["team"]
+    assert labels[0] is not labels[1]
 
-    def team(name: bytes) -> str:
-        ((entry,),) = (decoded.entries for decoded in reader.read(f"/{name.decode()}.yaml", text % name))
-        assert entry.object.name == name.decode()
-        team: str = entry.object.labels["team"]
-        return team
 
-    first, *others = [team(name) for name in (b"a", b"b", b"c", b"d")]
-    assert all(other is first for other in others)
-    reader.forget_common()
-    last = team(b"e")
-    assert last == first
-    assert last is not first
+@pytest.mark.parametrize("word", ["k" * 64, "k" * 65, "1" * 64, "1" * 65, "<<x", "!!str <<", "'<<'"])
+def test_keys_are_read_as_values_are(word: str) -> None:
+    (key,) = plain(f"{word}: a")
+    assert key == str(plain(f"a: {word}")["a"])
 
 
 def test_anchors_aliases_and_merges() -> None:
@@ -247,9 +241,8 @@ spec:
         ("metadata.name", 3),
     ],
 )
-@pytest.mark.parametrize("more", ["", "anchor: &x 1\n"], ids=["line by line", "libyaml"])
-def test_the_line_of_a_path(path: str, line: int, more: str) -> None:
-    _, document = read_documents(TEXT + more.encode(), "a.yaml")
+def test_the_line_of_a_path(path: str, line: int) -> None:
+    _, document = read_documents(TEXT, "a.yaml")
     assert document.line_of(path) == line
 
 
@@ -284,12 +277,60 @@ def test_the_line_of_a_path_in_json_that_is_no_yaml() -> None:
     assert [document.line_of(path) for path in paths] == [1, 2, 3, 3, 4, 4, 4, 5, 2, 1, 1]
 
 
-def test_random_json_has_the_lines_that_libyaml_sees(seed: int) -> None:
+def node_lines(value: Any, node: yaml.Node) -> Any:
+    """The lines inside a value by PyYAML's tree of nodes."""
+    if isinstance(node, yaml.MappingNode):
+        pairs = zip(value.items(), node.value, strict=True)
+        return {key: place(k.start_mark.line + 1, node_lines(inner, v)) for (key, inner), (k, v) in pairs}
+    if isinstance(node, yaml.SequenceNode):
+        return [place(v.start_mark.line + 1, node_lines(inner, v)) for inner, v in zip(value, node.value, strict=True)]
+    return None
+
+
+def place(line: int, inside: Any) -> Any:
+    return line if inside is None else (line, inside)
+
+
+def random_yaml(choose: random.Random, indent: str = "", depth: int = 0) -> str:
+    """What follows a key and its colon, or a whole text."""
+    if depth > 3 or (depth and choose.random() < 0.4):
+        return choose.choice(
+            (" a # c\n", " 'b'\n", " ~\n", "\n", " [x, {y: z}]\n", " {u: [v,\n   w]}\n", f" |\n{indent}  l\n\n")
+        )
+    is_list = depth and choose.random() < 0.4
+    lines = [
+        indent
+        + (f"- k{n}:" if is_list else f"k{n}:")
+        + random_yaml(choose, indent + ("    " if is_list else "  "), depth + 1)
+        for n in range(choose.randint(1, 4))
+    ]
+    return ("\n" if depth else "") + "# c\n".join(lines)
+
+
+def assert_lines(text: bytes) -> None:
+    trees = [tree for tree in yaml.compose_all(text, yaml.CSafeLoader) if tree.tag != "tag:yaml.org,2002:null"]
+    documents = read_chunk(Chunk(text, 0))
+    assert [document.line for document in documents] == [tree.start_mark.line + 1 for tree in trees]
+    for document, tree in zip(documents, trees, strict=True):
+        assert document.outline.inside() == node_lines(document.plain, tree), text[:500]
+
+
+def test_lines_are_those_of_the_nodes_of_pyyaml(seed: int) -> None:
+    choose = random.Random(seed)
+    for _ in range(300):
+        assert_lines(random_yaml(choose).encode())
+    for folder in ("samples", "deploy", "webhook"):
+        for path in (ROOT / folder).rglob("*.yaml"):
+            if "{{" not in (text := path.read_text()):
+                assert_lines(text.encode())
+
+
+def test_random_json_has_the_lines_that_yaml_has(seed: int) -> None:
     choose = random.Random(seed)
     for _ in range(300):
         text = "\n" * choose.randrange(3) + json.dumps({"top": random_json(choose, 4)}, indent=choose.choice((0, 1, 2)))
         (document,) = read_documents(text.encode(), "a.json")
-        (expected,) = parse_chunk(Chunk(text.encode(), 0))
+        (expected,) = read_chunk(Chunk(text.encode(), 0))
         assert document.outline.inside() == expected.outline.inside(), text
 
 

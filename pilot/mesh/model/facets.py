@@ -1,29 +1,8 @@
-"""Facets are the small frozen pieces that can make two proxies' resources differ: the cache keys of everything below `profile`.
+"""Facets: small frozen values that describe what can make the resources of two proxies differ.
 
-A builder takes the smallest piece that it needs, so that proxies that agree in it share one computation and one copy of
-the bytes. `model.views.classify` computes them from a `Proxy`; nothing below it sees a proxy.
-
-Facets that need the views stand beside these: `GatewayListenersFacet`, `GatewayRoutesFacet` and `TopologyFacet` in `views.router`,
-`SidecarRoutesFacet` in `views.sidecar_routing`, `AddressFamiliesFacet` in `virtual_addresses`, `ResolverFacet` in `views.resolver`,
-`ProxylessFacet` in `views.proxyless`, `WaypointFacet` and `ServingKey` in `views.waypoint`. What is cut out of facets, or comes of
-reading by them, is a key where it is made:
-- objects and services: `ObjectKey` and `RegistryKey` in `config.object`, `ServiceRef` in `service`, `DocumentKey` in `ingest.ledger`,
-  `Key` of what is at an API server in `kube.objects`
-- secrets: `CredentialKey` in `credential_key`, `AccountKey` in `inputs`; key sets of issuers: `JwksKey` in `jwks`
-- views: `EgressHostsKey` in `views.egress_hosts`, `ImportKey` in `views.imports`, `ViewerKey` in `views.virtual_services`,
-  `MergedRuleKey` in `views.destination_rules`, `ServerKey`, `GatewaySelectionKey` and `GatewayRouteKey` in `views.gateway_servers`,
-  `MergeKey` in `views.gateway_merge`
-- the Gateway API: `ListenerKey` and `OwnerKey` in `views.gateway_api.gateways`, `ReferenceKey` in `views.gateway_api.references`, `RouteKey` in
-  `views.gateway_api.route_objects`, `BackendKey` in `views.gateway_api.backends`; Ingresses: `RuleKey` in `views.ingress.virtual_services`
-- what proxies refuse: `RefusalKey` in `refusal`
-- the ambient mesh: `AddressKey` in `address`, `WaypointSubjectKey` in `views.ambient.attachments`, `PassageKey` in `views.ambient.passages`
-- clusters: `ClusterKey`, `RuledClusterKey`, `ServiceViewKey`, `ClusterListKey`, `ClusterTraitsKey`, `InboundClusterKey`, of services behind a
-  waypoint `VipKey`, `RuledVipKey`, `VipListKey`; endpoints: `VantageKey`
-- listeners: `ListenerAddressKey`, `OutboundListenerKey`, `OutboundChainKey`, `ManagerKey`, `PlaceKey`, `InboundChainsKey`,
-  `ServerIdentityKey`, `GatewayListenerKey`, `GatewayChainKey`
-- patches of EnvoyFilters: `PatchSourceKey`, the group that is patched, and `TouchedKey`, one of its resources with the patches that touch it
-- routes: `RouteLayoutKey`, `SegmentKey`, `HostKey`, `VirtualHostKey`, `SegmentTraitsKey`, `DestinationKey`, `GatewayHostKey`,
-  `RouteSourceKey`, `OfferKey`
+Facets are the cache keys of everything that is built for proxies. `pilot.mesh.proxies` computes them from a `Proxy`, and no builder
+receives a proxy. Each builder takes the smallest facet that it needs, so that proxies with equal facets share one computation and one
+copy of the bytes. A facet that needs types of a higher layer is defined there; keys are parts of facets, or names of what is read.
 """
 
 from __future__ import annotations

@@ -69,13 +69,11 @@ def by_class(_: ObjectKey, o: Object[OtherGateway]) -> Iterable[str]:
 ENTRY = Kind(
     OTHER_GATEWAY,
     ("v1",),
-    "other_gateways",
     OtherGateway,
     validate_other_gateway,
     indexes={"class": by_class},
     push_reason="global",
     update="svc",
-    registry_event="",
 )
 
 
@@ -94,9 +92,7 @@ class Loaded:
 
     @property
     def table(self) -> Table[ObjectKey, Object[Any]]:
-        found = self.mesh.tables[str(OTHER_GATEWAY)]
-        assert found is vars(self.mesh)["other_gateways"]
-        return found
+        return ENTRY.table(self.mesh)
 
 
 @pytest.fixture
@@ -107,7 +103,7 @@ def loaded(tmp_path: pathlib.Path) -> Loaded:
 @derived
 def both_gateways(db: Mesh) -> tuple[object, ...]:
     key = ObjectKey("shop", "front")
-    return GATEWAY.table(db).get(key), db.tables[str(OTHER_GATEWAY)].get(key)
+    return GATEWAY.table(db).get(key), ENTRY.get(db, key)
 
 
 def test_a_kind_of_one_entry_has_a_table_with_its_indexes(loaded: Loaded) -> None:

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind, is_istio
 from pilot.config.kind import AnyKind, BaseKind
-from pilot.config.kinds import gateway_api, ingress, istio, kubernetes, multicluster
+from pilot.config.kinds import gateway_api, istio, kubernetes
 
 
 class Catalogue:
@@ -43,9 +43,7 @@ def kinds_in(module: ModuleType) -> Iterator[AnyKind]:
     return (value for value in vars(module).values() if isinstance(value, BaseKind))
 
 
-CATALOGUE = Catalogue(
-    kind for module in (kubernetes, istio, gateway_api, multicluster, ingress) for kind in kinds_in(module)
-)
+CATALOGUE = Catalogue(kind for module in (kubernetes, istio, gateway_api) for kind in kinds_in(module))
 
 
 def is_mesh_group(group: str) -> bool:

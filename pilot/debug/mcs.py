@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.config.kinds.multicluster import SERVICE_EXPORT, SERVICE_IMPORT
+from pilot.config.kinds.kubernetes import SERVICE_EXPORT, SERVICE_IMPORT
 from pilot.config.object import RegistryKey
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources

@@ -7,20 +7,13 @@ from typing import Any
 
 import yaml
 
+from pilot.config.catalogue import CATALOGUE
 from tests.support.world import World, rows_of
 
 Plain = dict[str, Any]
-_SECURITY = ("PeerAuthentication", "RequestAuthentication", "AuthorizationPolicy")
-_EXTENSIONS = ("WasmPlugin", "TrafficExtension")
-API = {
-    "EndpointSlice": "discovery.k8s.io/v1",
-    "EnvoyFilter": "networking.istio.io/v1alpha3",
-    **dict.fromkeys(_SECURITY, "security.istio.io/v1"),
-    **dict.fromkeys(_EXTENSIONS, "extensions.istio.io/v1alpha1"),
-    "Telemetry": "telemetry.istio.io/v1",
-    **dict.fromkeys(("ServiceExport", "ServiceImport"), "multicluster.x-k8s.io/v1alpha1"),
-}
-CORE = ("Service", "Pod", "Node", "Namespace")
+_API_VERSIONS: dict[str, str] = {}
+for _kind in CATALOGUE:  # the first kind of several with the same name
+    _API_VERSIONS.setdefault(_kind.id.name, f"{_kind.id.group}/{_kind.versions[0]}".removeprefix("/"))
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -49,7 +42,7 @@ def make(
     }
     if kind in ("Node", "Namespace"):
         del metadata["namespace"]
-    api = "v1" if kind in CORE else API.get(kind, "networking.istio.io/v1")
+    api = _API_VERSIONS.get(kind, "networking.istio.io/v1")
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": _parse(spec), **parts}
 
 

@@ -1,17 +1,19 @@
-"""Kubernetes' kinds: the services and workloads of each cluster."""
+"""Kubernetes' kinds, with those of the Multi-Cluster Services API."""
 
 from __future__ import annotations
 
 from pilot.config import indexes
-from pilot.config.group_kind import GroupKind
-from pilot.config.kind import RegistryKind
+from pilot.config.group_kind import MULTICLUSTER, GroupKind
+from pilot.config.kind import Kind, RegistryKind
 from pilot.config.kubernetes.config_map import ConfigMap
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
+from pilot.config.kubernetes.ingress import Ingress, IngressClass
 from pilot.config.kubernetes.namespace import Namespace
 from pilot.config.kubernetes.node import Node
 from pilot.config.kubernetes.pod import Pod, metadata_of_pod
 from pilot.config.kubernetes.secret import Secret, secret_data
 from pilot.config.kubernetes.service import Service
+from pilot.config.kubernetes.service_export import ServiceExport, ServiceImport
 from pilot.config.validation.kubernetes import validate_endpoint_slice, validate_pod, validate_service
 
 SERVICE = RegistryKind(
@@ -92,3 +94,19 @@ ENDPOINT_SLICE = RegistryKind(
     update="eds",
     registry_event="EndpointSlice",
 )
+
+SERVICE_EXPORT = RegistryKind(
+    GroupKind(MULTICLUSTER, "ServiceExport"),
+    ("v1alpha1",),
+    ServiceExport,
+    indexes={"named": indexes.object_name},
+    push_reason="service",
+)
+
+SERVICE_IMPORT = RegistryKind(
+    GroupKind(MULTICLUSTER, "ServiceImport"), ("v1alpha1",), ServiceImport, push_reason="service"
+)
+
+INGRESS = Kind(GroupKind("networking.k8s.io", "Ingress"), ("v1",), Ingress)
+
+INGRESS_CLASS = Kind(GroupKind("networking.k8s.io", "IngressClass"), ("v1",), IngressClass, namespaced=False)

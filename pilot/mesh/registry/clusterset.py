@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pilot.config.kinds.multicluster import SERVICE_EXPORT
+from pilot.config.kinds.kubernetes import SERVICE_EXPORT
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.mesh.model.service import Registry, Service

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pilot.config.kinds.istio import SERVICE_ENTRY
-from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.kinds.multicluster import SERVICE_IMPORT
+from pilot.config.kinds.kubernetes import SERVICE, SERVICE_IMPORT
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.model.service import Port, Service, ServiceRef

@@ -21,9 +21,8 @@ from pilot.config.kinds.gateway_api import (
     TCP_ROUTE,
     TLS_ROUTE,
 )
-from pilot.config.kinds.ingress import INGRESS
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, SERVICE_ENTRY, WORKLOAD_ENTRY
-from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.kubernetes import INGRESS, SERVICE
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived

@@ -15,8 +15,7 @@ from cryptography import x509
 
 from pilot.bootstrap import ControlPlane, StartError
 from pilot.config.kinds.istio import SERVICE_ENTRY
-from pilot.config.kinds.kubernetes import SERVICE
-from pilot.config.kinds.multicluster import SERVICE_EXPORT
+from pilot.config.kinds.kubernetes import SERVICE, SERVICE_EXPORT
 from pilot.config.object import RegistryKey
 from pilot.kube.leader_lock import LEADER_ANNOTATION
 from pilot.settings.parse import load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pilot.config.kinds.ingress import INGRESS, INGRESS_CLASS
+from pilot.config.kinds.kubernetes import INGRESS, INGRESS_CLASS
 from pilot.config.kubernetes.ingress import Ingress
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import Gather, derived, hub

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pilot.config.kinds.ingress import INGRESS
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
-from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.kinds.kubernetes import INGRESS, SERVICE
 from pilot.config.kubernetes.ingress import HTTPIngressPath, IngressServiceBackend
 from pilot.config.networking.virtual_service import (
     Destination,

@@ -4,7 +4,7 @@
 python3 dev.py sample          the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C stops it)
 python3 dev.py sample secure   two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
 python3 dev.py test [ARGS]     every test; ARGS go to pytest
-python3 dev.py lint            ruff, mypy, layer contracts, generated files, secrets
+python3 dev.py lint            ruff, mypy, layer contracts, generated files, documentation, secrets
 python3 dev.py secrets [PATHS] search the repository for private keys and tokens; part of lint
 python3 dev.py version         print the project's version, from pyproject.toml
 python3 dev.py run COMMAND     run a command of the environment (pilotctl, pilot-discovery, python …)
@@ -29,6 +29,7 @@ LINT = [
     ["lint-imports"],
     ["python", "-m", "pilot.settings", "--check", "docs/settings.md"],
     ["python", "-m", "deploy", "--check"],
+    ["python", "-m", "sphinx", "-W", "-q", "--keep-going", "-b", "html", "docs", "build/site"],
 ]
 # Hashes and base64 are everywhere in a mesh, so that entropy says nothing. --no-verify: nothing is sent anywhere.
 SECRETS = [

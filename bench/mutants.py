@@ -290,9 +290,7 @@ def try_reads() -> tuple[int, int]:
         if number and all(site.name in EXPLAINED for site in sites - noticed):
             break
     for table in sorted({site.table for site in sites - noticed if site.name not in EXPLAINED}):
-        among = [
-            number for number, slot in enumerate(SLOTS) if table.endswith(slot.table)
-        ]  # KubernetesGateway: Gateways of either API
+        among = [number for number, slot in enumerate(SLOTS) if slot.table == table]
         survey = Survey()
         for number in range(SHORT_TOURS):
             survey.add(

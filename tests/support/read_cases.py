@@ -181,12 +181,12 @@ CASES = (
         [held("InferencePool b/llm")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/gateways.py attached_sets KubernetesGateway.get",
+        f"{VIEWS}/gateway_api/gateways.py attached_sets Gateway.get",
         mesh(ROUTERS, front(), held("ListenerSet edge/less")),
         [front(more=", allowedListeners: {namespaces: {from: All}}")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/gateways.py listener_conflicts KubernetesGateway.get",
+        f"{VIEWS}/gateway_api/gateways.py listener_conflicts Gateway.get",
         mesh(ROUTERS, front()),
         [front(f"{PORT}, {PORT.replace('any', 'again')}")],
     ),

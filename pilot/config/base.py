@@ -1,6 +1,6 @@
-"""The base of every configuration struct: JSON names, strictness, and the number types of protobuf.
+"""Base classes of configuration structs: JSON names, strictness, and protobuf's number types.
 
-The garbage collector does not look at them (`gc=False`): what is decoded holds no cycle.
+Structs hold no reference cycles, so the garbage collector ignores them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ import msgspec
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound: msgspec knows only signed ones
+UInt64 = Annotated[int, msgspec.Meta(ge=0)]  # no upper bound: msgspec supports only signed ones
 
 
 def json_name(name: str) -> str:
-    """Returns the JSON name of a protobuf field: `http2_max_requests` → `http2MaxRequests`, `consecutive_5xx_errors` → `consecutive5xxErrors`."""
+    """Return the JSON name of a protobuf field, such as `consecutive5xxErrors` for `consecutive_5xx_errors`."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 class Strict(msgspec.Struct, frozen=True, gc=False, rename=json_name, forbid_unknown_fields=True):
-    """A message of Istio's API. Absent: None for messages, wrappers and members of a oneof, else the protobuf default."""
+    """A message of Istio's API.
+
+    Absent messages, wrappers and members of a oneof are None; other absent fields have the protobuf default.
+    """
 
 
 class OneOf(Strict, frozen=True):
-    """A message with oneofs: of each group of fields in `groups` at most one may be there."""
+    """A message with oneofs. At most one field of each group in `groups` may be set."""
 
     groups: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
@@ -37,4 +40,4 @@ class OneOf(Strict, frozen=True):
 
 
 class Lenient(msgspec.Struct, frozen=True, gc=False, rename=json_name):
-    """A part of a Kubernetes object: only the fields that a mesh needs, any other is ignored."""
+    """A Kubernetes message with only the fields that a mesh needs. Other fields are ignored."""

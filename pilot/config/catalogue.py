@@ -1,4 +1,4 @@
-"""The catalogue of kinds that are read."""
+"""The catalogue: all kinds that the control plane reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.config.kinds import gateway_api, istio, kubernetes
 
 
 class Catalogue:
-    """Kinds by group and name."""
+    """Kinds, indexed by group and name and by table."""
 
     def __init__(self, kinds: Iterable[AnyKind]) -> None:
         self._kinds = {kind.id: kind for kind in kinds}
@@ -22,15 +22,17 @@ class Catalogue:
         self._short_names = frozenset(first.values())
 
     def find(self, group_kind: GroupKind) -> AnyKind | None:
-        """Return the kind with a group and name."""
+        """Return the kind with a group and name, or None."""
         return self._kinds.get(group_kind)
 
     def find_by_table(self, table_name: str) -> AnyKind | None:
-        """Return the kind of a table, or None for tables that hold no objects, such as that of the mesh config."""
+        """Return the kind of a table, or None for tables without objects, such as that of the mesh config."""
         return self._by_table.get(table_name)
 
     def short_name(self, group_kind: GroupKind) -> str:
-        """Return the label of a kind in metrics: its name, as in istiod, or "group/name" if an earlier kind has the same name."""
+        """Return the label of a kind in metrics: its name, as in istiod, or "group/name" if an earlier kind has that
+        name.
+        """
         is_short = group_kind in self._short_names or group_kind not in self._kinds
         return group_kind.name if is_short else str(group_kind)
 
@@ -47,7 +49,7 @@ CATALOGUE = Catalogue(kind for module in (kubernetes, istio, gateway_api) for ki
 
 
 def is_mesh_group(group: str) -> bool:
-    """Return whether users would expect a mesh to read the kinds of an API group, so that unknown ones are reported."""
+    """Return whether users expect a mesh to read the kinds of an API group, so that unknown kinds are reported."""
     return is_istio(group) or group in (
         GATEWAY_API,
         EXPERIMENTAL_GATEWAY_API,

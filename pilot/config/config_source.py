@@ -1,4 +1,4 @@
-"""The addresses of the mesh config's `configSources`."""
+"""Addresses of configuration sources: the `configSources` of the mesh config."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ _HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 
 class SourceAddress(NamedTuple):
-    """Where objects are: the path of a folder for fs, host:port of a server for xds, "" for k8s, which is the API server of the own cluster."""
+    """The address of a source.
+
+    `place` is the path of a folder for fs, and host:port of a server for xds. It is "" for k8s, the API server of the
+    local cluster.
+    """
 
     scheme: Scheme
     place: str
 
 
 class AddressFault(ValueError):
-    """An address names no source. `unknown` says that it may be one for others, and is only not supported here."""
+    """An address is invalid. `unknown` is true if it may be valid elsewhere but is not supported here."""
 
     def __init__(self, message: str, unknown: bool = False) -> None:
         super().__init__(message)
@@ -27,7 +31,7 @@ class AddressFault(ValueError):
 
 
 def parse_source_address(address: str) -> SourceAddress:
-    """Returns what an address names. AddressFault where it names nothing that there is."""
+    """Parse the address of a source. Raises AddressFault if it is invalid or not supported."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         raise AddressFault(f"{address!r} is not like fs:///folder, xds://host:port or k8s://")

@@ -1,4 +1,4 @@
-"""Reads the `value` of a patch as the message of Envoy's that it is a part of."""
+"""Reads the `value` of an EnvoyFilter's patch as the Envoy message that it is part of."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ TYPES: Mapping[str, type[Any]] = {
     "EXTENSION_CONFIG": extension_pb2.TypedExtensionConfig,
     "BOOTSTRAP": bootstrap_pb2.Bootstrap,
 }
-"""What a patch changes, by its applyTo."""
+"""The messages that patches change, by applyTo."""
 
 
 def read_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
-    """Returns the message, and everything that is wrong with it, with places as they are written: what is no such message, else the rules of
-    Envoy's that it breaks. A value that is merged need not be whole."""
+    """Return the message, and what is wrong with it, with paths as the user wrote them.
+
+    Values that do not fit the message are reported first. If there are none, violations of the message's validation
+    rules are. A value that is merged may be incomplete.
+    """
     message, faults = read_message(TYPES[apply_to], plain)
     if not faults:
         faults = list(find_broken(message, partial=operation in MERGES))

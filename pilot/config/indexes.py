@@ -1,4 +1,4 @@
-"""Buckets of the tables' indexes: functions of a key and a row. A row that is in no bucket is not found through that index."""
+"""Index functions of tables: they map a key and a row to buckets. An index does not list rows without a bucket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Buckets = Iterable[Hashable]
 
 
 def qualify(host: str, namespace: str, domain: str) -> str:
-    """Returns the full name of a host as a user writes it in a namespace: without a dot it is a service of that namespace."""
+    """Return the full name of a host written in a namespace. A name without a dot is a service in that namespace."""
     return host if "." in host or host == "*" else f"{host}.{namespace}.svc.{domain}"
 
 
@@ -31,15 +31,15 @@ def cluster(key: RegistryKey, _: Any) -> Buckets:
 
 
 def object_name(key: RegistryKey, _: Any) -> Buckets:
-    """Returns (namespace, name), and ("", name)."""
+    """Return (namespace, name) and ("", name)."""
     return (key.namespace, key.name), ("", key.name)
 
 
-# -- Services, Pods, EndpointSlices ------------------------------------------------------------------------------------------
+# Services, Pods, EndpointSlices
 
 
 def one_selected_label(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Returns (cluster, namespace, key, value) of the first label that a Service selects."""
+    """Return (cluster, namespace, key, value) for the first label in a Service's selector."""
     return ((key.cluster, key.namespace, *min(o.spec.selector.items())),) if o.spec.selector else ()
 
 
@@ -64,7 +64,7 @@ def pod_ips(_: RegistryKey, o: Object[Any]) -> Buckets:
 
 
 def slice_service(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Returns the ObjectKey of the Service that a slice belongs to: slices of all clusters are in one bucket."""
+    """Return the ObjectKey of the slice's Service, so that slices of all clusters share a bucket."""
     name = o.labels.get(SERVICE_NAME_LABEL)
     return (ObjectKey(key.namespace, name),) if name else ()
 
@@ -73,7 +73,7 @@ def slice_addresses(_: RegistryKey, o: Object[Any]) -> Buckets:
     return {a for e in o.spec.endpoints for a in e.addresses}
 
 
-# -- ServiceEntries, WorkloadEntries -----------------------------------------------------------------------------------------
+# ServiceEntries, WorkloadEntries
 
 
 def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
@@ -81,7 +81,7 @@ def entry_hosts(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def entry_refs(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return (hostname, namespace) of each host."""
+    """Return (hostname, namespace) for each host."""
     return {(host, key.namespace) for host in o.spec.hosts}
 
 
@@ -90,7 +90,7 @@ def endpoint_addresses(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def selecting(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the namespace of a ServiceEntry with a workloadSelector."""
+    """Return the namespace of a ServiceEntry with a workloadSelector."""
     return (key.namespace,) if o.spec.workload_selector is not None else ()
 
 
@@ -98,7 +98,7 @@ def entry_address(_: RegistryKey, o: Object[Any]) -> Buckets:
     return (o.spec.address,)
 
 
-# -- VirtualServices, DestinationRules: by full lower-case host name as written, wildcards included ---------------------------
+# VirtualServices and DestinationRules: by full lower-case hostname, wildcards included
 
 
 def full_hosts(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
@@ -116,7 +116,7 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the keys of the VirtualServices that the rules of one delegate to."""
+    """Return the keys of the VirtualServices that the routes delegate to."""
     named = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
     return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in named}
 
@@ -126,39 +126,39 @@ def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def exported_by_name(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the namespaces that an object names in its exportTo."""
+    """Return the namespaces listed in exportTo."""
     return set(o.spec.export_to) - {"*", "."}
 
 
 def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the namespace of a rule of a wildcard host."""
+    """Return the namespace of a rule with a wildcard host."""
     return (key.namespace,) if o.spec.host.startswith("*") else ()
 
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns True for a rule of a wildcard host that asks for consistent hashing."""
+    """Return True for a rule with a wildcard host and consistent hashing."""
     return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()
 
 
-# -- RequestAuthentication ---------------------------------------------------------------------------------------------------
+# RequestAuthentications
 
 
 def key_sets(_: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the key sets that are fetched for the rules."""
+    """Return the key sets that must be fetched for the JWT rules."""
     return {source for rule in o.spec.jwt_rules if (source := jwks_source(rule)) is not None}
 
 
-# -- Gateway API -------------------------------------------------------------------------------------------------------------
+# Gateway API
 
 
 def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the ObjectKey of the Gateway that a ListenerSet names."""
+    """Return the ObjectKey of the Gateway that a ListenerSet attaches to."""
     ref = o.spec.parent_ref
     return (ObjectKey(ref.namespace or key.namespace, ref.name),)
 
 
 def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns (kind, namespace) of who may refer and the kind of what it may refer to, with the grant's namespace."""
+    """Return (source kind, source namespace, target kind, target namespace) for each pair that a ReferenceGrant allows."""
     return {
         (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
         for f in o.spec.from_
@@ -167,11 +167,13 @@ def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Returns the namespace, kind and name of what a policy is about."""
+    """Return the namespace, kind and name of each target of a policy."""
     return {(key.namespace, GroupKind(t.group, t.kind), t.name) for t in o.spec.target_refs}
 
 
 def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Returns the namespace of a ConfigMap and the class of Gateways that it is laid over; () for any other one."""
+    """Return the namespace and GatewayClass of a ConfigMap with defaults for deployed Gateways, or () for other
+    ConfigMaps.
+    """
     named = o.labels.get("gateway.istio.io/defaults-for-class")
     return ((key.namespace, named),) if named else ()

@@ -1,4 +1,4 @@
-"""Certificates, private keys and roots as Secrets and ConfigMaps hold them, under the keys that Istio's users know.
+"""Certificates, private keys and roots in Secrets and ConfigMaps, under the data keys that Istio documents.
 
 https://istio.io/latest/docs/tasks/traffic-management/ingress/secure-ingress/#key-formats
 """
@@ -17,7 +17,7 @@ _PRIVATE = b"PRIVATE KEY-----"
 
 
 class Value(NamedTuple):
-    """The content of one key of an object's data. What it holds is never shown."""
+    """The content of one data key. Its repr does not contain the content."""
 
     key: str
     content: bytes
@@ -27,7 +27,7 @@ class Value(NamedTuple):
 
 
 class KeyPair(NamedTuple):
-    """A certificate chain with its private key, and an OCSP response for it where there is one."""
+    """A certificate chain with its private key and an optional OCSP response."""
 
     chain: Value
     private_key: Value
@@ -35,14 +35,14 @@ class KeyPair(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """Certificates that peers are verified by, and those that are revoked where that is said."""
+    """Root certificates that peers are verified with, and an optional certificate revocation list."""
 
     certificates: Value
     revoked: Value | None = None
 
 
 class Flaw(NamedTuple):
-    """The reason why an object, by its name, serves as no credential: `path` is where in it, such as `data[tls.crt]`."""
+    """The reason why an object is no valid credential. `path` is the place in the object, such as `data[tls.crt]`."""
 
     path: str
     reason: str
@@ -50,7 +50,7 @@ class Flaw(NamedTuple):
 
 
 def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
-    """Returns the certificate and private key of an object's data."""
+    """Return the certificate and private key in an object's data."""
     for certificate, key in _PAIRS:
         if data.get(certificate) and data.get(key):
             staple = Value(OCSP_STAPLE, data[OCSP_STAPLE]) if data.get(OCSP_STAPLE) else None
@@ -59,7 +59,7 @@ def find_key_pair(data: Mapping[str, bytes]) -> KeyPair | Flaw:
 
 
 def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
-    """Returns the roots of an object's data."""
+    """Return the roots in an object's data."""
     for roots, crl in _ROOTS:
         if data.get(roots):
             return Roots(Value(roots, _without_keys(data[roots])), Value(crl, data[crl]) if data.get(crl) else None)
@@ -67,12 +67,12 @@ def find_roots(data: Mapping[str, bytes]) -> Roots | Flaw:
 
 
 def split_certificates(pem: str) -> tuple[str, ...]:
-    """Returns the certificates of a bundle, one PEM block each, without a line break at the end."""
+    """Return the certificates in a bundle, one PEM block each, without trailing line breaks."""
     return tuple(block.decode().strip() for block in _CERTIFICATE.findall(pem.encode()))
 
 
 def _without_keys(pem: bytes) -> bytes:
-    """Returns a bundle without the private keys that some tools put beside certificates: what is not said to be secret may be shown."""
+    """Return a bundle without the private keys that some tools add, because certificates may be shown."""
     return b"".join(_CERTIFICATE.findall(pem)) if _PRIVATE in pem else pem
 
 

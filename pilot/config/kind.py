@@ -1,4 +1,4 @@
-"""`Kind`: everything that the control plane knows about a kind of configuration."""
+"""`Kind`: the single declaration of a kind of configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Source = Callable[[Any], Mapping[Any, Object[Any]]]
 
 
 class Column(NamedTuple):
-    """A column that `kubectl get` prints."""
+    """A column in the output of `kubectl get`."""
 
     name: str
     path: str
@@ -31,9 +31,9 @@ AGE = Column("Age", ".metadata.creationTimestamp", "When the object was made.", 
 
 
 class CustomResource(NamedTuple):
-    """The parts of a kind's CustomResourceDefinition that do not follow from its struct.
+    """The parts of a kind's CustomResourceDefinition that cannot be derived from its struct.
 
-    `stored_version` is the version that the API server stores; "" is the preferred one.
+    `stored_version` is the version that the API server stores, or "" for the preferred one.
     """
 
     short_name: str = ""
@@ -55,18 +55,19 @@ def no_fields(_: Mapping[str, Any]) -> Mapping[str, Any]:
 class BaseKind(Collection[K, Object[S]], Generic[K, S]):
     """A kind of configuration whose objects have a spec of type `S`, and the reader of these objects.
 
-    Use `Kind` or `RegistryKind`, which define the key of an object. Objects are those of the kind's table and those that its
-    sources derive from other kinds (see `Collection`); pilot.mesh.lowering registers the sources.
+    Use `Kind` or `RegistryKind`, which define the key of an object. Objects are those of the kind's table and those
+    that its sources derive from other kinds (see `Collection`); pilot.mesh.lowering registers the sources.
 
-    Decoding: `versions` are the API versions that are read, the preferred one first. `struct` takes the fields of an object's `spec`,
-    its top-level fields named in `parts`, and the fields that `extra` returns for the whole object, whose metadata is valid by then.
-    `validate` returns the problems of a decoded object, with paths relative to the object.
+    Decoding: `versions` are the API versions that are read, the preferred one first. `struct` takes the fields of an
+    object's `spec`, its top-level fields named in `parts`, and the fields that `extra` returns for the whole object,
+    whose metadata is valid by then. `validate` returns the problems of a decoded object, with paths relative to the
+    object.
 
-    Storage: the table has an index for each entry of `indexes` and `domain_indexes`, and the index `namespace` if the kind is
-    namespaced. The functions in `domain_indexes` take the DNS domain of the mesh and return the index.
+    Storage: the table has an index for each entry of `indexes` and `domain_indexes`, and the index `namespace` if the
+    kind is namespaced. The functions in `domain_indexes` take the DNS domain of the mesh and return the index.
 
-    Metrics: `push_reason` is the type in pilot_push_triggers, `update` that in pilot_inbound_updates, and `registry_event` that in
-    pilot_k8s_reg_events. Kinds without a `registry_event` are counted in pilot_k8s_cfg_events.
+    Metrics: `push_reason` is the type in pilot_push_triggers, `update` that in pilot_inbound_updates, and
+    `registry_event` that in pilot_k8s_reg_events. Kinds without a `registry_event` are counted in pilot_k8s_cfg_events.
 
     Protocols: `message` is the protobuf message of a spec in configuration over xDS. `custom_resource` completes the
     CustomResourceDefinition of Istio's kinds.

@@ -1,4 +1,4 @@
-"""A configuration object as the tables hold it: the metadata that can matter to a proxy, and the decoded spec."""
+"""Configuration objects as tables hold them: the metadata that can affect a proxy, and the decoded spec."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ S = TypeVar("S")
 
 
 class ObjectKey(NamedTuple):
-    """Row key of the kinds that are configuration, which the mesh has once. `namespace` is "" for cluster-scoped kinds."""
+    """The key of an object that is read from the local cluster only. `namespace` is "" for cluster-scoped kinds."""
 
     namespace: str
     name: str
 
 
 class RegistryKey(NamedTuple):
-    """Row key of the kinds that tell what runs in a cluster, which every cluster has its own of: Service, Pod, Node and the like.
+    """The key of an object that every cluster has its own of, such as a Service, Pod or Node.
 
     `namespace` is "" for cluster-scoped kinds.
     """
@@ -33,15 +33,17 @@ class RegistryKey(NamedTuple):
 
     @property
     def object(self) -> ObjectKey:
-        """Returns the key without the cluster: what objects of the same name in several clusters have in common."""
+        """The key without the cluster, which objects with the same name share across clusters."""
         return ObjectKey(self.namespace, self.name)
 
 
 class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
-    """One object. Metadata that no proxy can notice (resourceVersion, most annotations) is not kept, so that its change is none.
+    """A configuration object.
 
-    `labels` are whole; `annotations` only those whose key contains `istio.io` or `kubernetes.io/ingress.class`.
-    `created` is RFC 3339 in UTC (it sorts), "" where unknown. `origin` is None for an object that a user wrote.
+    Metadata that cannot affect a proxy, such as resourceVersion and most annotations, is dropped, so that a change of
+    it changes nothing. `annotations` has only the keys that contain `istio.io`, `kubernetes.io/ingress.class` or
+    `openshift.io/sa.scc.`. `created` is RFC 3339 in UTC, which sorts by time, or "" if unknown. `origin` is None for
+    objects that a user wrote.
     """
 
     kind: GroupKind
@@ -63,5 +65,5 @@ class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
 
 
 def age(o: Object[Any]) -> tuple[str, str, str]:
-    """Returns the sort key of Istio's rule wherever two objects compete: oldest first, then by name, then by namespace."""
+    """Return Istio's sort key for competing objects: oldest first, then by name, then by namespace."""
     return o.created, o.name, o.namespace

@@ -1,4 +1,4 @@
-"""What an object follows from that no user wrote."""
+"""The origin of objects that are derived from other objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pilot.config.problem import ObjectRef
 
 
 class EndpointPicker(NamedTuple):
-    """Who chooses the endpoint of each request: an ext_proc server. `fails_open`: without its answer any endpoint does."""
+    """An ext_proc server that picks the endpoint of each request.
+
+    If `fails_open` is true, any endpoint is used while the server does not answer.
+    """
 
     host: str
     port: int
@@ -18,10 +21,11 @@ class EndpointPicker(NamedTuple):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects that one follows from, and by whose rules it is meant.
+    """The objects that an object is derived from, and the API whose semantics apply to it.
 
-    Of a Gateway besides: the host names of the Services whose workloads it is for, which are in `namespace`; without any its selector
-    says it. `account`: the service account that they run as, "" for any. Of a VirtualService: the endpoint pickers of its rules, by their names.
+    Gateways: `services` are the hostnames of the Services whose workloads, in `namespace`, implement the Gateway; if
+    there are none, the selector applies. `account` is the service account of these workloads, or "" for any.
+    VirtualServices: `pickers` are the endpoint pickers of named routes.
     """
 
     semantics: Literal["gateway", "ingress"]

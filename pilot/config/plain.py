@@ -1,4 +1,4 @@
-"""Configuration structs as the JSON that their users wrote."""
+"""Conversion of configuration structs to the JSON that users write."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import msgspec
 from pilot.lib.duration import Duration
 
 EXACT = 2**53
-"""Whole numbers below are told apart by floats."""
+"""The limit below which floats represent all whole numbers."""
 
 
 def plain(value: Any, whole: bool = False) -> Any:
-    """Returns a struct as a dict by JSON names; durations as "1.5s"; 5 for 5.0; sets sorted. What is at its default is left out, but where `whole`
-    only what is empty: what protobuf's JSON leaves out of a message."""
+    """Return a struct as a dict with JSON names.
+
+    Durations become text such as "1.5s", whole floats become integers, and sets become sorted lists. Fields with their
+    default are omitted. With `whole`, only the fields that protobuf's JSON omits are omitted.
+    """
     if isinstance(value, msgspec.Struct):
         fields = _fields(type(value))
         return {
@@ -47,18 +50,18 @@ def _said(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, whole: bool)
         return False
     if whole:
         if isinstance(value, Duration) or field.default is None:
-            return True  # an explicit false or 0 of an optional field says something, and so does a message
+            return True  # set explicitly, even if false or 0
         return bool(value) and value != _first_names(type(struct)).get(field.name)
     return field.required or bool(value != field.default)
 
 
 @functools.cache
 def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Returns the fields of a struct; msgspec evaluates their annotations anew each time."""
+    """Return the fields of a struct. Cached, because msgspec evaluates their annotations each time."""
     return msgspec.structs.fields(struct)
 
 
 @functools.cache
 def _first_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
-    """Returns the fields that are one of some names, with the first of these: the one of number 0."""
+    """Return the fields with an enum type, and the value with number 0 of each."""
     return {f.name: typing.get_args(f.type)[0] for f in _fields(struct) if typing.get_origin(f.type) is typing.Literal}

@@ -1,4 +1,4 @@
-"""Mistakes in what users wrote. A mistake is a value and is never raised."""
+"""Problems in configuration. A problem is a value and is never raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class Severity(enum.StrEnum):
 
 
 class ObjectRef(NamedTuple):
-    """A reference to an object of any kind. `namespace` is "" for cluster-scoped kinds; everything is "" for a file as a whole."""
+    """A reference to an object of any kind.
+
+    `namespace` is "" for cluster-scoped kinds. All fields are "" for a whole file.
+    """
 
     kind: GroupKind = GroupKind("", "")
     namespace: str = ""
@@ -33,12 +36,14 @@ class ObjectRef(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One mistake.
+    """A problem in an object.
 
-    `code`: its rule, in kebab case, stable. `path`: where in the object, like `spec.http[0].match[1].uri.regex`, "" for the whole.
-    An ERROR refuses the object as a whole (its last good version stays); a WARNING does not. Of a NOTICE nobody is to blame: what the object
-    asks for is left out where a proxy's build does not have it. `file` and `line` (from 1) where it
-    came from a file.
+    `code` identifies the rule, in kebab case, and is stable. `path` is the place in the object, such as
+    `spec.http[0].match[1].uri.regex`, or "" for the whole object. `file` and `line` (from 1) are set for objects in
+    files.
+
+    An ERROR rejects the object; its last valid version stays in force. A WARNING does not. A NOTICE is not a mistake of
+    the user: the build of a proxy lacks a feature that the object uses, so the feature is omitted.
     """
 
     code: str
@@ -59,7 +64,7 @@ Problems = Iterator[Problem]
 
 
 def plain_problem(p: Problem) -> dict[str, Any]:
-    """Returns what is known of a problem, for pages and programs."""
+    """Return a problem as JSON for debug pages and command output."""
     group, kind = p.object.kind
     subject = {"group": group, "kind": kind, "namespace": p.object.namespace, "name": p.object.name}
     fields = {
@@ -75,17 +80,17 @@ def plain_problem(p: Problem) -> dict[str, Any]:
 
 
 def error(code: str, path: str, message: str) -> Problem:
-    """Returns a mistake that refuses the object; `path` is relative to what is looked at, `below` and `each` complete it."""
+    """Return an error. `path` is relative to the value that is checked; `below` and `each` add the prefix."""
     return Problem(code=code, path=path, message=message)
 
 
 def warning(code: str, path: str, message: str) -> Problem:
-    """Returns a mistake that does not refuse the object."""
+    """Return a warning."""
     return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
 
 
 def below(field: str, found: Iterable[Problem]) -> Problems:
-    """Yields the problems of a part as problems of the whole that has the part at `field`."""
+    """Yield problems of a value as problems of the object that has the value in `field`."""
     for problem in found:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
@@ -93,6 +98,6 @@ def below(field: str, found: Iterable[Problem]) -> Problems:
 
 
 def each(field: str, items: Iterable[T], check: Callable[[T], Iterable[Problem]]) -> Problems:
-    """Yields the problems of every item of a list at `field`."""
+    """Yield the problems of each item of a list in `field`."""
     for index, item in enumerate(items):
         yield from below(f"{field}[{index}]", check(item))

@@ -1,4 +1,4 @@
-"""The protocol that a port speaks, by what its declaration says about it."""
+"""Protocols of ports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Protocol(enum.StrEnum):
-    """A port's protocol as Istio understands it. UNSUPPORTED means: not said, detect it on the wire."""
+    """The protocol of a port in Istio's terms. UNSUPPORTED means unspecified: the proxy detects the protocol."""
 
     HTTP = "HTTP"
     HTTP2 = "HTTP2"
@@ -52,16 +52,17 @@ _APP_PROTOCOLS = {
 }
 _SERVER_FIRST = frozenset(
     {25, 53, 3306, 27017}
-)  # SMTP, DNS, MySQL, MongoDB: a client that waits to detect them waits forever
+)  # SMTP, DNS, MySQL, MongoDB: the server speaks first, so detection would wait forever
 
 
 def parse_protocol(name: str) -> Protocol:
-    """Returns the protocol of a name as users write it, in any case; UNSUPPORTED if there is none of that name."""
+    """Return the protocol with a name, in any case, or UNSUPPORTED if there is none."""
     return _BY_NAME.get(name.lower(), Protocol.UNSUPPORTED)
 
 
 def port_protocol(number: int, name: str, transport: str, app_protocol: str | None) -> Protocol:
-    """Returns the protocol of a port of a Kubernetes Service: that of appProtocol, else of the port's name up to its first hyphen.
+    """Return the protocol of a Kubernetes Service's port, from appProtocol or else from the port name up to its first
+    hyphen.
 
     https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
     """

@@ -1,4 +1,4 @@
-"""Selectors and targets, by which policies choose what they apply to."""
+"""Selectors and target references of policies."""
 
 from __future__ import annotations
 

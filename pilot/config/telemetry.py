@@ -27,7 +27,7 @@ TagOperation = Literal["UPSERT", "REMOVE"]
 
 
 class Telemetry(Strict, frozen=True):
-    """A Telemetry says what the proxies of a workload tell of requests and connections."""
+    """Configures the metrics, access logs and traces of workloads."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None
@@ -57,7 +57,7 @@ class TelemetryTracing(Strict, frozen=True):
 
 
 class SpanTag(CustomTag, frozen=True):
-    """A tag of spans; unlike those of the proxy config it may be a format string of access logs."""
+    """A tag of spans. Unlike those in the proxy config, it may be an access log format string."""
 
     groups: ClassVar[tuple[tuple[str, ...], ...]] = (("literal", "environment", "header", "formatter"),)
 
@@ -65,7 +65,7 @@ class SpanTag(CustomTag, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Returns whether the tag says where its value is from."""
+        """Whether the tag has a source for its value."""
         return bool(self.formatter.value) if self.formatter is not None else super().is_whole
 
 

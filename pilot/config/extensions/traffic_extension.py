@@ -15,8 +15,10 @@ WorkloadMode = Literal["UNDEFINED", "CLIENT", "SERVER", "CLIENT_AND_SERVER"]
 
 
 class TrafficExtension(OneOf, frozen=True):
-    """A TrafficExtension puts a filter of the user's own, in Wasm or Lua, into the proxies of workloads. Of one phase the filter with the highest
-    `priority` comes first, those without one last."""
+    """Inserts a Wasm or Lua filter into the proxies of workloads.
+
+    Within a phase, filters run in descending order of `priority`. Filters without a priority run last.
+    """
 
     groups: ClassVar = (("wasm", "lua"),)
 
@@ -30,7 +32,7 @@ class TrafficExtension(OneOf, frozen=True):
 
 
 class TrafficSelector(Strict, frozen=True):
-    """The traffic that an extension is for: of clients or of servers, of some ports or (none named) of all."""
+    """The traffic that an extension applies to, by direction and port. No ports means all ports."""
 
     mode: WorkloadMode = "UNDEFINED"
     ports: tuple[PortSelector, ...] = ()
@@ -41,7 +43,7 @@ class PortSelector(Strict, frozen=True):
 
 
 class WasmConfig(Strict, frozen=True):
-    """A Wasm module: where its code is, and what it is told when it starts."""
+    """A Wasm module and its configuration."""
 
     url: str = ""
     sha256: str = ""

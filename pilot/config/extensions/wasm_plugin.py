@@ -12,7 +12,7 @@ PluginPhase = Literal["UNSPECIFIED_PHASE", "AUTHN", "AUTHZ", "STATS"]
 
 
 class WasmPlugin(Strict, frozen=True):
-    """A WasmPlugin is the older form of a TrafficExtension with a Wasm module."""
+    """The older form of a TrafficExtension with a Wasm module."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None

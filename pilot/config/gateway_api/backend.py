@@ -22,7 +22,7 @@ class BackendTLS(Lenient, frozen=True):
 
 
 class XBackend(Lenient, frozen=True):
-    """A destination outside of the mesh that routes may name, with how it is connected to."""
+    """A destination outside the mesh for routes, with its connection settings."""
 
     type: str = ""
     external_hostname: ExternalHostname | None = None

@@ -1,6 +1,8 @@
-"""Policies of backends: BackendTLSPolicy of gateway.networking.k8s.io, XBackendTrafficPolicy of gateway.networking.x-k8s.io.
+"""Policies of backends: BackendTLSPolicy (gateway.networking.k8s.io) and XBackendTrafficPolicy
+(gateway.networking.x-k8s.io).
 
-https://gateway-api.sigs.k8s.io/api-types/backendtlspolicy/ https://gateway-api.sigs.k8s.io/geps/gep-3388/
+https://gateway-api.sigs.k8s.io/api-types/backendtlspolicy/
+https://gateway-api.sigs.k8s.io/geps/gep-3388/
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class BackendTLSPolicyValidation(Lenient, frozen=True):
 
 
 class BackendTLSPolicy(Lenient, frozen=True):
-    """Connections to its targets are TLS, and verified."""
+    """Requires verified TLS for connections to its targets."""
 
     target_refs: tuple[LocalPolicyTargetReference, ...] = ()
     validation: BackendTLSPolicyValidation = BackendTLSPolicyValidation()
@@ -49,7 +51,7 @@ class RetryConstraint(Lenient, frozen=True):
 
 
 class XBackendTrafficPolicy(Lenient, frozen=True):
-    """How much of the traffic to its targets may be retries."""
+    """Limits the share of retries in the traffic to its targets."""
 
     target_refs: tuple[LocalPolicyTargetReference, ...] = ()
     retry_constraint: RetryConstraint | None = None

@@ -24,7 +24,7 @@ class RouteGroupKind(Lenient, frozen=True):
 
 
 class RouteNamespaces(Lenient, frozen=True):
-    """The namespaces of routes that may attach."""
+    """The namespaces from which routes may attach."""
 
     from_: From = msgspec.field(default="Same", name="from")
     selector: LabelSelector | None = None
@@ -36,7 +36,7 @@ class AllowedRoutes(Lenient, frozen=True):
 
 
 class ListenerNamespaces(Lenient, frozen=True):
-    """The namespaces of ListenerSets that may attach."""
+    """The namespaces from which ListenerSets may attach."""
 
     from_: From = msgspec.field(default="None", name="from")
     selector: LabelSelector | None = None
@@ -53,7 +53,10 @@ class ListenerTLSConfig(Lenient, frozen=True):
 
 
 class Listener(Lenient, frozen=True):
-    """A port with a protocol, and the hosts that it is for. A `port` of 0 is the protocol's own, which only ListenerSets may leave out."""
+    """A port, its protocol and its hostname.
+
+    Only ListenerSets may have a `port` of 0, which is the protocol's default port.
+    """
 
     name: str = ""
     hostname: str = ""
@@ -64,7 +67,7 @@ class Listener(Lenient, frozen=True):
 
 
 class FrontendValidation(Lenient, frozen=True):
-    """How the certificates of clients are verified."""
+    """Verification of client certificates."""
 
     ca_certificate_refs: tuple[ObjectReference, ...] = ()
     mode: Literal["AllowValidOnly", "AllowInsecureFallback"] = "AllowValidOnly"
@@ -80,7 +83,7 @@ class PortFrontendTLS(Lenient, frozen=True):
 
 
 class Frontend(Lenient, frozen=True):
-    """The settings of a port come before `default`."""
+    """TLS settings for clients. `per_port` overrides `default`."""
 
     default: FrontendTLS = FrontendTLS()
     per_port: tuple[PortFrontendTLS, ...] = ()
@@ -106,7 +109,11 @@ class GatewayStatus(Lenient, frozen=True):
 
 
 class Gateway(Lenient, frozen=True):
-    """Listeners at the edge, on the workloads of its own Service or of the Services that `addresses` name; of its status the addresses alone."""
+    """Listeners at the edge of the mesh.
+
+    They run on workloads that are deployed for the Gateway, or on those of the Services in `addresses`. Only the
+    addresses of the status are read.
+    """
 
     gateway_class_name: str = ""
     listeners: tuple[Listener, ...] = ()

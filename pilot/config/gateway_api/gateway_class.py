@@ -6,6 +6,6 @@ from pilot.config.base import Lenient
 
 
 class GatewayClass(Lenient, frozen=True):
-    """Gateways of a class are the controller's that it names."""
+    """The controller that implements the Gateways of a class."""
 
     controller_name: str = ""

@@ -26,7 +26,7 @@ class GRPCRouteRule(Lenient, frozen=True):
 
 
 class GRPCRoute(Lenient, frozen=True):
-    """Calls of gRPC for some hosts at its parents are what its rules are for, as those of HTTPRoutes."""
+    """Routes gRPC calls for its hostnames at its parents, with the precedence of HTTPRoutes."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ class HTTPPathMatch(Lenient, frozen=True):
 
 
 class NameMatch(Lenient, frozen=True):
-    """A condition on a header or a query parameter."""
+    """A condition on a header or query parameter."""
 
     type: MatchType = "Exact"
     name: str = ""
@@ -25,7 +25,7 @@ class NameMatch(Lenient, frozen=True):
 
 
 class HTTPRouteMatch(Lenient, frozen=True):
-    """All of the conditions must hold."""
+    """A match. All of its conditions must hold."""
 
     path: HTTPPathMatch = HTTPPathMatch()
     headers: tuple[NameMatch, ...] = ()
@@ -75,7 +75,7 @@ class HTTPRequestMirrorFilter(Lenient, frozen=True):
 
 
 class HTTPCORSFilter(Lenient, frozen=True):
-    """`max_age` is in seconds."""
+    """A CORS policy. `max_age` is in seconds."""
 
     allow_origins: tuple[str, ...] = ()
     allow_credentials: bool = False
@@ -86,7 +86,7 @@ class HTTPCORSFilter(Lenient, frozen=True):
 
 
 class HTTPRouteFilter(Lenient, frozen=True):
-    """What happens to requests besides. `type` says which of the fields is meant."""
+    """A filter. `type` tells which field is set."""
 
     type: str = ""
     request_header_modifier: HTTPHeaderFilter | None = None
@@ -122,7 +122,7 @@ class HTTPRouteRule(Lenient, frozen=True):
 
 
 class HTTPRoute(Lenient, frozen=True):
-    """Requests for some hosts at its parents are what its rules are for; of all rules of a host the most specific match counts."""
+    """Routes HTTP requests for its hostnames at its parents. Of all rules for a hostname, the most specific match wins."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

@@ -1,4 +1,6 @@
-"""inference.networking.k8s.io InferencePool. https://gateway-api-inference-extension.sigs.k8s.io/api-types/inferencepool/"""
+"""inference.networking.k8s.io InferencePool.
+https://gateway-api-inference-extension.sigs.k8s.io/api-types/inferencepool/
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ class PoolSelector(Lenient, frozen=True):
 
 
 class EndpointPickerRef(Lenient, frozen=True):
-    """Who chooses the pod for each request: an ext_proc server."""
+    """The ext_proc server that picks a Pod for each request."""
 
     group: str = ""
     kind: str = "Service"
@@ -24,7 +26,7 @@ class EndpointPickerRef(Lenient, frozen=True):
 
 
 class InferencePool(Lenient, frozen=True):
-    """Pods that run a model, of which an endpoint picker chooses one for each request."""
+    """Pods that serve a model. An endpoint picker picks one for each request."""
 
     selector: PoolSelector = PoolSelector()
     target_ports: tuple[Port, ...] = ()

@@ -1,4 +1,6 @@
-"""gateway.networking.k8s.io TCPRoute, TLSRoute and UDPRoute. https://gateway-api.sigs.k8s.io/concepts/api-overview/#route-resources"""
+"""gateway.networking.k8s.io TCPRoute, TLSRoute and UDPRoute.
+https://gateway-api.sigs.k8s.io/concepts/api-overview/#route-resources
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ class L4RouteRule(Lenient, frozen=True):
 
 
 class TCPRoute(Lenient, frozen=True):
-    """Connections at its parents go to its backends."""
+    """Routes TCP connections at its parents to its backends."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     rules: tuple[L4RouteRule, ...] = ()
 
 
 class TLSRoute(Lenient, frozen=True):
-    """Connections at its parents whose client asks for one of the hosts go to its backends."""
+    """Routes TLS connections at its parents to its backends, by SNI."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()
@@ -27,7 +29,7 @@ class TLSRoute(Lenient, frozen=True):
 
 
 class UDPRoute(Lenient, frozen=True):
-    """Datagrams at its parents are for its backends. No listener takes it."""
+    """Routes UDP datagrams. No listener supports it."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     rules: tuple[L4RouteRule, ...] = ()

@@ -8,7 +8,7 @@ from pilot.config.gateway_api.reference import ParentReference
 
 
 class ListenerSet(Lenient, frozen=True):
-    """More listeners of a Gateway, by others than its owners."""
+    """Additional listeners of a Gateway that may have a different owner."""
 
     parent_ref: ParentReference = ParentReference()
     listeners: tuple[Listener, ...] = ()

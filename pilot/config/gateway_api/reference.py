@@ -1,4 +1,4 @@
-"""References between objects of the Gateway API. Absent fields mean what the kind of reference says."""
+"""References between objects of the Gateway API. The type of reference defines the meaning of absent fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pilot.config.group_kind import GATEWAY_API
 
 
 class ParentReference(Lenient, frozen=True):
-    """Where a route attaches: to a Gateway, ListenerSet, Service or ServiceEntry, or one section or port of it."""
+    """The parent of a route: a Gateway, ListenerSet, Service or ServiceEntry, or a section or port of it."""
 
     group: str = GATEWAY_API
     kind: str = "Gateway"
@@ -18,7 +18,7 @@ class ParentReference(Lenient, frozen=True):
 
 
 class BackendObjectReference(Lenient, frozen=True):
-    """Where requests go. Without `namespace` it is in that of the route."""
+    """The destination of requests. The default namespace is that of the route."""
 
     group: str = ""
     kind: str = "Service"
@@ -28,13 +28,13 @@ class BackendObjectReference(Lenient, frozen=True):
 
 
 class BackendRef(BackendObjectReference, frozen=True):
-    """A backend of a route; those with weight 0 get nothing."""
+    """A weighted backend of a route. A backend with weight 0 receives no traffic."""
 
     weight: Int32 = 1
 
 
 class SecretObjectReference(Lenient, frozen=True):
-    """A certificate with its private key."""
+    """A Secret with a certificate and its private key."""
 
     group: str = ""
     kind: str = "Secret"
@@ -56,7 +56,7 @@ class LocalObjectReference(Lenient, frozen=True):
 
 
 class LocalPolicyTargetReference(Lenient, frozen=True):
-    """What a policy is about, in its own namespace; `section_name`: one port of it."""
+    """The target of a policy in the policy's namespace. `section_name` restricts it to one port."""
 
     group: str = ""
     kind: str = ""

@@ -14,7 +14,7 @@ class ReferenceGrantFrom(Lenient, frozen=True):
 
 
 class ReferenceGrantTo(Lenient, frozen=True):
-    """Without `name` it is every object of the kind in the grant's namespace."""
+    """The target of a grant. Without a `name` it is every object of the kind in the grant's namespace."""
 
     group: str = ""
     kind: str = ""
@@ -22,7 +22,7 @@ class ReferenceGrantTo(Lenient, frozen=True):
 
 
 class ReferenceGrant(Lenient, frozen=True):
-    """Objects of other namespaces may refer to some in the grant's own."""
+    """Allows objects in other namespaces to refer to objects in the grant's namespace."""
 
     from_: tuple[ReferenceGrantFrom, ...] = msgspec.field(default=(), name="from")
     to: tuple[ReferenceGrantTo, ...] = ()

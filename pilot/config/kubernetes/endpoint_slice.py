@@ -6,7 +6,7 @@ from pilot.config.base import Int32, Lenient
 
 
 class EndpointConditions(Lenient, frozen=True):
-    """A condition that is None is not said."""
+    """Conditions of an endpoint. None means unspecified."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -38,7 +38,7 @@ class SliceEndpoint(Lenient, frozen=True):
 
 
 class EndpointPort(Lenient, frozen=True):
-    """Without `port` it stands for all ports, which no mesh can use."""
+    """A port. No `port` means all ports, which a mesh cannot use."""
 
     name: str = ""
     protocol: str = "TCP"
@@ -47,7 +47,7 @@ class EndpointPort(Lenient, frozen=True):
 
 
 class EndpointSlice(Lenient, frozen=True):
-    """`address_type` is IPv4, IPv6 or FQDN."""
+    """Endpoints of a Service. `address_type` is IPv4, IPv6 or FQDN."""
 
     address_type: str = "IPv4"
     endpoints: tuple[SliceEndpoint, ...] = ()

@@ -1,4 +1,4 @@
-"""Kubernetes Namespace: its labels and annotations are all that matters."""
+"""Kubernetes Namespace, of which only labels and annotations matter."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from pilot.config.base import Lenient
 
 
 class Namespace(Lenient, frozen=True):
-    """A namespace that no object declares exists too, without labels: its row is absent."""
+    """A Namespace. A namespace may exist without a row; then it has no labels."""

@@ -20,6 +20,6 @@ class NodeStatus(Lenient, frozen=True):
 
 
 class Node(Lenient, frozen=True):
-    """A node's locality is in the labels of the object."""
+    """A Node. Its locality is in the labels of the object."""
 
     status: NodeStatus = NodeStatus()

@@ -17,7 +17,7 @@ class ContainerPort(Lenient, frozen=True):
 
 
 class Container(Lenient, frozen=True):
-    """`restart_policy` "Always" makes an init container a sidecar."""
+    """A container. An init container with the `restart_policy` "Always" is a sidecar."""
 
     name: str = ""
     ports: tuple[ContainerPort, ...] = ()
@@ -49,7 +49,7 @@ class OwnerReference(Lenient, frozen=True):
 
 
 class Pod(Lenient, frozen=True):
-    """A Pod has the fields of its spec, its `status`, and the last four of its metadata."""
+    """A Pod: fields of its spec, its `status`, and four fields of its metadata, which are last."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -66,7 +66,7 @@ class Pod(Lenient, frozen=True):
 
 
 def metadata_of_pod(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the fields of the whole object's metadata that `Pod` takes."""
+    """Return the fields of `Pod` that are read from an object's metadata."""
     metadata = plain["metadata"]
     return {
         field: metadata[field]

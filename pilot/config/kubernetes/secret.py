@@ -10,7 +10,7 @@ from pilot.config.base import Lenient
 
 
 class Secret(Lenient, frozen=True):
-    """`data` is decoded, and `stringData` is laid over it."""
+    """A Secret. `data` is decoded and merged with `stringData`, which wins."""
 
     type: str = "Opaque"
     data: dict[str, bytes] = {}
@@ -20,7 +20,7 @@ class Secret(Lenient, frozen=True):
 
 
 def secret_data(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns `data` of the whole object as base64 without line breaks, with `stringData` laid over it."""
+    """Return an object's `data`, merged with `stringData`, as base64 without line breaks."""
     data, text = plain.get("data"), plain.get("stringData")
     if not isinstance(data, dict | None) or not isinstance(text, dict | None):
         return {"data": data if text is None else text}

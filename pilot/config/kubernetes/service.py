@@ -6,7 +6,7 @@ import msgspec
 
 from pilot.config.base import Int32, Lenient
 
-EXPORT_TO = "networking.istio.io/exportTo"  # annotation: namespaces that see the Service, with commas between
+EXPORT_TO = "networking.istio.io/exportTo"  # annotation: the namespaces that see the Service, separated by commas
 
 
 class ServicePort(Lenient, frozen=True):
@@ -32,7 +32,7 @@ class ServiceStatus(Lenient, frozen=True):
 
 
 class Service(Lenient, frozen=True):
-    """A Service has the fields of its spec, and its `status`. With `cluster_ip` "None" it is headless."""
+    """A Service: the fields of its spec, and its `status`. It is headless if `cluster_ip` is "None"."""
 
     type: str = "ClusterIP"
     selector: dict[str, str] = {}

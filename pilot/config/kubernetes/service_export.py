@@ -1,4 +1,7 @@
-"""Kubernetes' ServiceExport and ServiceImport. https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/"""
+"""ServiceExport and ServiceImport of the Multi-Cluster Services API.
+
+https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from pilot.config.base import Lenient
 
 
 class ServiceExport(Lenient, frozen=True):
-    """Has the Service of its name, in its cluster, be there for other clusters."""
+    """Exports the Service with the same name in its cluster to other clusters."""
 
 
 class ServiceImport(Lenient, frozen=True):
-    """A service that clusters export, as one of them sees it. `ips` are its addresses there."""
+    """An exported service from the view of one cluster. `ips` are its addresses there."""
 
     ips: tuple[str, ...] = ()

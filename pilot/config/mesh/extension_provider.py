@@ -1,4 +1,4 @@
-"""The extension providers of MeshConfig: tracers, loggers, authorizers."""
+"""Extension providers of the mesh config: tracers, loggers and authorizers."""
 
 from __future__ import annotations
 

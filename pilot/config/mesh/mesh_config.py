@@ -1,4 +1,4 @@
-"""MeshConfig holds for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
+"""MeshConfig: settings for the whole mesh. https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class InboundTrafficPolicy(Strict, frozen=True):
 
 
 class CertificateData(OneOf, frozen=True):
-    """A root that workloads trust: inline, or by the URL of a SPIFFE bundle."""
+    """A root certificate that workloads trust: inline, or the URL of a SPIFFE bundle."""
 
     groups: ClassVar = (("pem", "spiffe_bundle_url"),)
 
@@ -133,8 +133,10 @@ DEFAULT_PROVIDERS = (
 
 
 class MeshConfig(Strict, frozen=True):
-    """The defaults are those that hold where nobody says anything; a message that somebody writes replaces the default one as a whole
-    (`defaultConfig`, `defaultProviders` and `extensionProviders` excepted, see `ingest.mesh_config`).
+    """The mesh config.
+
+    The defaults apply if nobody sets the field. A message that a user sets replaces the default message as a whole,
+    except `defaultConfig`, `defaultProviders` and `extensionProviders` (see pilot.ingest.mesh_config).
     """
 
     proxy_listen_port: Int32 = 15001

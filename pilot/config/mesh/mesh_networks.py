@@ -1,4 +1,4 @@
-"""MeshNetworks says which endpoints are in which network, and has the gateways between them."""
+"""MeshNetworks: the networks of the mesh and the gateways between them."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class Network(Strict, frozen=True):
 
 
 class MeshNetworks(Strict, frozen=True):
-    """The networks of the mesh by name, as `networks:` of the file."""
+    """The networks of the mesh, by name."""
 
     networks: dict[str, Network] = {}

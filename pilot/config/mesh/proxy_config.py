@@ -1,4 +1,4 @@
-"""ProxyConfig: how the proxies of the mesh run (MeshConfig.defaultConfig, and the node metadata PROXY_CONFIG)."""
+"""ProxyConfig: settings of proxies, in MeshConfig.defaultConfig and in the node metadata PROXY_CONFIG."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ProxyStatsMatcher(Strict, frozen=True):
 
 
 class Server(Strict, frozen=True):
-    """The header `server` of responses."""
+    """The `server` header of responses."""
 
     disabled: bool | None = None
     value: str = ""
@@ -149,7 +149,7 @@ class ProxyImage(Strict, frozen=True):
 
 
 class ProxyConfig(Strict, frozen=True):
-    """The defaults are those that are built in. `tracing_service_name`, where it is set, takes the place of `service_cluster`."""
+    """The proxy config. The defaults are the built-in ones. `tracing_service_name` overrides `service_cluster`."""
 
     config_path: str = "./etc/istio/proxy"
     binary_path: str = "/usr/local/bin/envoy"

@@ -8,7 +8,9 @@ from pilot.config.selector import WorkloadSelector
 
 
 class ProxyConfigOverride(Strict, frozen=True):
-    """The spec of an object of the kind ProxyConfig: what pods of a namespace, or those that it selects, have over the mesh's proxy config."""
+    """The spec of a ProxyConfig object, which overrides the proxy config of the Pods in a namespace or of those that it
+    selects.
+    """
 
     selector: WorkloadSelector | None = None
     concurrency: Int32 | None = None

@@ -1,4 +1,4 @@
-"""The tracing part of ProxyConfig."""
+"""The tracing settings of ProxyConfig."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CustomTag(OneOf, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Returns whether the tag says where its value is from."""
+        """Whether the tag has a source for its value."""
         named = (
             self.literal.value
             if self.literal

@@ -1,4 +1,4 @@
-"""The hash settings of a DestinationRule that count for a destination."""
+"""Lookup of a DestinationRule's consistent hash settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pilot.config.networking.destination_rule import ConsistentHashLB, Destinati
 
 
 def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
-    """Returns the hashing of a destination of a route, None where its rule asks for none; `port` is 0 where it names none.
+    """Return the consistent hash settings for a destination of a route, or None if the rule has none.
 
-    The most special comes first: the subset's port, the subset, the port, the rule.
+    `port` is 0 if the route names none. The most specific settings win: the subset's port, the subset, the port, the
+    rule.
     """
     found = next((s for s in rule.subsets if s.name == subset), None)
     for policy in (found.traffic_policy if found is not None else None, rule.traffic_policy):
@@ -21,7 +22,7 @@ def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> Consis
 
 
 def hashes(rule: DestinationRule) -> bool:
-    """Returns whether the rule asks for hashing anywhere."""
+    """Return whether any part of the rule has consistent hash settings."""
     policies = (rule.traffic_policy, *(s.traffic_policy for s in rule.subsets))
     return any(_of(p) or any(_of(setting) for setting in p.port_level_settings) for p in policies if p is not None)
 
@@ -31,7 +32,10 @@ def _of(policy: TrafficPolicy | PortTrafficPolicy) -> ConsistentHashLB | None:
 
 
 def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
-    """Returns the hashing of the first settings for a port, None even where they are there and say nothing of hashing."""
+    """Return the settings of the first port policy for a port.
+
+    None also if that policy has no consistent hash settings.
+    """
     settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
     found = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
     return _of(found) if found is not None else None

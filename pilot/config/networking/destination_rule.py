@@ -18,7 +18,7 @@ ClientTLSMode = Literal["DISABLE", "SIMPLE", "MUTUAL", "ISTIO_MUTUAL"]
 
 
 class DestinationRule(Strict, frozen=True):
-    """A rule says what happens to traffic after routing. An empty `export_to` means the mesh default."""
+    """Policies for traffic after routing. An empty `export_to` means the default of the mesh config."""
 
     host: str = ""
     traffic_policy: TrafficPolicy | None = None
@@ -28,7 +28,7 @@ class DestinationRule(Strict, frozen=True):
 
 
 class PortTrafficPolicy(Strict, frozen=True):
-    """The policy of one port replaces the whole policy there."""
+    """The policy of a port. It replaces the whole policy for that port."""
 
     port: PortSelector | None = None
     load_balancer: LoadBalancerSettings | None = None
@@ -54,7 +54,7 @@ class RetryBudget(Strict, frozen=True):
 
 
 class TrafficPolicy(Strict, frozen=True):
-    """A part that is absent is not said at this level."""
+    """A traffic policy. None means unspecified at this level."""
 
     load_balancer: LoadBalancerSettings | None = None
     connection_pool: ConnectionPoolSettings | None = None
@@ -67,7 +67,7 @@ class TrafficPolicy(Strict, frozen=True):
 
 
 class Subset(Strict, frozen=True):
-    """Endpoints of a service by labels."""
+    """Endpoints of a service, selected by labels."""
 
     name: str = ""
     labels: dict[str, str] = {}
@@ -95,7 +95,7 @@ class HTTPCookie(Strict, frozen=True):
 
 
 class ConsistentHashLB(OneOf, frozen=True):
-    """A policy of consistent hashing has one hash key and at most one algorithm."""
+    """Consistent hash settings: one hash key, and at most one algorithm."""
 
     groups: ClassVar = (
         ("http_header_name", "http_cookie", "use_source_ip", "http_query_parameter_name"),
@@ -165,7 +165,7 @@ class ConnectionPoolSettings(Strict, frozen=True):
 
 
 class OutlierDetection(Strict, frozen=True):
-    """Percentages are 0 to 100. What is None is not said."""
+    """Outlier detection. Percentages range from 0 to 100. None means unspecified."""
 
     consecutive_errors: Int32 = 0  # deprecated
     split_external_local_origin_errors: bool = False
@@ -180,7 +180,7 @@ class OutlierDetection(Strict, frozen=True):
 
 
 class ClientTLSSettings(Strict, frozen=True):
-    """TLS that a client originates."""
+    """TLS settings of a client."""
 
     mode: ClientTLSMode = "DISABLE"
     client_certificate: str = ""
@@ -194,7 +194,7 @@ class ClientTLSSettings(Strict, frozen=True):
 
 
 class Distribute(Strict, frozen=True):
-    """Percentages by locality ("region/zone/*"), which sum up to 100."""
+    """Percentages of traffic by locality ("region/zone/*"). They add up to 100."""
 
     from_: str = msgspec.field(default="", name="from")
     to: dict[str, UInt32] = {}
@@ -206,7 +206,7 @@ class Failover(Strict, frozen=True):
 
 
 class LocalityLoadBalancerSetting(Strict, frozen=True):
-    """A locality setting has `distribute`, or `failover` with or without `failover_priority`."""
+    """Locality settings: either `distribute`, or `failover` with an optional `failover_priority`."""
 
     distribute: tuple[Distribute, ...] = ()
     failover: tuple[Failover, ...] = ()

@@ -38,7 +38,7 @@ RouteAction = Literal["ANY", "ROUTE", "REDIRECT", "DIRECT_RESPONSE"]
 
 
 class EnvoyFilter(Strict, frozen=True):
-    """An EnvoyFilter patches what proxies are sent. Those of lower `priority` are applied first."""
+    """Patches the configuration that proxies receive. Filters with a lower `priority` are applied first."""
 
     workload_selector: WorkloadLabels | None = None
     config_patches: tuple[EnvoyConfigObjectPatch, ...] = ()
@@ -47,7 +47,7 @@ class EnvoyFilter(Strict, frozen=True):
 
     @property
     def selector(self) -> WorkloadSelector | None:
-        """Returns the selector in the form that other policies have."""
+        """The selector in the form that other policies have."""
         return WorkloadSelector(self.workload_selector.labels) if self.workload_selector is not None else None
 
 
@@ -62,7 +62,7 @@ class EnvoyConfigObjectPatch(Strict, frozen=True):
 
 
 class Patch(Strict, frozen=True):
-    """A change. `value` is a part of what Envoy is sent, as JSON of its message."""
+    """A change. `value` is part of an Envoy message, as JSON."""
 
     operation: Operation = "INVALID"
     value: dict[str, Any] | None = None
@@ -70,7 +70,7 @@ class Patch(Strict, frozen=True):
 
 
 class EnvoyConfigObjectMatch(OneOf, frozen=True):
-    """A match says what is patched; what it does not say matches everything."""
+    """The target of a patch. Unset fields match everything."""
 
     groups = (("listener", "route_configuration", "cluster", "waypoint"),)
 
@@ -83,7 +83,10 @@ class EnvoyConfigObjectMatch(OneOf, frozen=True):
 
 
 class ProxyMatch(Strict, frozen=True):
-    """`proxy_version` is a regular expression of RE2 that is found somewhere in the version; `metadata` are values of the node."""
+    """Selects proxies.
+
+    `proxy_version` is an RE2 expression that matches part of the version; `metadata` are values of the node.
+    """
 
     proxy_version: str = ""
     metadata: dict[str, str] = {}
@@ -105,7 +108,7 @@ class ListenerMatch(Strict, frozen=True):
 
 
 class FilterChainMatch(Strict, frozen=True):
-    """`application_protocols` are separated by commas; a chain has to have all of them."""
+    """Selects filter chains. `application_protocols` is a list separated by commas; a chain must have all of them."""
 
     name: str = ""
     sni: str = ""

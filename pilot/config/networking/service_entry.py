@@ -14,7 +14,7 @@ Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
 
 
 class ServiceEntry(Strict, frozen=True):
-    """A service that no Kubernetes Service declares. `status`, which is not of the spec, has addresses that a controller allocated."""
+    """A service that is not declared by a Kubernetes Service. `status` has the addresses that a controller allocated."""
 
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class ServiceEntry(Strict, frozen=True):
 
 
 def lower_case_hosts(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the hosts of the whole object as they count: host names have no case."""
+    """Return an object's hosts in lower case, because hostnames are case-insensitive."""
     hosts = (plain.get("spec") or {}).get("hosts")
     return {"hosts": [h.lower() if isinstance(h, str) else h for h in hosts]} if isinstance(hosts, list) else {}
 

@@ -14,7 +14,7 @@ OutboundMode = Literal["REGISTRY_ONLY", "ALLOW_ANY"]
 
 
 class Sidecar(Strict, frozen=True):
-    """A Sidecar says what a proxy accepts and what it reaches."""
+    """Defines the ports that a sidecar accepts and the hosts that it can reach."""
 
     workload_selector: WorkloadSelector | None = None
     ingress: tuple[IstioIngressListener, ...] = ()
@@ -24,7 +24,11 @@ class Sidecar(Strict, frozen=True):
 
 
 class IstioIngressListener(Strict, frozen=True):
-    """`default_endpoint` is "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH"; ":PORT" is as ""."""
+    """An inbound listener.
+
+    `default_endpoint` is "127.0.0.1:PORT", "[::1]:PORT", "0.0.0.0:PORT", "[::]:PORT" or "unix://PATH". ":PORT" is the
+    same as "".
+    """
 
     port: SidecarPort | None = None
     bind: str = ""
@@ -35,7 +39,10 @@ class IstioIngressListener(Strict, frozen=True):
 
 
 class IstioEgressListener(Strict, frozen=True):
-    """Hosts are "namespace/name"; namespace "." is the own one, "*" any, "~" none."""
+    """An outbound listener.
+
+    Hosts are "namespace/name"; the namespace "." is that of the Sidecar, "*" is any, and "~" is none.
+    """
 
     port: SidecarPort | None = None
     bind: str = ""

@@ -14,7 +14,7 @@ UnmatchedPreflights = Literal["UNSPECIFIED", "FORWARD", "IGNORE"]
 
 
 class VirtualService(Strict, frozen=True):
-    """A VirtualService says how requests to some hosts are routed. Empty `gateways` mean ("mesh",); the order of the routes is their priority."""
+    """Routes requests to some hosts. Empty `gateways` mean ("mesh",). Earlier routes take precedence."""
 
     hosts: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class VirtualService(Strict, frozen=True):
 
 
 class Destination(Strict, frozen=True):
-    """Traffic goes to `host`, which is as its author wrote it: short names are of the namespace of the object."""
+    """A destination of traffic. `host` is as the user wrote it; short names refer to the namespace of the object."""
 
     host: str = ""
     subset: str = ""
@@ -33,7 +33,7 @@ class Destination(Strict, frozen=True):
 
 
 class HTTPRoute(Strict, frozen=True):
-    """A rule has conditions, and says what to do with a request that meets one of them."""
+    """A route: match conditions and the action for requests that meet one of them."""
 
     name: str = ""
     match: tuple[HTTPMatchRequest, ...] = ()
@@ -54,7 +54,7 @@ class HTTPRoute(Strict, frozen=True):
 
 
 class Delegate(Strict, frozen=True):
-    """The VirtualService (without hosts) whose routes take the place of this one. Without `namespace` it is in that of the root."""
+    """The VirtualService, without hosts, whose routes replace this one. The default `namespace` is that of the root."""
 
     name: str = ""
     namespace: str = ""
@@ -82,7 +82,7 @@ class TCPRoute(Strict, frozen=True):
 
 
 class HTTPMatchRequest(Strict, frozen=True):
-    """All of the conditions must hold. A StringMatch without any kind in `headers` means that the header is there."""
+    """A match. All of its conditions must hold. An empty StringMatch in `headers` matches if the header is present."""
 
     name: str = ""
     uri: StringMatch | None = None
@@ -130,7 +130,11 @@ class TLSMatchAttributes(Strict, frozen=True):
 
 
 class HTTPRedirect(OneOf, frozen=True):
-    """`port` and `derive_port` exclude each other; `redirect_code` 0 means 301; `uri` of "%PREFIX()%" keeps the rest of the path."""
+    """A redirect.
+
+    `port` and `derive_port` are mutually exclusive. A `redirect_code` of 0 means 301. A `uri` with "%PREFIX()%" keeps
+    the rest of the path.
+    """
 
     groups: ClassVar = (("port", "derive_port"),)
 
@@ -167,7 +171,7 @@ class RegexRewrite(Strict, frozen=True):
 
 
 class StringMatch(OneOf, frozen=True):
-    """One of three kinds of match."""
+    """A match of a string by one of three methods."""
 
     groups: ClassVar = (("exact", "prefix", "regex"),)
 
@@ -177,7 +181,7 @@ class StringMatch(OneOf, frozen=True):
 
 
 class HTTPRetry(Strict, frozen=True):
-    """`attempts` 0 turns retries off."""
+    """A retry policy. `attempts` 0 disables retries."""
 
     attempts: Int32 = 0
     per_try_timeout: Duration | None = None
@@ -199,7 +203,7 @@ class CorsPolicy(Strict, frozen=True):
 
 
 class Delay(OneOf, frozen=True):
-    """Without `percentage` it is `percent` of the requests, and without either all of them."""
+    """A delay. It applies to `percentage`, else to `percent`, else to all requests."""
 
     groups: ClassVar = (("fixed_delay", "exponential_delay"),)
 
@@ -231,12 +235,12 @@ class HTTPMirrorPolicy(Strict, frozen=True):
 
 
 class PortSelector(Strict, frozen=True):
-    """A port by number."""
+    """A port number."""
 
     number: UInt32 = 0
 
 
 class Percent(Strict, frozen=True):
-    """`value` is 0 to 100."""
+    """A percentage from 0 to 100."""
 
     value: float = 0.0

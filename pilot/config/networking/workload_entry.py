@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pilot.config.base import Lenient, Strict, UInt32
 
-REGISTRATION_GROUP = "istio.io/autoRegistrationGroup"  # annotation: the WorkloadGroup that the entry was registered for
+REGISTRATION_GROUP = (
+    "istio.io/autoRegistrationGroup"  # annotation: the WorkloadGroup that the entry was registered with
+)
 
 
 class WorkloadEntry(Strict, frozen=True):
-    """A workload outside of Kubernetes. `address` is an IP, a name, or "unix://" and a path."""
+    """A workload outside Kubernetes. `address` is an IP address, a hostname, or "unix://" and a path."""
 
     address: str = ""
     ports: dict[str, UInt32] = {}
@@ -25,12 +27,12 @@ class EntryCondition(Lenient, frozen=True):
 
 
 class EntryStatus(Lenient, frozen=True):
-    """The condition of type Healthy is by the health checks of the workload's own proxy."""
+    """The status. The condition of type Healthy comes from the health checks of the workload's proxy."""
 
     conditions: tuple[EntryCondition, ...] = ()
 
 
 class WorkloadEntryObject(WorkloadEntry, frozen=True):
-    """A workload entry that is an object of its own, with its status."""
+    """A WorkloadEntry object, with its status."""
 
     status: EntryStatus = EntryStatus()

@@ -14,7 +14,7 @@ class ObjectMeta(Strict, frozen=True):
 
 
 class WorkloadGroup(Strict, frozen=True):
-    """The template of workload entries that register themselves."""
+    """The template of WorkloadEntries that are registered automatically."""
 
     metadata: ObjectMeta | None = None
     template: WorkloadEntry | None = None

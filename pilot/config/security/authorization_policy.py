@@ -17,7 +17,7 @@ _TRUE, _FALSE = (
 
 
 class AuthorizationPolicy(Strict, frozen=True):
-    """An AuthorizationPolicy says which requests and connections a workload takes."""
+    """Defines which requests and connections workloads accept."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None
@@ -32,7 +32,7 @@ class ExtensionProviderReference(Strict, frozen=True):
 
 
 class Rule(Strict, frozen=True):
-    """A rule is met by what one of `from_` sends to one of `to` where all of `when` hold; a list that is empty is met by everything."""
+    """A rule. It matches if one of `from_`, one of `to` and all of `when` match; an empty list matches everything."""
 
     from_: tuple[From, ...] = ()
     to: tuple[To, ...] = ()
@@ -82,7 +82,7 @@ class Condition(Strict, frozen=True):
 
 
 def dry_run(annotations: Mapping[str, str]) -> bool | None:
-    """Returns whether the annotations make a policy one that is only counted; None where what they say is not a truth value."""
+    """Return whether the annotations enable dry-run mode, or None if their value is not a Boolean."""
     said = annotations.get(DRY_RUN)
     if said is None or said in _FALSE:
         return False

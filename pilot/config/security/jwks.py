@@ -1,4 +1,4 @@
-"""Key sets of issuers of tokens, which are fetched from where RequestAuthentications say."""
+"""Key sets of token issuers, which are fetched from the URLs in RequestAuthentications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_TIMEOUT = Duration.of(5)
 
 
 class JwksKey(NamedTuple):
-    """Names a key set: by its URL, or, where `uri` is "", by the issuer whose OpenID configuration tells the URL."""
+    """The name of a key set: its URL, or the issuer whose OpenID configuration has the URL if `uri` is ""."""
 
     issuer: str
     uri: str
@@ -21,14 +21,14 @@ class JwksKey(NamedTuple):
 
 
 class JwksSource(NamedTuple):
-    """A key set that is to be fetched, and the nanoseconds that it may take."""
+    """A key set to fetch. `timeout` is in nanoseconds."""
 
     key: JwksKey
     timeout: int
 
 
 def jwks_source(rule: JWTRule) -> JwksSource | None:
-    """Returns where the keys of a rule come from; None for one that has them."""
+    """Return the source of a rule's keys, or None if the rule contains its keys."""
     if rule.jwks or not (rule.jwks_uri or rule.issuer):
         return None
     key = JwksKey("", rule.jwks_uri) if rule.jwks_uri else JwksKey(rule.issuer, "")

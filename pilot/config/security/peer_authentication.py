@@ -15,7 +15,7 @@ class MutualTLS(Strict, frozen=True):
 
 
 class PeerAuthentication(Strict, frozen=True):
-    """A PeerAuthentication says which kinds of connections a workload accepts."""
+    """Defines whether workloads accept mutual TLS, plaintext or both."""
 
     selector: WorkloadSelector | None = None
     mtls: MutualTLS | None = None

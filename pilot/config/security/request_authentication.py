@@ -1,4 +1,6 @@
-"""security.istio.io RequestAuthentication. https://istio.io/latest/docs/reference/config/security/request_authentication/"""
+"""security.istio.io RequestAuthentication.
+https://istio.io/latest/docs/reference/config/security/request_authentication/
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pilot.lib.duration import Duration
 
 
 class RequestAuthentication(Strict, frozen=True):
-    """A RequestAuthentication says which JSON web tokens a workload understands."""
+    """Defines which JSON Web Tokens workloads accept."""
 
     selector: WorkloadSelector | None = None
     target_ref: PolicyTargetReference | None = None

@@ -72,7 +72,10 @@ def _check_url(path: str, url: str) -> rules.Found:
 
 
 def _check_keys(text: str) -> Problems:
-    """Yields the problems of a JSON web key, or a set of them (https://www.rfc-editor.org/rfc/rfc7517). Private ones work, but should not be here."""
+    """Yields the problems of a JSON web key, or a set of them (https://www.rfc-editor.org/rfc/rfc7517).
+
+    Private ones work, but should not be here.
+    """
     try:
         plain = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

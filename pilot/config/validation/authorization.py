@@ -111,8 +111,9 @@ def _validate_to(item: To) -> Iterable[Problem]:
 
 
 def _check_custom(rule: Rule) -> Problems:
-    """Yields a problem for each field that is not known yet where external authorizers are asked: the authorizer comes before the token is
-    read."""
+    """Yields a problem for each field that is not known yet where external authorizers are asked: the authorizer comes
+    before the token is read.
+    """
     for index, item in enumerate(rule.from_):
         for field in _UNKNOWN_TO_CUSTOM:
             if item.source is not None and getattr(item.source, field):

@@ -1,4 +1,6 @@
-"""Values of AuthorizationPolicies: what each field of sources and operations, and each key of a condition, may be compared with."""
+"""Values of AuthorizationPolicies: what each field of sources and operations, and each key of a condition, may be
+compared with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rules of the extension providers that spans and access logs go to. A provider that breaks one is not used; the mesh config stays."""
+"""Rules of the extension providers that spans and access logs go to.
+
+A provider that breaks one is not used; the mesh config stays.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Rules of certificates, keys and roots: what Envoy would refuse is found before it is sent. Whether they have expired is not looked at.
+"""Rules of certificates, keys and roots: what Envoy would refuse is found before it is sent. Whether they have expired
+is not looked at.
 
-The library says that something is wrong by exceptions of many kinds, and of others in its next version: here they all mean the same.
+The library says that something is wrong by exceptions of many kinds, and of others in its next version: here they all
+mean the same.
 """
 
 from __future__ import annotations
@@ -21,12 +23,17 @@ _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.D
 
 
 def find_flaw(found: KeyPair | Roots) -> Flaw | None:
-    """Returns why Envoy would refuse a certificate with its key, or roots; None where it takes them. Nothing of a key is in the reason."""
+    """Returns why Envoy would refuse a certificate with its key, or roots; None where it takes them.
+
+    Nothing of a key is in the reason.
+    """
     return _flaw_of_pair(found) if isinstance(found, KeyPair) else _flaw_of_roots(found)
 
 
 def usable_staple(pair: KeyPair) -> Value | None:
-    """Returns the OCSP response of a certificate; None where there is none, or one that Envoy would refuse the certificate for."""
+    """Returns the OCSP response of a certificate; None where there is none, or one that Envoy would refuse the
+    certificate for.
+    """
     return None if pair.staple is None or find_staple_flaw(pair) else pair.staple
 
 
@@ -47,7 +54,9 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
 
 
 def find_authority_flaw(pem: str) -> str | None:
-    """Returns why a bundle cannot verify the mesh's workloads, None where it can: it needs certificates that may sign others."""
+    """Returns why a bundle cannot verify the mesh's workloads, None where it can: it needs certificates that may sign
+    others.
+    """
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
     except Exception:
@@ -71,7 +80,9 @@ def _flaw(value: Value, reason: str) -> Flaw:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    """Returns the certificates of a bundle, in which names and times are right too: the library looks at these only when it is asked."""
+    """Returns the certificates of a bundle, in which names and times are right too: the library looks at these only
+    when it is asked.
+    """
     found = x509.load_pem_x509_certificates(_whole(value))
     for one in found:
         _ = one.subject, one.issuer, one.not_valid_before_utc, one.not_valid_after_utc
@@ -88,7 +99,10 @@ def _check_lists(value: Value) -> int:
 
 
 def _whole(value: Value) -> bytes:
-    """Returns PEM, each block of which begins a line and is closed. ValueError for other PEM: some libraries pass over that, Envoy's does not."""
+    """Returns PEM, each block of which begins a line and is closed.
+
+    ValueError for other PEM: some libraries pass over that, Envoy's does not.
+    """
     if value.content.count(b"-----BEGIN ") != len(_BLOCK.findall(value.content)):
         raise ValueError("a block is not closed, or is indented")
     return value.content

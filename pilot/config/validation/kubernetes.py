@@ -1,4 +1,6 @@
-"""The rules of Kubernetes objects that an API server checks, as far as a mesh reads them: files come without that server."""
+"""The rules of Kubernetes objects that an API server checks, as far as a mesh reads them: files come without that
+server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rules of Kubernetes' label selectors. https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
+"""Rules of Kubernetes' label selectors.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
+"""
 
 from __future__ import annotations
 

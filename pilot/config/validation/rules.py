@@ -1,4 +1,7 @@
-"""Rules that many kinds share. Each gives the problems of one value, () where it is right; `path` is where the value is."""
+"""Rules that many kinds share.
+
+Each gives the problems of one value, () where it is right; `path` is where the value is.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +124,9 @@ def check_server_name(path: str, name: str) -> Found:
 
 
 def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
-    """Yields a problem unless a text is `namespace/host`, where `*` and `.` are namespaces; for a Sidecar `~` is one too, and for a Gateway the
-    namespace may be missing."""
+    """Yields a problem unless a text is `namespace/host`, where `*` and `.` are namespaces; for a Sidecar `~` is one
+    too, and for a Gateway the namespace may be missing.
+    """
     namespace, slash, host = text.partition("/")
     if not slash:
         if not gateway:
@@ -165,8 +169,9 @@ def check_subnet(path: str, subnet: str) -> Found:
 
 
 def check_unix(path: str, address: str) -> Found:
-    """Returns a problem if what follows `unix://` is neither an absolute path to a file nor an abstract name, or is longer than the kernel takes it
-    (unix(7))."""
+    """Returns a problem if what follows `unix://` is neither an absolute path to a file nor an abstract name, or is
+    longer than the kernel takes it (unix(7)).
+    """
     if len(address.encode()) > _UNIX_PATH:
         return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
     if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
@@ -186,7 +191,10 @@ def check_labels(path: str, labels: Mapping[str, str]) -> Found:
 
 
 def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Found:
-    """Yields the problems of a selector; `labels` None means that there is none. One without labels selects all, which deserves a warning."""
+    """Yields the problems of a selector; `labels` None means that there is none.
+
+    One without labels selects all, which deserves a warning.
+    """
     if labels is None:
         return
     for key, value in labels.items():

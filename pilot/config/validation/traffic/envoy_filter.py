@@ -1,4 +1,5 @@
-"""Rules for EnvoyFilters: what a patch applies to, its match and its operation have to fit each other, and its value what is patched.
+"""Rules for EnvoyFilters: what a patch applies to, its match and its operation have to fit each other, and its value
+what is patched.
 
 A patch whose value is wrong is left out, and the others of its object are applied.
 """

@@ -59,7 +59,9 @@ def _validate_delay(delay: Delay) -> Problems:
 
 
 def _check_share(percentage: Percent | None) -> rules.Found:
-    """Returns a problem for a share of requests that is less than a millionth, which is what Envoy counts in, or more than all."""
+    """Returns a problem for a share of requests that is less than a millionth, which is what Envoy counts in, or more
+    than all.
+    """
     if percentage is None or percentage.value == 0 or 0.0001 <= percentage.value <= 100:
         return ()
     return (error("bad-percentage", "percentage.value", f"{percentage.value}: 0, or 0.0001 to 100"),)

@@ -64,7 +64,9 @@ def _validate_port(port: Port, bind: str) -> Problems:
 
 
 def _check_tls_there(server: Server, protocol: Protocol) -> Problems:
-    """Yields a problem where TLS settings are missing, or stand beside a protocol without TLS; a passed through HTTP port may have them."""
+    """Yields a problem where TLS settings are missing, or stand beside a protocol without TLS; a passed through HTTP
+    port may have them.
+    """
     if protocol is Protocol.UNSUPPORTED:
         return
     tls = server.tls

@@ -24,7 +24,9 @@ _VARIABLE = re.compile(
 
 
 def is_claim(name: str) -> bool:
-    """Returns whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or `…[NAME][NAME]`."""
+    """Returns whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or
+    `…[NAME][NAME]`.
+    """
     if not name.lower().startswith(CLAIM_PREFIX):
         return False
     rest = name[len(CLAIM_PREFIX) :]
@@ -49,14 +51,18 @@ def check_strict_name(path: str, name: str) -> Found:
 
 
 def check_value(path: str, value: str) -> Found:
-    """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy can parse."""
+    """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy
+    can parse.
+    """
     if _CONTROL.search(value):
         return (error("bad-header-value", path, "control characters are not allowed"),)
     return check_format(path, value, "bad-header-value")
 
 
 def check_format(path: str, text: str, code: str = "bad-format") -> Found:
-    """Returns a problem if a text is no format string that Envoy can parse: one of a header's value, an access log or a tag of spans."""
+    """Returns a problem if a text is no format string that Envoy can parse: one of a header's value, an access log or a
+    tag of spans.
+    """
     if "%" in _VARIABLE.sub("", text):
         return (error(code, path, f"{text!r}: a % must be doubled, or start and end a variable"),)
     for found in _VARIABLE.findall(text):
@@ -91,7 +97,10 @@ def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Pro
 
 
 def _check_operated_name(path: str, name: str, authority: bool) -> Found:
-    """Returns a problem if a header cannot be changed. `authority` tells whether the host may be named, as that of a request."""
+    """Returns a problem if a header cannot be changed.
+
+    `authority` tells whether the host may be named, as that of a request.
+    """
     lower = name.lower()
     if not name or _LINE.search(name):
         return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)

@@ -33,7 +33,10 @@ _SECOND = 1_000_000_000
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
-    """Yields the problems of a route. `delegated`: its VirtualService has no hosts; `gateway`: the mesh does not use its VirtualService."""
+    """Yields the problems of a route.
+
+    `delegated`: its VirtualService has no hosts; `gateway`: the mesh does not use its VirtualService.
+    """
     yield from _validate_action(route, delegated)
     for index, match in enumerate(route.match):
         yield from below(f"match[{index}]", _validate_match(match, gateway))

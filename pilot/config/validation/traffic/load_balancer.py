@@ -24,8 +24,10 @@ _MAX_RING = 8_388_608
 
 
 def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
-    """Yields the problems of load balancer settings. `outlier` tells whether outlier detection stands beside them, without which nothing fails
-    over."""
+    """Yields the problems of load balancer settings.
+
+    `outlier` tells whether outlier detection stands beside them, without which nothing fails over.
+    """
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
     if settings.locality_lb_setting is not None and settings.zone_aware_lb_setting is not None:
@@ -124,7 +126,9 @@ def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> 
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
-    """Yields a problem for each locality that is not `region/zone/subzone`, where a `*` may end one, or that another one covers."""
+    """Yields a problem for each locality that is not `region/zone/subzone`, where a `*` may end one, or that another
+    one covers.
+    """
     seen: list[tuple[str, ...]] = []
     for locality in localities:
         parts = tuple(locality.split("/", 2))

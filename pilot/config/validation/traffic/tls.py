@@ -102,7 +102,10 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
 
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
-    """Yields the problems of TLS that a client begins. `namespace` is that of the object, the only one that a ConfigMap with roots may be in."""
+    """Yields the problems of TLS that a client begins.
+
+    `namespace` is that of the object, the only one that a ConfigMap with roots may be in.
+    """
     if tls.credential_name.startswith(CONFIG_MAP):
         place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
         if not name if slash else not place:

@@ -1,4 +1,7 @@
-"""Rules of what happens to traffic after routing: connection pools, outliers, tunnels. Load balancing and TLS have their own modules."""
+"""Rules of what happens to traffic after routing: connection pools, outliers, tunnels.
+
+Load balancing and TLS have their own modules.
+"""
 
 from __future__ import annotations
 

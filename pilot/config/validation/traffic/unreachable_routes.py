@@ -1,4 +1,7 @@
-"""Routes of a VirtualService that no request can take, because earlier ones take all of theirs. Only worth a word, not a refusal."""
+"""Routes of a VirtualService that no request can take, because earlier ones take all of theirs.
+
+Only worth a word, not a refusal.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ _MAPS = ("headers", "query_params", "without_headers")
 
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
-    """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind a shorter one."""
+    """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind
+    a shorter one.
+    """
     if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
     catch_all: str | None = None
@@ -46,7 +51,9 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
-    """Returns whether every request of `later` whose path is one of `earlier` is one of `earlier`, as far as equal conditions show."""
+    """Returns whether every request of `later` whose path is one of `earlier` is one of `earlier`, as far as equal
+    conditions show.
+    """
     same = earlier.ignore_uri_case == later.ignore_uri_case and all(
         getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS
     )

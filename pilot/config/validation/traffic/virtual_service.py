@@ -73,7 +73,10 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
 
 
 def _check_distinct(hosts: tuple[str, ...]) -> Problems:
-    """Yields a problem for each host that overlaps with an earlier one. Exact ones are told apart by a set, because lists of thousands are found."""
+    """Yields a problem for each host that overlaps with an earlier one.
+
+    Exact ones are told apart by a set, because lists of thousands are found.
+    """
     seen: dict[str, int] = {}
     wildcards: list[str] = []
     for index, host in enumerate(hosts):

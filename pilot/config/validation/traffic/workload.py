@@ -18,8 +18,11 @@ def validate_workload_entry(o: Object[WorkloadEntryObject]) -> Problems:
 
 
 def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: bool) -> Problems:
-    """Yields the problems of a workload entry. `ports` has the names of the ports of the ServiceEntry that it is in; `names` tells whether its
-    address may be a domain name."""
+    """Yields the problems of a workload entry.
+
+    `ports` has the names of the ports of the ServiceEntry that it is in; `names` tells whether its address may be a
+    domain name.
+    """
     unix = entry.address.startswith(rules.UNIX)
     if unix:
         yield from rules.check_unix("address", entry.address.removeprefix(rules.UNIX))

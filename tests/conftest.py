@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -56,6 +57,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def seed() -> int:
     return int(os.environ["PYISTIOD_SEED"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scratch_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Make the working directory one where a test does no harm if it writes to a relative path."""
+    with contextlib.chdir(tmp_path_factory.mktemp("working-directory")):
+        yield
 
 
 @pytest.fixture(autouse=True)

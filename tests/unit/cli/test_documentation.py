@@ -18,7 +18,11 @@ from pilot.cli.pilotctl import main as pilotctl
 from pilot.settings.document import document, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.md"))]
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "deploy").rglob("*.md")),
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [line.strip() for line in README.splitlines() if line.startswith("    ")]
 
@@ -55,6 +59,21 @@ def test_links_lead_to_files(path: pathlib.Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_that_link_to_a_module_are_defined_in_it(path: pathlib.Path) -> None:
+    links = re.findall(r"\[([^\]]*`[^\]]*)\]\(([^)#]+\.py)\)", path.read_text(encoding="utf-8"))
+    names = [(name, module) for text, module in links for name in re.findall(r"`([\w.]+)`", text)]
+    assert [name for name, module in names if not is_defined(name, path.parent / module)] == []
+
+
+def is_defined(name: str, module: pathlib.Path) -> bool:
+    """Return whether a module defines a name, such as `f` or `Class.method`. A file's own name is always right."""
+    code = module.read_text(encoding="utf-8") if module.exists() else ""
+    return module.name == name or all(
+        re.search(rf"^ *(async def|def|class) {part}\b|^{part}(:| =)", code, re.MULTILINE) for part in name.split(".")
+    )
 
 
 def test_the_readme_starts_with_the_sample_and_the_tests() -> None:

@@ -1,4 +1,4 @@
-# Everything goes through dev.py, which makes .venv with what is needed; make only saves typing.
+# Short names for tasks. dev.py creates .venv and runs them.
 DEV := python3 dev.py
 
 .DEFAULT_GOAL := help
@@ -7,50 +7,50 @@ DEV := python3 dev.py
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
 
-venv:  ## make .venv with everything that development needs
+venv:  ## create .venv
 	$(DEV) run python --version
 
-sample:  ## the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C ends it)
+sample:  ## a sample mesh on this machine, with a stock Envoy (Ctrl-C stops it)
 	$(DEV) sample
 
-test:  ## every test (ARGS="-k routes -x" for pytest)
+test:  ## run the tests (ARGS="-k routes -x" go to pytest)
 	$(DEV) test $(ARGS)
 
-lint:  ## ruff, mypy --strict, layer contracts, generated documentation
+lint:  ## ruff, mypy, layer contracts, generated files, documentation, secrets
 	$(DEV) lint
 
-docs:  ## write docs/settings.md and the generated files of deploy/ again
+docs:  ## write docs/settings.md and the generated files of deploy/
 	$(DEV) run python -m pilot.settings > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
 	$(DEV) run python -m deploy
 
-site:  ## docs/ as a site in build/site
+site:  ## build the documentation in build/site
 	$(DEV) run python -m sphinx -W --keep-going -b html docs build/site
 
-bench:  ## the load table (ARGS are of bench/table.py)
+bench:  ## measure the load table (ARGS of bench/table.py)
 	$(DEV) run python bench/table.py $(ARGS)
 
-profile:  ## what the derivations of a load shape cost, by function (ARGS are of bench/derivations.py)
+profile:  ## profile the derived functions by load shape (ARGS of bench/derivations.py)
 	$(DEV) run python bench/derivations.py $(ARGS)
 
-soak:  ## an hour of random edits with proxies of all kinds connected (ARGS="--minutes 5")
+soak:  ## random edits for an hour, with all kinds of proxies connected (ARGS="--minutes 5")
 	$(DEV) run python bench/soak.py $(ARGS)
 
-chaos:  ## hostile clients and broken folders against a real process (ARGS are words of scenarios)
+chaos:  ## hostile clients and broken directories against a real process (ARGS=scenarios)
 	$(DEV) run python bench/chaos.py $(ARGS)
 
-fuzz:  ## bodies that are nearly AdmissionReviews, a million of them (ARGS="--count 10000")
+fuzz:  ## send a million malformed AdmissionReviews (ARGS="--count 10000")
 	$(DEV) run python bench/fuzz_reviews.py $(ARGS)
 
-mutants:  ## untracked reads and small wrong changes that the tests must see (ARGS are of bench/mutants.py)
+mutants:  ## mutation tests and untracked reads (ARGS of bench/mutants.py)
 	$(DEV) run python bench/mutants.py $(ARGS)
 
-protos:  ## generate the modules of protos/*.proto protos/istio/*.proto
+protos:  ## generate the Python modules of protos/
 	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto protos/istio/*.proto
 
-conformance:  ## compare with the reference (SUITE=path of the conformance program, ARGS=words)
+conformance:  ## compare with the reference (SUITE=path of the conformance program, ARGS=scenarios)
 	@test -n "$(SUITE)" || { echo 'say SUITE=path/of/run.py' >&2; exit 2; }
 	$(DEV) run python $(SUITE) $(ARGS)
 
-image:  ## a container image of the control plane
+image:  ## build the container image
 	docker build --build-arg VERSION=$$($(DEV) version) --build-arg REVISION=$$(git rev-parse HEAD) -t pyistiod .

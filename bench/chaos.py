@@ -56,7 +56,7 @@ NARROW = ("grpc.http2.lookahead_bytes", 1)
 SERVICE_SLOT = next(i for i, slot in enumerate(SLOTS) if slot.name == "Service a/web")
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------------
+# -- clients -----------------------------------------------------------------------------------------------------------
 
 
 class Attacker:
@@ -304,7 +304,7 @@ async def requests_beyond_limits(mesh: RealMesh, scale: float) -> list[str]:
     return wrong
 
 
-# -- the folder ---------------------------------------------------------------------------------------------------------------
+# -- the folder --------------------------------------------------------------------------------------------------------
 
 
 async def folder_chaos(mesh: RealMesh, scale: float) -> list[str]:
@@ -375,7 +375,7 @@ def as_forbidden(path: pathlib.Path, text: str) -> None:
     path.chmod(0)
 
 
-# -- the process --------------------------------------------------------------------------------------------------------------
+# -- the process -------------------------------------------------------------------------------------------------------
 
 
 async def killed_in_pushes(mesh: RealMesh, scale: float) -> list[str]:

@@ -39,7 +39,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from pilot.xds.address import Address
+from pilot.xds.net.address import Address
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from pilot.xds.tls.front import TlsFront
 
@@ -59,7 +59,7 @@ CLIENT = [
 READ = 1 << 16
 
 
-# -- the server ----------------------------------------------------------------------------------------------------------
+# -- the server --------------------------------------------------------------------------------------------------------
 
 
 def make_server(sizes: list[int]) -> grpc.aio.Server:
@@ -293,7 +293,7 @@ async def serve(variant: str, sizes: list[int], folder: pathlib.Path) -> None:
     os._exit(0)
 
 
-# -- the clients and what is measured ------------------------------------------------------------------------------------
+# -- the clients and what is measured ----------------------------------------------------------------------------------
 
 
 def write_certificate(folder: pathlib.Path, kind: str) -> None:

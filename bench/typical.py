@@ -21,7 +21,7 @@ def typical(namespaces: list[str], apps: list[str]) -> list[Plain]:
     return [*telemetries(namespaces, apps), *envoy_filters(namespaces, apps)]
 
 
-# -- Telemetry -------------------------------------------------------------------------------------------------------------
+# -- Telemetry ---------------------------------------------------------------------------------------------------------
 
 
 def telemetries(namespaces: list[str], apps: list[str]) -> list[Plain]:
@@ -69,7 +69,7 @@ def _telemetry(name: str, namespace: str, spec: Plain) -> Plain:
     }
 
 
-# -- EnvoyFilter -----------------------------------------------------------------------------------------------------------
+# -- EnvoyFilter -------------------------------------------------------------------------------------------------------
 
 
 def envoy_filters(namespaces: list[str], apps: list[str]) -> list[Plain]:

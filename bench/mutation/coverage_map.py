@@ -73,7 +73,7 @@ def measure(folder: pathlib.Path, tests: list[str]) -> None:
         subprocess.run(command, cwd=scratch, env=environment, check=False)  # tests that fail are left out
 
 
-# -- in the process that runs the tests ------------------------------------------------------------------------------------
+# -- in the process that runs the tests --------------------------------------------------------------------------------
 
 
 class _Recorder:

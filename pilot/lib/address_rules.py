@@ -1,7 +1,7 @@
-"""Decides which addresses a URL of a user may lead to.
+"""Rules for the addresses that URLs in users' configuration may lead to.
 
-Whoever may write configuration must not be able to have the control plane, or the companion of a proxy, ask what only it can reach: other
-services' private ports, the metadata of the cloud, itself.
+They prevent server-side request forgery: configuration must not make the control plane or an agent connect to private
+ports of other services, to a cloud's metadata service, or to itself.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """A connection that is not made, because of the address that it would lead to."""
+    """The address of a connection is not allowed."""
 
 
 class AddressRules:
-    """What may be asked: every address that is public, and the private ones of `allowed`, but none of `blocked`. ValueError for what is no
-    block of addresses."""
+    """Allows public addresses and the private blocks in `allowed`, except the blocks in `blocked`.
+
+    Raise ValueError for text that is not a CIDR block.
+    """
 
     def __init__(self, allowed: Iterable[str] = (), blocked: Iterable[str] = ()) -> None:
         self._allowed: list[Block] = [
@@ -31,7 +33,7 @@ class AddressRules:
         ]
 
     def check(self, text: str) -> None:
-        """Raises BlockedAddress if an address may not be asked."""
+        """Raise BlockedAddress if an address is not allowed."""
         address = _plain(ipaddress.ip_address(text.partition("%")[0]))
         if any(address in block for block in self._blocked):
             raise BlockedAddress(f"{address} is in a blocked range")
@@ -42,7 +44,7 @@ class AddressRules:
 
 
 def _plain(address: Address) -> Address:
-    """Returns the IPv4 address that an IPv6 address stands for, else itself."""
+    """Return the IPv4 address embedded in an IPv6 address, else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

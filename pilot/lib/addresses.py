@@ -7,33 +7,33 @@ import socket
 
 
 def is_ipv4(text: str) -> bool:
-    """Returns whether a text is four decimal numbers with dots between."""
+    """Return whether a text is an IPv4 address in dotted decimal notation."""
     return _parses(socket.AF_INET, text)
 
 
 def is_ipv6(text: str) -> bool:
-    """Returns whether a text is an IPv6 address, without brackets and without a zone."""
+    """Return whether a text is an IPv6 address without brackets and zone."""
     return ":" in text and _parses(socket.AF_INET6, text)
 
 
 def is_ip(text: str) -> bool:
-    """Returns whether a text is an address of either family."""
+    """Return whether a text is an IPv4 or IPv6 address."""
     return is_ipv4(text) or is_ipv6(text)
 
 
 def joined(host: str, port: int) -> str:
-    """Returns "host:port", an IPv6 address in brackets."""
+    """Return "host:port", with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def find_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Returns the address in "host:port", IPv4 also where it is written as IPv6; None where the host is no address."""
+    """Return the address in "host:port", with IPv4-mapped IPv6 as IPv4, or None if the host is not an address."""
     host = text.rpartition(":")[0].removeprefix("[").removesuffix("]").partition("%")[0]
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
+    return address.ipv4_mapped or address if isinstance(address, ipaddress.IPv6Address) else address
 
 
 def _parses(family: socket.AddressFamily, text: str) -> bool:

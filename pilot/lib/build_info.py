@@ -1,4 +1,4 @@
-"""Which build of the control plane runs."""
+"""The version of the running control plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNKNOWN = "unknown"
 
 
 class BuildInfo(NamedTuple):
-    """`revision` is a git commit and `status` "Clean", both "unknown" where the package was not installed from git."""
+    """Version, git commit and status ("Clean"). Commit and status are "unknown" unless installed from git."""
 
     version: str = UNKNOWN
     revision: str = UNKNOWN
@@ -28,7 +28,10 @@ class BuildInfo(NamedTuple):
 
 @functools.cache
 def build_info() -> BuildInfo:
-    """Returns what the installed distribution records of itself (https://packaging.python.org/specifications/direct-url/)."""
+    """Return the metadata of the installed distribution.
+
+    https://packaging.python.org/specifications/direct-url/
+    """
     try:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

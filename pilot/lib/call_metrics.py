@@ -1,4 +1,4 @@
-"""What is counted of calls of gRPC that have one answer, by the names of Go's gRPC middleware."""
+"""Metrics of unary gRPC calls, under the names of Go's gRPC middleware."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pilot.lib.series import Series
 
 UNARY = "unary"
-# https://grpc.github.io/grpc/core/md_doc_statuscodes.html, spelt as Go does
+# https://grpc.github.io/grpc/core/md_doc_statuscodes.html in Go's spelling
 _CODES = (
     "OK",
     "Canceled",
@@ -32,20 +32,23 @@ _CODES = (
 
 
 def go_name(code: int) -> str:
-    """Returns the name of a gRPC status code as Go spells it."""
+    """Return the name of a gRPC status code in Go's spelling."""
     return _CODES[code] if 0 <= code < len(_CODES) else f"Code({code})"
 
 
 class CallMetrics:
-    """Observes calls. A method is named by its service and its own name."""
+    """Counters and latencies of unary calls."""
 
     def __init__(self, series: Series) -> None:
         self._at = series.at
 
     @contextlib.contextmanager
     def unary(self, service: str, method: str) -> Iterator[list[str]]:
-        """Counts one call around its handling. The caller puts the name of its status, as Go spells it, into the list that it is given; "OK" where
-        it puts none in, "Unknown" where it raises without having done so."""
+        """Measure the handling of one call.
+
+        The handler appends the name of the status in Go's spelling to the list. The default is "OK", or "Unknown" after
+        an exception.
+        """
         labels = method, service, UNARY
         codes: list[str] = []
         self._at("grpc_server_started_total", *labels).inc()

@@ -1,6 +1,8 @@
-"""Filters in the Common Expression Language: whether Envoy takes one. https://github.com/google/cel-spec/blob/master/doc/langdef.md
+"""Validation of filters in the Common Expression Language as Envoy accepts them.
 
-Envoy refuses the whole listener that has an expression which it cannot parse, which calls a function that it does not know, or which loops.
+Envoy rejects a whole listener if one of its expressions has a syntax error, calls an unknown function, or loops.
+
+https://github.com/google/cel-spec/blob/master/doc/langdef.md
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import NamedTuple
 
 from pilot.lib import regex
 
-_DEEPEST = 31  # Envoy's parser gives up on deeper trees
-_LONGEST = 100_000
+_MAX_DEPTH = 31  # the limit of Envoy's parser
+_MAX_LENGTH = 100_000
 
 _QUOTED = r'"""(?:[^\\]|\\.)*?"""|' + r"'''(?:[^\\]|\\.)*?'''|" + r'"(?:[^"\\\n\r]|\\.)*"|' + r"'(?:[^'\\\n\r]|\\.)*'"
 _RAW = r'"""(?s:.)*?"""|' + r"'''(?s:.)*?'''|" + r'"[^"\n\r]*"|' + r"'[^'\n\r]*'"
@@ -39,7 +41,7 @@ _RESERVED = _CONSTANTS | frozenset(_WORDS.split(" "))
 _OPERATORS = ({"||"}, {"&&"}, {"<", "<=", ">", ">=", "==", "!=", "in"}, {"+", "-"}, {"*", "/", "%"})
 _LOOPS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 
-# The functions of Envoy's runtime, and how many arguments they take.
+# The functions of Envoy's runtime with the possible numbers of their arguments.
 _CONVERSIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "size", "timestamp", "type", "uint")
 _TESTS = ("contains", "endsWith", "matches", "startsWith")
 _CLOCK = (
@@ -60,20 +62,20 @@ _OF_RE: Mapping[str, tuple[int, ...]] = {"extract": (3,), "capture": (2,), "capt
 
 
 def find_fault(expression: str) -> str:
-    """Returns why Envoy does not take an expression, "" where it takes it."""
-    if len(expression) > _LONGEST:
-        return f"longer than {_LONGEST} characters"
+    """Return the reason why Envoy rejects an expression, or ""."""
+    if len(expression) > _MAX_LENGTH:
+        return f"longer than {_MAX_LENGTH} characters"
     try:
         height = _Parser(list(_tokens(expression))).whole()
     except _SyntaxFault as fault:
         return str(fault)
     except RecursionError:
-        height = _DEEPEST + 1
-    return f"nested deeper than {_DEEPEST}" if height > _DEEPEST else ""
+        height = _MAX_DEPTH + 1
+    return f"nested deeper than {_MAX_DEPTH}" if height > _MAX_DEPTH else ""
 
 
 class _SyntaxFault(Exception):
-    """Says what is wrong with an expression; it does not leave this module."""
+    """A syntax error. Does not leave this module."""
 
 
 class _Token(NamedTuple):
@@ -92,9 +94,9 @@ def _tokens(expression: str) -> Iterator[_Token]:
     while at < len(expression):
         match = _TOKEN.match(expression, at)
         if match is None or match.lastgroup is None:
-            raise _SyntaxFault(f"position {at}: {expression[at : at + 12]!r} is not understood")
+            raise _SyntaxFault(f"position {at}: unexpected {expression[at : at + 12]!r}")
         token = _Token(match.lastgroup, match[0], at)
-        if token.kind == "text" and any(found["wrong"] for found in _ESCAPE.finditer(token.text)):
+        if token.kind == "text" and any(escape["wrong"] for escape in _ESCAPE.finditer(token.text)):
             raise _SyntaxFault(f"position {at}: {token.text} has an unknown escape")
         if token.kind == "whole" and _is_too_large(token.text.lower()):
             raise _SyntaxFault(f"position {at}: {token.text} does not fit into 64 bits")
@@ -110,8 +112,10 @@ def _is_too_large(number: str) -> bool:
 
 
 class _Parser:
-    """Goes through tokens from left to right, and raises `_SyntaxFault` at the first that does not fit. What takes a part returns how high the
-    tree of that part is."""
+    """Recursive descent parser. Each method consumes a part and returns the height of its tree.
+
+    Raise `_SyntaxFault` at the first token that does not fit.
+    """
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens, self._at = tokens, 0
@@ -131,7 +135,7 @@ class _Parser:
         return height
 
     def _operands(self, level: int) -> int:
-        """Takes operands between operators of a level of precedence, or of a higher one. Envoy balances chains of || and &&."""
+        """Parse operands joined by operators of this precedence or a higher one. Envoy balances chains of || and &&."""
         if level == len(_OPERATORS):
             return self._unary()
         height, chain = self._operands(level + 1), 0
@@ -158,7 +162,7 @@ class _Parser:
         return height + (sign in ("!", "-"))
 
     def _member(self) -> int:
-        """Takes a field, or a call of a method."""
+        """Parse a field or a method call."""
         owner, name = self._tokens[self._at - 2], self._next
         if name.kind == "quoted":
             self._at += 1
@@ -168,7 +172,7 @@ class _Parser:
             return 1
         arguments = self._list(")")
         if name.text in _LOOPS:
-            raise _SyntaxFault(f"position {name.at}: {name.text}() is a loop, which Envoy's filters do not have")
+            raise _SyntaxFault(f"position {name.at}: {name.text}() is a loop, which Envoy does not support")
         _check_call(name, arguments, _OF_RE if owner.text == "re" and name.text in _OF_RE else _METHODS)
         return max((a.height for a in arguments), default=1)
 
@@ -189,7 +193,7 @@ class _Parser:
         return self._reference()
 
     def _reference(self) -> int:
-        """Takes a variable or a call."""
+        """Parse a variable or a function call."""
         name = self._next
         self._name(_RESERVED)
         if not self._take("("):
@@ -198,24 +202,24 @@ class _Parser:
         if name.text != "has":
             _check_call(name, arguments, _GLOBAL)
         elif len(arguments) != 1 or len(arguments[0].tokens) < 3 or arguments[0].tokens[-2].text != ".":
-            raise _SyntaxFault(f"position {name.at}: has() takes one field, like has(request.headers.host)")
-        return max(a.height for a in arguments) + 1  # there is one at least
+            raise _SyntaxFault(f"position {name.at}: has() takes one field, such as has(request.headers.host)")
+        return max(a.height for a in arguments) + 1  # has at least one argument
 
     def _list(self, close: str) -> list[_Argument]:
-        """Takes expressions between commas up to a closing bracket, and returns them."""
-        found: list[_Argument] = []
+        """Parse expressions separated by commas up to a closing bracket."""
+        expressions: list[_Argument] = []
         while not self._take(close):
-            if found:
+            if expressions:
                 self._need(",")
                 if close == "]" and self._take(close):
                     break
             start = self._at
             height = self._expression()
-            found.append(_Argument(self._tokens[start : self._at], height))
-        return found
+            expressions.append(_Argument(self._tokens[start : self._at], height))
+        return expressions
 
     def _entries(self) -> int:
-        """Takes the entries of a map up to the closing bracket."""
+        """Parse the entries of a map up to the closing bracket."""
         height = 0
         while not self._take("}"):
             if height:
@@ -227,37 +231,38 @@ class _Parser:
             height = max(height, self._expression())
         return height
 
-    # -- tokens ------------------------------------------------------------------------------------------------------------
+    # -- tokens
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def _next(self) -> _Token:
         return self._tokens[self._at]
 
     def _take(self, sign: str) -> bool:
-        """Steps over a sign; returns whether it was there."""
-        there = self._next.kind == "sign" and self._next.text == sign
-        self._at += there
-        return there
+        """Consume a sign if it is next, and return whether it was."""
+        is_next = self._next.kind == "sign" and self._next.text == sign
+        self._at += is_next
+        return is_next
 
     def _need(self, sign: str) -> None:
         if not self._take(sign):
-            raise self._unexpected(f"{sign!r} is expected")
+            raise self._unexpected(f"expected {sign!r}")
 
     def _name(self, reserved: frozenset[str]) -> None:
         if self._next.kind != "name" or self._next.text in reserved:
-            raise self._unexpected("a name is expected")
+            raise self._unexpected("expected a name")
         self._at += 1
 
     def _unexpected(self, instead: str = "") -> _SyntaxFault:
         token = self._next
-        what = "the expression ends too early" if token.kind == "end" else f"{token.text!r} does not belong there"
-        return _SyntaxFault(f"position {token.at}: {what}{', ' + instead if instead else ''}")
+        problem = "unexpected end of the expression" if token.kind == "end" else f"unexpected {token.text!r}"
+        return _SyntaxFault(f"position {token.at}: {problem}{', ' + instead if instead else ''}")
 
 
-def _check_call(name: _Token, arguments: Sequence[_Argument], known: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises a fault where there is no such function with as many arguments, or where the regular expression that it is given is wrong."""
-    if len(arguments) not in known.get(name.text, ()):
-        raise _SyntaxFault(f"position {name.at}: Envoy has no {name.text}() of {len(arguments)} arguments")
+def _check_call(name: _Token, arguments: Sequence[_Argument], functions: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a fault if no function takes this number of arguments, or if its regular expression is invalid."""
+    if len(arguments) not in functions.get(name.text, ()):
+        raise _SyntaxFault(f"position {name.at}: Envoy has no function {name.text}() with {len(arguments)} arguments")
     if name.text == "matches" and len(last := arguments[-1].tokens) == 1 and last[0].kind in ("raw", "text"):
         fault = regex.find_fault(_text_of(last[0]))
         if fault:
@@ -265,6 +270,6 @@ def _check_call(name: _Token, arguments: Sequence[_Argument], known: Mapping[str
 
 
 def _text_of(token: _Token) -> str:
-    """Returns the text that a literal stands for; one with escapes that Python does not know is returned as it is written."""
-    found = ast.literal_eval(token.text.replace("\\?", "?").replace("\\`", "`"))
-    return found if isinstance(found, str) else ""
+    """Return the value of a string literal. Escapes that Python does not know are kept as written."""
+    value = ast.literal_eval(token.text.replace("\\?", "?").replace("\\`", "`"))
+    return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""The time of day, and how it is written."""
+"""Formats of the time of day."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 
 
 def rfc3339(seconds: float) -> str:
-    """Returns Unix seconds in UTC to the microsecond: 2026-01-02T03:04:05.000006Z."""
+    """Return Unix seconds as UTC with microseconds, such as 2026-01-02T03:04:05.000006Z."""
     return (
         datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     )

@@ -1,4 +1,4 @@
-"""Durations as Go writes them, which is how Istio's configuration and settings spell them."""
+"""Durations in Go's notation, which Istio's configuration and settings use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Duration(int):
 
     @classmethod
     def of(cls, seconds: float) -> Duration:
-        """Returns the duration of that many seconds."""
+        """Return a duration of this many seconds."""
         return cls(round(seconds * 1_000_000_000))
 
     @property
@@ -35,7 +35,7 @@ class Duration(int):
         return self / 1_000_000_000
 
     def __str__(self) -> str:
-        """Returns the seconds as protobuf's JSON writes them: "1.5s"."""
+        """Return the duration in protobuf's JSON notation, such as "1.5s"."""
         whole, part = divmod(abs(self), 1_000_000_000)
         text = f"{whole}.{part:09d}".rstrip("0").rstrip(".")
         return f"{'-' if self < 0 else ''}{text}s"
@@ -45,7 +45,10 @@ class Duration(int):
 
 
 def parse_duration(text: str) -> Duration:
-    """Returns the duration of a text like "1.5s", "1h30m", "-1s" or "0" (https://pkg.go.dev/time#ParseDuration); ValueError for any other text."""
+    """Return the duration of text such as "1.5s", "1h30m", "-1s" or "0". Raise ValueError for invalid text.
+
+    https://pkg.go.dev/time#ParseDuration
+    """
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise ValueError(f"invalid duration {text!r}")
@@ -56,7 +59,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def format_duration(duration: Duration) -> str:
-    """Returns a duration as people write it: "1h30m", "45s", "100ms", "1.5s"; `parse_duration` takes it back."""
+    """Return a duration as text that `parse_duration` accepts, such as "1h30m", "45s", "100ms" or "1.5s"."""
     rest = abs(duration)
     if rest < 1_000_000_000:
         parts = [next((f"{rest // unit}{name}" for name, unit in _SMALL if rest % unit == 0))] if rest else ["0s"]

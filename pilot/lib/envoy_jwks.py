@@ -1,4 +1,5 @@
-"""Reads JSON web key sets as Envoy does. One without a key that it understands makes it refuse the whole listener."""
+"""Checks JSON Web Key Sets as Envoy does. Envoy rejects a whole listener if a key set has no key that it
+understands."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ _NUMBERS = {
 
 
 def has_keys(text: str) -> bool:
-    """Returns whether a text is a set with a key of a known type that has its numbers."""
+    """Return whether a text is a key set with at least one complete key of a known type."""
     try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):  # the last: brackets in brackets, many thousand deep
+        key_set = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # RecursionError: many thousand nested brackets
         return False
-    keys = found.get("keys") if isinstance(found, dict) else None
-    return isinstance(keys, list) and any(_is_whole(key) for key in keys)
+    keys = key_set.get("keys") if isinstance(key_set, dict) else None
+    return isinstance(keys, list) and any(_is_complete(key) for key in keys)
 
 
-def _is_whole(key: Any) -> bool:
+def _is_complete(key: Any) -> bool:
     numbers = _NUMBERS.get(str(key.get("kty"))) if isinstance(key, dict) else None
     return numbers is not None and all(_is_number(key.get(name)) for name in numbers)
 

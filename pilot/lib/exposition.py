@@ -1,7 +1,9 @@
 """The Prometheus text format 0.0.4 as Go's client writes it.
 
-prometheus-client would add `_total` and `_created` to our names and write `1.0` where Go writes `1`; dashboards and alerts
-made for istiod rely on the names, and scripts on the numbers. Format: https://prometheus.io/docs/instrumenting/exposition_formats/
+prometheus-client adds `_total` and `_created` to names and writes `1.0` where Go writes `1`. Dashboards and alerts for
+istiod rely on the names, and scripts on the numbers.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from typing import NamedTuple
 from prometheus_client import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
-KEPT = 10_000
-"""Series of which the text without the value is kept."""
+SERIES_CACHE_SIZE = 10_000
+"""Number of series whose text, without the value, is cached."""
 
 
 def format_float(value: float) -> str:
-    """Returns the shortest digits that read back as `value`, with an exponent below 1e-4 and from 1e6 on: `1`, `0.01`, `1e+06`."""
+    """Return the shortest text that parses to `value`: `1`, `0.01`, `1e+06`. Exponents are used below 1e-4 and from
+    1e6."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -37,7 +40,8 @@ def format_float(value: float) -> str:
 
 
 def render(metrics: Iterable[Metric], names: Mapping[str, str]) -> bytes:
-    """Returns the exposition of metrics, sorted by name. `names`: family name in prometheus-client → the name it was declared with."""
+    """Return the exposition of metrics, sorted by name. `names` maps family names of prometheus-client to declared
+    names."""
     families = sorted(((names.get(m.name) or _own_name(m), m) for m in metrics), key=lambda family: family[0])
     return "".join(_family(name, metric) for name, metric in families if metric.samples).encode()
 
@@ -49,33 +53,32 @@ def _own_name(metric: Metric) -> str:
 def _family(name: str, metric: Metric) -> str:
     kind = "gauge" if metric.type == "info" else "untyped" if metric.type == "unknown" else metric.type
     lines = [f"# HELP {name} {_escape(metric.documentation)}", f"# TYPE {name} {kind}"]
-    shown = []
+    series = []
     for sample in metric.samples:
         if not sample.name.endswith("_created"):
-            place, text = _series(name if kind == "counter" else sample.name, tuple(sample.labels.items()))
-            shown.append((place, text + format_float(sample.value)))
-    lines += [text for _, text in sorted(shown)]
+            position, text = _series(name if kind == "counter" else sample.name, tuple(sample.labels.items()))
+            series.append((position, text + format_float(sample.value)))
+    lines += [text for _, text in sorted(series)]
     return "\n".join(lines) + "\n"
 
 
-class _Place(NamedTuple):
-    """What series are sorted by: their labels; in a histogram the buckets by their bounds, then the sum, then the count."""
+class _Position(NamedTuple):
+    """The sort key of a series: its labels, then in a histogram the buckets by bound, the sum and the count."""
 
     labels: tuple[tuple[str, str], ...]
     part: int
     bound: float
 
 
-@functools.lru_cache(KEPT)
-def _series(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[_Place, str]:
-    """Returns the place of a series in its family, and the beginning of its line. They are kept: the same series are read time and again."""
+@functools.lru_cache(SERIES_CACHE_SIZE)
+def _series(name: str, labels: tuple[tuple[str, str], ...]) -> tuple[_Position, str]:
+    """Return the position of a series in its family, and the beginning of its line."""
     ordered = sorted(labels, key=lambda label: (label[0] == "le", label[0]))  # a bucket's bound comes last
-    shown = ",".join(f'{key}="{_label(key, value)}"' for key, value in ordered)
+    text = ",".join(f'{key}="{_label(key, value)}"' for key, value in ordered)
     part = 2 if name.endswith("_count") else 1 if name.endswith("_sum") else 0
     bound = float(dict(labels).get("le", 0.0))
-    return _Place(
-        tuple(label for label in ordered if label[0] != "le"), part, bound
-    ), f"{name}{'{' + shown + '}' if shown else ''} "
+    position = _Position(tuple(label for label in ordered if label[0] != "le"), part, bound)
+    return position, f"{name}{'{' + text + '}' if text else ''} "
 
 
 def _label(key: str, value: str) -> str:

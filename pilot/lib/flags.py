@@ -1,7 +1,7 @@
 """Command-line flags and environment values in the syntax of Go's flag packages.
 
-`--name=value`, `--name value`, `-n value`; a boolean flag stands alone or has `=value`. Unknown flags are skipped with the
-value that seems to belong to them, as https://pkg.go.dev/github.com/spf13/pflag does with its UnknownFlags option.
+The forms are `--name=value`, `--name value` and `-n value`. A boolean flag has no value or `=value`. Unknown flags are
+skipped together with what looks like their value, as https://pkg.go.dev/github.com/spf13/pflag does with UnknownFlags.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class FlagError(ValueError):
-    """A command line or value that cannot be understood; the text is for the user."""
+    """An invalid command line or value. The text is for the user."""
 
 
 def parse_bool(text: str) -> bool:
-    """Returns a boolean as Go's strconv.ParseBool takes it."""
+    """Return a boolean, parsed like Go's strconv.ParseBool."""
     if text in TRUE:
         return True
     if text in FALSE:
@@ -27,14 +27,14 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """Returns a decimal integer, without the blanks and underscores that int() takes."""
+    """Return a decimal integer. Unlike int(), this rejects blanks and underscores."""
     if not text.removeprefix("-").removeprefix("+").isascii() or not text.removeprefix("-").removeprefix("+").isdigit():
         raise FlagError(f"{text!r} is not an integer")
     return int(text)
 
 
 def parse_float(text: str) -> float:
-    """Returns a finite decimal number."""
+    """Return a finite decimal number."""
     try:
         value = float(text)
     except ValueError:
@@ -45,15 +45,19 @@ def parse_float(text: str) -> float:
 
 
 class Scanned(NamedTuple):
-    """The values of the known flags by name, in order; the names of the unknown ones; the positional arguments."""
+    """The values of the defined flags by name, in order; the names of the unknown flags; the positional arguments."""
 
     values: dict[str, list[str]]
     unknown: list[str]
     positional: list[str]
 
 
-def scan(argv: Sequence[str], known: Collection[str], switches: Collection[str], short: Mapping[str, str]) -> Scanned:
-    """Takes a command line apart. `switches`: the known flags without a separate value; `short`: letter → name."""
+def scan(argv: Sequence[str], names: Collection[str], switches: Collection[str], short: Mapping[str, str]) -> Scanned:
+    """Parse a command line.
+
+    `names` are the defined flags, `switches` those of them without a separate value, and `short` maps letters to names.
+    Raise FlagError if a value is missing.
+    """
     scanned = values, unknown, positional = Scanned({}, [], [])
     rest = list(reversed(argv))
     while rest:
@@ -65,7 +69,7 @@ def scan(argv: Sequence[str], known: Collection[str], switches: Collection[str],
             positional.append(word)
             continue
         name, inline = _split(word, short)
-        if name not in known:
+        if name not in names:
             unknown.append(name)
             if inline is None and rest and not rest[-1].startswith("-"):
                 rest.pop()
@@ -82,7 +86,7 @@ def scan(argv: Sequence[str], known: Collection[str], switches: Collection[str],
 
 
 def _split(word: str, short: Mapping[str, str]) -> tuple[str, str | None]:
-    """Returns a flag's full name, and its value where it is in the same word."""
+    """Return a flag's full name, and its value if it is in the same word."""
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
         return name, value if equals else None

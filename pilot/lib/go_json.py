@@ -1,4 +1,4 @@
-"""Writes JSON as Go's standard library does, byte for byte: programs that read our proxies' configuration may compare it as text."""
+"""JSON encoding identical to Go's standard library, because some programs compare configuration as text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _FIXED_BELOW, _FIXED_FROM = 1e21, 1e-6
 
 
 def encode(value: Any) -> str:
-    """Returns a value of mappings, lists, texts, numbers, booleans and None, without spaces and with its keys sorted. All numbers are doubles, as in
-    a google.protobuf.Struct."""
+    """Return a plain value as compact JSON with sorted keys. All numbers are doubles, as in google.protobuf.Struct."""
     match value:
         case dict():
             return "{" + ",".join(f"{_text(key)}:{encode(item)}" for key, item in sorted(value.items())) + "}"
@@ -26,19 +25,19 @@ def encode(value: Any) -> str:
             return json.dumps(value)
         case int() | float():
             return _number(float(value))
-    raise TypeError(f"{type(value).__name__} is not of JSON")
+    raise TypeError(f"{type(value).__name__} has no JSON representation")
 
 
 def _text(value: str) -> str:
-    """Returns a text; what could end a script element of HTML is escaped."""
+    """Return a quoted string. Characters that could end an HTML script element are escaped."""
     quoted = json.dumps(value, ensure_ascii=False)
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _number(value: float) -> str:
-    """Returns the shortest text that is read as the same number, with an exponent only where it is very large or very small."""
+    """Return the shortest text that parses to the same number. Only very large or small numbers have an exponent."""
     if not math.isfinite(value):
-        raise ValueError(f"{value} is not of JSON")
+        raise ValueError(f"{value} has no JSON representation")
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
     if _FIXED_FROM <= abs(value) < _FIXED_BELOW:

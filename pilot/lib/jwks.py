@@ -34,7 +34,8 @@ class JwksError(ValueError):
 class Jwk(NamedTuple):
     """One public key of a set.
 
-    `id` is "" if the set gives none. `algorithms` are those of the key's type and curve, or only the key's `alg` if it has one.
+    `id` is "" if the set gives none. `algorithms` are those of the key's type and curve, or only the key's `alg` if it
+    has one.
     """
 
     id: str
@@ -45,7 +46,8 @@ class Jwk(NamedTuple):
 def parse_jwks(data: bytes) -> Sequence[Jwk]:
     """Return the signing keys of a set.
 
-    Keys of other types and for other uses are skipped. Raise JwksError if the data is not a key set or a signing key is invalid.
+    Keys of other types and for other uses are skipped. Raise JwksError if the data is not a key set or a signing key is
+    invalid.
     """
     if len(data) > LARGEST_SET:
         raise JwksError(f"{len(data)} bytes exceed the limit of {LARGEST_SET}")

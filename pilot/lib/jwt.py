@@ -1,7 +1,7 @@
 """Verification of signed tokens (JWT, RFC 7519, compact form).
 
-A token is verified only with keys of a given set, never with a key in its own header. Only public-key algorithms are accepted, and a token's
-`kid`, if it has one, must name a key of the set.
+A token is verified only with keys of a given set, never with a key in its own header. Only public-key algorithms are
+accepted, and a token's `kid`, if it has one, must name a key of the set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class TokenError(ValueError):
 
 
 def verify_token(token: str, keys: Sequence[Jwk], now: float) -> Mapping[str, Any]:
-    """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise TokenError otherwise."""
+    """Return the claims of a token that a key of the set signed and that is valid at `now`, a Unix time. Raise
+    TokenError otherwise."""
     if len(token) > LONGEST_TOKEN:
         raise TokenError(f"the token has {len(token)} characters, more than {LONGEST_TOKEN}")
     try:
@@ -50,7 +51,8 @@ def own_claims(token: str) -> Mapping[str, Any]:
 
 
 def audiences_of(claims: Mapping[str, Any]) -> Sequence[str]:
-    """Return the audiences of a token. Raise TokenError if the claim `aud` is neither a string nor a list of strings."""
+    """Return the audiences of a token. Raise TokenError if the claim `aud` is neither a string nor a list of
+    strings."""
     claim = claims.get("aud", ())
     audiences = (claim,) if isinstance(claim, str) else claim
     if not isinstance(audiences, list | tuple) or not all(isinstance(audience, str) for audience in audiences):

@@ -1,4 +1,4 @@
-"""Labels of workloads, and what Istio reads from them."""
+"""Labels of workloads, and the facts that Istio reads from them."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ MESH_CONTROLLER = "istio.io-mesh-controller"  # the value of `GATEWAY_MANAGED` a
 
 
 def takes_hbone(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Returns whether a workload takes HBONE: by itself, as its label says, or because a ztunnel does so for it."""
+    """Return whether a workload accepts HBONE, itself or through a ztunnel."""
     return "http" in labels.get(TUNNEL, "").split(",") or annotations.get(REDIRECTION) == "enabled"
 
 
 def cut(labels: Mapping[str, str], keys: Collection[str]) -> frozenset[tuple[str, str]]:
-    """Returns the labels of those keys."""
+    """Return the labels with these keys."""
     return frozenset((k, v) for k in keys if (v := labels.get(k)) is not None) if keys else frozenset()
 
 
 def canonical_service(labels: Mapping[str, str], workload: str) -> tuple[str, str]:
-    """Returns the canonical name and revision of a workload: by the first label that says so, else its own name and "latest"."""
+    """Return the canonical name and revision of a workload: from its labels, else its own name and "latest"."""
     name = next((labels[k] for k in _NAMES if k in labels), workload)
     return name, next((labels[k] for k in _REVISIONS if k in labels), LATEST)
 
 
 def locality_label(labels: Mapping[str, str]) -> str:
-    """Returns the locality that a workload's labels override its node's with, as "region/zone/subzone"; "" where they do not.
+    """Return the locality in a workload's labels as "region/zone/subzone", or "". It overrides the node's locality.
 
-    A label cannot hold "/", so "." stands for it unless there is one.
+    Label values cannot contain "/", so "." separates the parts.
     """
-    said = labels.get(LOCALITY, labels.get(_OLD_LOCALITY, ""))
-    return said if "/" in said else said.replace(".", "/")
+    locality = labels.get(LOCALITY, labels.get(_OLD_LOCALITY, ""))
+    return locality if "/" in locality else locality.replace(".", "/")
 
 
 def node_locality(labels: Mapping[str, str]) -> str:
-    """Returns the locality of a Kubernetes node by its labels, as "region/zone/subzone"; "" where it has none."""
+    """Return the locality in a Kubernetes node's labels as "region/zone/subzone", or ""."""
     region = labels.get(REGION) or labels.get(_OLD_REGION, "")
     zone = labels.get(ZONE) or labels.get(_OLD_ZONE, "")
     subzone = labels.get(SUBZONE, "")
@@ -68,13 +68,13 @@ def node_locality(labels: Mapping[str, str]) -> str:
 
 
 def split_locality(text: str) -> tuple[str, str, str]:
-    """Returns region, zone and subzone of "region/zone/subzone", "" where one is missing."""
+    """Return region, zone and subzone of "region/zone/subzone", with "" for missing parts."""
     parts = text.split("/")
     return parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""
 
 
 def with_topology(labels: Mapping[str, str], cluster: str, locality: str, node: str, network: str) -> dict[str, str]:
-    """Returns the labels and, as labels, where the workload runs; of these only the network gives way to a label of the workload's own."""
+    """Return the labels with the workload's topology added as labels. An existing network label is kept."""
     out = dict(labels)
     region, zone, subzone = split_locality(locality)
     where = {REGION: region, ZONE: zone, SUBZONE: subzone, CLUSTER: cluster, HOSTNAME: node}

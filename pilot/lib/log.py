@@ -1,6 +1,6 @@
-"""Logs in Istio's shape: time, level, scope and message between tabs, or a JSON object a line.
+"""Logs in Istio's format: time, level, scope and message separated by tabs, or one JSON object per line.
 
-Scopes are loggers below "pilot"; the scope "default" is "pilot" itself and is not printed.
+Scopes are loggers below "pilot". The scope "default" is the logger "pilot" and is not printed.
 https://istio.io/latest/docs/ops/diagnostic-tools/component-logging/
 """
 
@@ -27,19 +27,19 @@ LEVELS = {
 _NAMES = {number: name for name, number in LEVELS.items()}
 ARGUMENT_LENGTH = 1000
 MESSAGE_LENGTH = 8000
-"""Characters of one value in a message, and of a whole message: what clients and users write has no bound of its own."""
+"""Maximum number of characters of one value in a message, and of a message. Clients' and users' text is unbounded."""
 
 
 def scope(name: str) -> logging.Logger:
-    """Returns the logger of a scope."""
+    """Return the logger of a scope."""
     return logging.getLogger(ROOT if name == "default" else f"{ROOT}.{name}")
 
 
 def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
-    """Sends all logs to stdout, stderr or files, at levels as "scope:level,…". ValueError where one of them makes no sense."""
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
-        False  # what no line shows costs half of making it
-    )
+    """Send all logs to stdout, stderr or files, with levels such as "scope:level,…". Raise ValueError for invalid
+    values."""
+    # Records without these fields, which no line shows, cost half as much.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # https://docs.python.org/3/howto/logging.html#optimization
     parsed = parse_levels(levels)
     formatter = JsonLine() if as_json else TabbedLine()
@@ -60,14 +60,15 @@ def configure(levels: str, as_json: bool, targets: Iterable[str]) -> None:
 
 
 def watch_drops(on_drop: Callable[[int], None]) -> None:
-    """Has `on_drop` told how many lines are dropped from now on, because nobody reads a log; it is called from any thread."""
+    """Call `on_drop`, from any thread, with the number of lines that are dropped because a log is not read."""
     for handler in scope("default").handlers:
         if isinstance(handler, Outlet):
             handler.on_drop = on_drop
 
 
 def parse_levels(text: str) -> dict[str, int]:
-    """Returns the levels of a text like "default:info,ads:debug" as numbers by scope; a level alone is that of "default"."""
+    """Return the levels in text such as "default:info,ads:debug" as numbers by scope. A single level is that of
+    "default"."""
     levels: dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, colon, level = part.rpartition(":")
@@ -80,7 +81,7 @@ def parse_levels(text: str) -> dict[str, int]:
 class TabbedLine(logging.Formatter):
     """2026-01-02T03:04:05.000006Z	info	ads	message
 
-    A message is one line, whatever is in it; the lines of a trace are indented, so that none of them can look like a message.
+    A message is always one line. Lines of a traceback are indented, so that none of them can be mistaken for a message.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -99,7 +100,7 @@ class TabbedLine(logging.Formatter):
 
 
 class JsonLine(logging.Formatter):
-    """{"level":"info","time":"…","scope":"ads","msg":"…"}, then the fields of the line, each of its own type."""
+    """{"level":"info","time":"…","scope":"ads","msg":"…"}, followed by the fields of the line with their types."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -109,27 +110,27 @@ class JsonLine(logging.Formatter):
             "msg": message(record),
         }
         fields["caller"], fields["stack"] = caller(record), "\n".join(traces(self, record))
-        said = {name: value for name, value in fields.items() if value}
+        standard = {name: value for name, value in fields.items() if value}
         return json.dumps(
-            said | {name: value for name, value in fields_of(record).items() if name not in said},
+            standard | {name: value for name, value in fields_of(record).items() if name not in standard},
             separators=(",", ":"),
             default=str,
         )
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Returns what a line has beside its message, as the `extra` of a call: pairs at its end, or keys of its JSON."""
+    """Return fields of a line as the `extra` of a logging call: pairs at the end of a line, or keys in JSON."""
     return {"fields": values}
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Returns the fields of a record, with long texts cut."""
-    found: Mapping[str, object] = getattr(record, "fields", {})
-    return {name: cut(value, ARGUMENT_LENGTH) if isinstance(value, str) else value for name, value in found.items()}
+    """Return the fields of a record, with long texts truncated."""
+    values: Mapping[str, object] = getattr(record, "fields", {})
+    return {name: cut(value, ARGUMENT_LENGTH) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def message(record: logging.LogRecord) -> str:
-    """Returns the text of a record, with every text in it cut, and cut as a whole."""
+    """Return the message of a record, with each argument and the whole truncated."""
     text = str(record.msg)
     if isinstance(record.args, tuple) and record.args:
         text %= tuple(
@@ -141,19 +142,19 @@ def message(record: logging.LogRecord) -> str:
 
 
 def trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Returns the trace of a record's error, cut; the error itself, which comes last, is not left out."""
+    """Return the traceback of a record, truncated in the middle: the error itself comes last and is kept."""
     text = formatter.formatException(record.exc_info) if record.exc_info else ""
     return text if len(text) <= 2 * MESSAGE_LENGTH else f"{cut(text, MESSAGE_LENGTH)}\n{text[-MESSAGE_LENGTH:]}"
 
 
 def traces(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """Returns what is written below a message: the trace of its error, and the stack that its scope is to have."""
+    """Return the text below a message: the traceback of its error, and the stack if its scope asks for it."""
     stack = cut(record.stack_info, 2 * MESSAGE_LENGTH) if record.stack_info else ""
     return [text for text in (trace(formatter, record), stack) if text]
 
 
 def caller(record: logging.LogRecord) -> str:
-    """Returns the place in the code that a record comes from, where its scope is to say it; else ""."""
+    """Return the source location of a record if its scope asks for it, else ""."""
     return str(getattr(record, "caller", ""))
 
 
@@ -162,5 +163,5 @@ def level_name(record: logging.LogRecord) -> str:
 
 
 def scope_name(record: logging.LogRecord) -> str:
-    """Returns the name of a record's scope; "" for the default scope."""
+    """Return the name of a record's scope, "" for the default scope."""
     return record.name.removeprefix(ROOT).removeprefix(".")

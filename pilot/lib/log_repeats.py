@@ -1,40 +1,40 @@
-"""Lines of the log that say the same again and again are written a few times in a while, and then counted."""
+"""Rate limit for repeated log lines."""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
 
-OFTEN, SECONDS, KEPT = 20, 10.0, 1000
-"""An equal line is written so many times in so many seconds; so many different lines are remembered."""
+MAX_REPEATS, WINDOW, CAPACITY = 20, 10.0, 1000
+"""Equal lines written per window, length of the window in seconds, and number of distinct lines remembered."""
 
 
 class Repeats(logging.Filter):
-    """Lets a line pass that was not written too often of late. The next one that passes says how many were left out."""
+    """Drops lines that repeat too often. The next equal line that passes states how many were dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: OrderedDict[int, list[float]] = OrderedDict()  # by their hashes, as lines may be long
+        self._recent: OrderedDict[int, list[float]] = OrderedDict()  # by hash, because lines may be long
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             text = record.getMessage()
-        except Exception:  # a message that cannot be made is for the handler to tell
+        except Exception:  # the handler reports messages that cannot be formatted
             return True
         key = hash((record.name, record.levelno, text))
-        found = self._seen.get(key)
-        if found is None:
-            found = self._seen[key] = [record.created, 0, 0]
-            if len(self._seen) > KEPT:
-                self._seen.popitem(last=False)
-        if record.created - found[0] >= SECONDS:
-            found[0], found[1] = record.created, 0
-            self._seen.move_to_end(key)
-        found[1] += 1
-        if found[1] > OFTEN:
-            found[2] += 1
+        line = self._recent.get(key)  # start of the window, lines written in it, lines dropped
+        if line is None:
+            line = self._recent[key] = [record.created, 0, 0]
+            if len(self._recent) > CAPACITY:
+                self._recent.popitem(last=False)
+        if record.created - line[0] >= WINDOW:
+            line[0], line[1] = record.created, 0
+            self._recent.move_to_end(key)
+        line[1] += 1
+        if line[1] > MAX_REPEATS:
+            line[2] += 1
             return False
-        if found[2]:
-            record.msg, record.args = f"{text} ({int(found[2])} more of these were left out)", None
-            found[2] = 0
+        if line[2]:
+            record.msg, record.args = f"{text} ({int(line[2])} more of these were left out)", None
+            line[2] = 0
         return True

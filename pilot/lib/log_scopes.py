@@ -1,4 +1,4 @@
-"""Scopes of the log as they are while the process runs: which there are, and how much each of them says."""
+"""Log scopes of the running process and their levels."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ from typing import NamedTuple
 from pilot.lib.log import LEVELS, ROOT, scope
 
 STACK_DEPTH = 30
-"""Calls of a stack that are written below a message."""
+"""Maximum number of stack frames written below a message."""
 _DESCRIPTIONS = {
-    "ads": "streams of proxies, and what is sent on them",
-    "adsc": "streams to a server of configuration",
-    "analysis": "what is written into objects of what is wrong with them",
-    "authn": "who callers are",
-    "ca": "certificates that are signed",
-    "config": "configuration that is read, and what is wrong with it",
-    "default": "the process, and whatever has no scope of its own",
-    "delta": "streams of proxies that are sent differences",
-    "gateway": "what is deployed for Gateways",
-    "http": "the ports of HTTP",
-    "jwks": "key sets of issuers of tokens",
-    "kube": "API servers, and what is followed there",
-    "leader": "which replica leads",
-    "model": "names of hosts that are looked up",
-    "rootcertrotator": "renewal of the authority's own root",
-    "secretcontroller": "other clusters",
-    "serverca": "requests for certificates",
-    "status": "statuses of objects; readiness and probes of an agent",
-    "tls": "ports with TLS and their certificates",
-    "webhook": "injection and validation",
-    "wle": "workloads that register themselves",
+    "ads": "xDS streams and pushes",
+    "adsc": "connections to xDS configuration servers",
+    "analysis": "analysis messages in the status of objects",
+    "authn": "authentication of callers",
+    "ca": "signing of certificates",
+    "config": "configuration sources and invalid configuration",
+    "default": "the process, and everything without its own scope",
+    "delta": "delta xDS streams",
+    "gateway": "deployments of Gateways",
+    "http": "HTTP ports",
+    "jwks": "fetching of JSON Web Key Sets",
+    "kube": "requests to and watches of API servers",
+    "leader": "leader election",
+    "model": "DNS lookups",
+    "rootcertrotator": "rotation of the self-signed root certificate",
+    "secretcontroller": "remote clusters",
+    "serverca": "certificate signing requests",
+    "status": "status of objects; readiness and probes of an agent",
+    "tls": "TLS ports and their certificates",
+    "webhook": "injection and validation webhooks",
+    "wle": "automatic registration of workloads",
 }
 
 
 class ScopeState(NamedTuple):
-    """What one scope says: messages from `output_level` on, with the stack from `stack_trace_level` on, and with the place in the code where
-    `log_callers`. Levels are names of `LEVELS`."""
+    """State of one scope.
+
+    It logs messages from `output_level`, adds the stack from `stack_trace_level`, and adds the source location if
+    `log_callers` is set. Levels are names in `LEVELS`.
+    """
 
     name: str
     description: str
@@ -49,7 +52,7 @@ class ScopeState(NamedTuple):
 
 
 class _Details(logging.Filter):
-    """A filter that lets everything pass and adds to it the stack and the caller, where a scope is to have them."""
+    """A filter that passes every record and adds the stack and the source location if the scope asks for them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +68,7 @@ class _Details(logging.Filter):
 
 
 def scopes() -> list[ScopeState]:
-    """Returns every scope that the process has, by name."""
+    """Return every scope of the process, sorted by name."""
     below = [
         name for name, logger in list(logging.root.manager.loggerDict.items()) if isinstance(logger, logging.Logger)
     ]
@@ -74,12 +77,12 @@ def scopes() -> list[ScopeState]:
 
 
 def find_scope(name: str) -> ScopeState | None:
-    """Returns a scope; None where the process has none of that name. None is made by asking."""
+    """Return a scope, or None if the process has no scope with this name. Creates nothing."""
     return next((state for state in scopes() if state.name == name), None)
 
 
 def set_output_level(name: str, level: str) -> None:
-    """Has a scope say messages from a level on, and leaves every other scope as it is, also where it had its level from "default"."""
+    """Set the level of a scope. Other scopes keep their levels, including those that inherited it from "default"."""
     if name == "default":
         for state in scopes():
             scope(state.name).setLevel(LEVELS[state.output_level])
@@ -87,13 +90,13 @@ def set_output_level(name: str, level: str) -> None:
 
 
 def set_stack_trace_level(name: str, level: str) -> None:
-    """Has a scope write its stack below messages from a level on."""
+    """Set the level from which a scope adds the stack to its messages."""
     _details(name, make=True).stack_trace_level = LEVELS[level]
 
 
-def set_log_callers(name: str, wanted: bool) -> None:
-    """Has a scope say, or no longer say, where in the code a message comes from."""
-    _details(name, make=True).log_callers = wanted
+def set_log_callers(name: str, enabled: bool) -> None:
+    """Set whether a scope adds the source location to its messages."""
+    _details(name, make=True).log_callers = enabled
 
 
 def _state(name: str) -> ScopeState:
@@ -103,23 +106,23 @@ def _state(name: str) -> ScopeState:
 
 
 def _details(name: str, make: bool = False) -> _Details:
-    """Returns the details of a scope, which are its own only where they were made; a scope without costs nothing."""
+    """Return the filter of a scope, or defaults. The filter is attached only if `make` is set."""
     logger = scope(name)
-    found = next((f for f in logger.filters if isinstance(f, _Details)), None)
-    if found is None:
-        found = _Details()
+    details = next((f for f in logger.filters if isinstance(f, _Details)), None)
+    if details is None:
+        details = _Details()
         if make:
-            logger.addFilter(found)
-    return found
+            logger.addFilter(details)
+    return details
 
 
 def _level_name(level: int) -> str:
-    """Returns the name of the level from which on messages of `level` are said."""
+    """Return the name of the lowest level at or above a number."""
     return next((name for name, number in LEVELS.items() if number >= level), "none")
 
 
 def _calling_frame() -> FrameType | None:
-    """Returns the frame that called the logger."""
+    """Return the frame that called the logger."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename in (__file__, logging.__file__):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Where lines of logs go, so that a reader who stops reading stops nobody who logs."""
+"""Log handler that never blocks: a slow or stopped reader of the log does not stop the process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from collections import deque
 from collections.abc import Callable
 
 CAPACITY = 8 << 20
-"""Bytes of lines that wait to be written; what comes beyond them is dropped and counted."""
+"""Bytes of lines that may wait to be written. Further lines are dropped and counted."""
 STANDARD = {"stdout": 1, "stderr": 2}
 PATIENCE = 1.0
-"""Seconds that the end of the process waits for what is not yet written."""
+"""Seconds that the process waits at exit for lines that are not yet written."""
 GATHER = 0.02
-"""Seconds that lines are gathered before they are written: a thread that wakes for each of a thousand lines costs more than the lines."""
+"""Seconds that lines are gathered before they are written. Waking a thread for every line costs more than the line."""
 
 
 def open_target(target: str) -> int:
-    """Returns the file descriptor of stdout, stderr or a file to append to. ValueError where it cannot be opened."""
+    """Return a file descriptor for "stdout", "stderr" or a file to append to. Raise ValueError if it cannot be
+    opened."""
     if target in STANDARD:
         closed = getattr(sys, f"__{target}__") is None
         return os.open(os.devnull, os.O_WRONLY) if closed else STANDARD[target]
@@ -33,13 +34,16 @@ def open_target(target: str) -> int:
 
 
 def make_notice(dropped: int) -> logging.LogRecord:
-    """Returns the record that stands for those that were dropped."""
-    text = f"{dropped} lines are missing here: this log was not read in time"
+    """Return the record that reports dropped lines."""
+    text = f"dropped {dropped} log lines: the log was not read fast enough"
     return logging.makeLogRecord({"name": "pilot", "levelno": logging.WARNING, "msg": text})
 
 
 class Outlet(logging.Handler):
-    """Writes lines to a file descriptor in a thread of its own. `on_drop` is told how many lines were dropped, from any thread."""
+    """Writes lines to a file descriptor in its own thread.
+
+    `on_drop` is called, from any thread, with the number of lines that were dropped.
+    """
 
     def __init__(
         self, descriptor: int, capacity: int = CAPACITY, on_drop: Callable[[int], None] = lambda count: None
@@ -54,7 +58,7 @@ class Outlet(logging.Handler):
         self._thread: threading.Thread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queues a record as a line, or drops it where too many wait."""
+        """Queue a record as a line, or drop it if the queue is full."""
         try:
             line = self._line(record)
         except Exception:
@@ -74,7 +78,7 @@ class Outlet(logging.Handler):
             self.on_drop(1)
 
     def _start_writing(self) -> None:
-        """Starts the thread with the first line. Where there can be no thread yet, lines wait for the next attempt."""
+        """Start the thread with the first line. If no thread can be started yet, the next line tries again."""
         if self._thread is None:
             thread = threading.Thread(target=self._write, name="log", daemon=True)
             with contextlib.suppress(RuntimeError):
@@ -82,7 +86,7 @@ class Outlet(logging.Handler):
                 self._thread = thread
 
     def flush(self) -> None:
-        """Waits until everything is written, `PATIENCE` at most."""
+        """Wait until everything is written, at most `PATIENCE` seconds."""
         end = time.monotonic() + PATIENCE
         self._hurry.set()
         with self._changed:
@@ -91,7 +95,7 @@ class Outlet(logging.Handler):
         self._hurry.clear()
 
     def close(self) -> None:
-        """Writes what it can in a moment, and no more."""
+        """Write what is possible within `PATIENCE` seconds, then stop."""
         self.flush()
         self._hurry.set()
         with self._changed:
@@ -112,7 +116,8 @@ class Outlet(logging.Handler):
                 self.on_drop(lost)
 
     def _take(self) -> list[bytes] | None:
-        """Waits for lines and returns them, with one that tells how many were dropped after them; None when there will be no more."""
+        """Wait for lines and return them, with a notice of dropped lines at the end. None once the handler is
+        closed."""
         with self._changed:
             while not self._lines:
                 if self._closed:
@@ -128,7 +133,7 @@ class Outlet(logging.Handler):
         return [*batch, self._line(make_notice(dropped))] if dropped else batch
 
     def _put(self, data: bytes) -> bool:
-        """Writes all of it, however long that takes; returns False where it cannot be written at all."""
+        """Write all data, however long that takes. Return False if the file cannot be written."""
         rest = memoryview(data)
         while rest:
             try:

@@ -1,40 +1,41 @@
-"""Path templates of AuthorizationPolicies: `{*}` stands for one segment of a path, `{**}` for all that follow."""
+"""Path templates of AuthorizationPolicies: `{*}` matches one segment of a path, `{**}` all that follow."""
 
 from __future__ import annotations
 
 import re
 
 ONE, REST = "{*}", "{**}"
-_LONGEST = 256  # in Envoy's words
-# What a segment may be made of (pchar of RFC 3986 appendix A); `*` is left out, for Envoy's own templates use it.
+_MAX_LENGTH = 256  # in Envoy's syntax
+# The characters of a segment (pchar of RFC 3986 appendix A) without `*`, which Envoy's templates use.
 _SEGMENT = re.compile(r"[-a-zA-Z0-9._~%!$&'()+,;:@=]+", re.ASCII)
 
 
 def is_template(path: str) -> bool:
-    """Returns whether a path has a place for something."""
+    """Return whether a path contains `{*}` or `{**}`."""
     return ONE in path or REST in path
 
 
 def to_envoy(path: str) -> str:
-    """Returns a template as Envoy writes it: `*` and `**`."""
+    """Return a template in Envoy's syntax, `*` and `**`."""
     return path.replace(REST, "**").replace(ONE, "*")
 
 
 def find_template_fault(path: str) -> str:
-    """Returns what is wrong with a path by the rules of templates, "" where nothing is. One without a place may have no braces."""
+    """Return the reason why a path is not a valid template, or "". Paths that are no templates must not contain
+    braces."""
     if is_template(path):
         if not path.startswith("/"):
             return f"{path!r} does not begin with /"
-        if len(to_envoy(path)) > _LONGEST:
-            return f"longer than {_LONGEST} characters"
+        if len(to_envoy(path)) > _MAX_LENGTH:
+            return f"longer than {_MAX_LENGTH} characters"
     rest_seen = False
     for segment in path.strip("/").split("/"):
         if segment in (ONE, REST):
             if rest_seen:
-                return f"nothing that stands for segments may follow {REST}"
+                return f"no {ONE} or {REST} may follow {REST}"
             rest_seen = segment == REST
         elif "{" in segment or "}" in segment:
-            return f"braces are for {ONE} and {REST} alone, as whole segments"
+            return f"braces may only form {ONE} or {REST}, as whole segments"
         elif is_template(path) and not _SEGMENT.fullmatch(segment):
             return f"{segment!r} is not a segment of a path"
     return ""

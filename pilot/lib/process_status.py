@@ -1,4 +1,4 @@
-"""Numbers of this process as Linux tells them."""
+"""Statistics of this process from Linux."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _STATUS = pathlib.Path("/proc/self/status")
 
 
 def process_status() -> dict[str, int]:
-    """Returns the numbers of /proc/self/status by name, sizes in KiB; none on a system without it."""
+    """Return the numbers in /proc/self/status by name, sizes in KiB. Empty on systems without it."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Text without secrets: private keys, tokens and passwords in addresses are replaced by what they were."""
+"""Removes private keys, tokens and passwords from text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PATTERNS = (
         re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL),
         "[private key left out]",
     ),
-    # base64 of what begins with "-----BEGIN": PEM in a Secret. Keys and certificates look alike there, so both are left out.
+    # Base64 of "-----BEGIN", which is PEM in a Secret. Keys and certificates look alike there, so both are removed.
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{8,}={0,2}"), "[PEM left out]"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), "[token left out]"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{6,}=*"), r"\1 [token left out]"),
@@ -18,7 +18,7 @@ _PATTERNS = (
 
 
 def redact(text: str) -> str:
-    """Returns the text with a note in the place of each secret that its form gives away."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    """Return the text with a note in place of everything that looks like a secret."""
+    for pattern, note in _PATTERNS:
+        text = pattern.sub(note, text)
     return text

@@ -1,4 +1,7 @@
-"""Regular expressions by the rules of RE2, the engine that Envoy runs them on (https://github.com/google/re2/wiki/Syntax)."""
+"""Validation of regular expressions with RE2, the engine that Envoy uses.
+
+https://github.com/google/re2/wiki/Syntax
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ _OPTIONS.log_errors = False
 
 @functools.lru_cache(maxsize=4096)
 def find_fault(pattern: str) -> str:
-    """Returns what is wrong with a pattern, "" where nothing is."""
+    """Return the reason why a pattern is invalid, or ""."""
     if len(pattern) > MAX_LENGTH:
         return f"longer than {MAX_LENGTH} characters"
     try:
         re2.compile(pattern, options=_OPTIONS)
     except UnicodeError:
-        return "it has letters that UTF-8 cannot write"
+        return "it contains characters that UTF-8 cannot encode"
     except re2.error as reason:
         text = reason.args[0] if reason.args else reason
         return text.decode(errors="replace") if isinstance(text, bytes) else str(text)

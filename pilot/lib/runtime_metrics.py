@@ -1,4 +1,4 @@
-"""Memory and tasks of the process under the names that Go's runtime has for them, which dashboards of istiod show."""
+"""Memory and task metrics under the names of Go's runtime, which istiod's dashboards show."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from pilot.lib.process_status import process_status
 from pilot.lib.series import Series
 
 TASKS_SECONDS = 30.0
-"""Tasks are counted again after so many seconds: with thousands of streams that takes longer than everything else here."""
+"""Interval between counts of tasks, which is the slowest metric here with thousands of streams."""
 
 
 class RuntimeMetrics:
-    """Is asked whenever the metrics are read. What is allocated and freed again between two readings is not known: the totals are lower bounds."""
+    """Updates the metrics whenever they are read.
+
+    Totals are lower bounds: memory that is allocated and freed between two reads is not counted.
+    """
 
     def __init__(self, series: Series) -> None:
         self._at = series.at
         self._heap = self._objects = self._tasks = 0
         self._tasks_until = 0.0
-        series.before_reading(self._tell)
+        series.before_reading(self._update)
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         status = process_status()
         heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
         for name in ("alloc_bytes", "heap_alloc_bytes", "heap_inuse_bytes", "heap_sys_bytes"):
@@ -43,7 +46,7 @@ class RuntimeMetrics:
 
 
 def _count_tasks() -> int:
-    """Returns the number of tasks of the running event loop; 0 where none runs."""
+    """Return the number of tasks of the running event loop, or 0 without one."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:

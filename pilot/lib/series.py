@@ -1,4 +1,4 @@
-"""The series of all metrics: each appears with its first observation, under exactly the name and labels of the catalogue."""
+"""Time series of all metrics, created with their first observation under the names and labels of the catalogue."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ class Series:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
 
-    def before_reading(self, tell: Callable[[], None]) -> None:
-        """Calls `tell` whenever the metrics are read, for counts that somebody else keeps."""
-        self._before.append(tell)
+    def before_reading(self, update: Callable[[], None]) -> None:
+        """Call `update` before every read of the metrics, for values that are kept elsewhere."""
+        self._before.append(update)
 
     def exposition(self) -> bytes:
-        """Returns everything observed so far, as text (`pilot.lib.exposition.CONTENT_TYPE`)."""
-        for tell in self._before:
-            tell()
+        """Return everything observed so far as text of type `pilot.lib.exposition.CONTENT_TYPE`."""
+        for update in self._before:
+            update()
         return render(self._registry.collect(), self._exact)
 
     def value(self, name: str) -> float:
-        """Returns the value of a gauge without labels, 0.0 before its first observation."""
+        """Return the value of a gauge without labels, or 0.0 before its first observation."""
         family = self._families.get(name)
         return float(next(iter(family.collect())).samples[0].value) if family is not None else 0.0
 
     def at(self, *series: str) -> Any:
-        """Returns the series of a name and its label values, in the catalogue's order; it is created with its first use.
+        """Return the series of a metric name followed by label values in the catalogue's order, created on first use.
 
-        Label values are cut. Beyond the limit of a metric, the values that clients and users choose are `OTHER`.
+        Label values are truncated. Beyond the metric's limit, values that clients and users choose become `OTHER`.
         """
-        found = self._series.get(series)
-        if found is None:
+        metric = self._series.get(series)
+        if metric is None:
             series = (series[0], *(label[:LABEL_LENGTH] for label in series[1:]))
             if series not in self._series and self._sizes[series[0]] >= CATALOGUE[series[0]].limit:
                 series = _folded(CATALOGUE[series[0]], series)
-            found = self._series.get(series)
-        if found is None:
+            metric = self._series.get(series)
+        if metric is None:
             self._sizes[series[0]] += 1
-            found = self._series[series] = self._create(series[0], series[1:])
-        return found
+            metric = self._series[series] = self._create(series[0], series[1:])
+        return metric
 
     def _create(self, name: str, labels: tuple[str, ...]) -> Any:
         family = self._families.get(name)
@@ -86,7 +86,10 @@ class Series:
 
 
 def _inner(declared: DeclaredMetric) -> str:
-    """Returns the name of a family in prometheus-client, where counters end in no _total, and where a gauge of the same name is in its way."""
+    """Return the name of a family in prometheus-client.
+
+    There, counters do not end in `_total`, and a counter must not have the name of a gauge.
+    """
     base = declared.name.removesuffix("_total")
     return (
         declared.name
@@ -98,7 +101,7 @@ def _inner(declared: DeclaredMetric) -> str:
 
 
 def _folded(declared: DeclaredMetric, series: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the series that counts for all others with the same values of our own."""
+    """Return the series that stands for all series beyond the limit: values of foreign labels are `OTHER`."""
     return (
         series[0],
         *(

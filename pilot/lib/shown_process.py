@@ -1,4 +1,4 @@
-"""Environment and arguments of the process, without the secrets in them."""
+"""Environment and arguments of the process with secrets hidden."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ _PASSWORD_IN_URL = re.compile(r"(\w+://)[^/@\s]+@")
 
 
 def shown_environment(environ: Mapping[str, str]) -> list[dict[str, str]]:
-    """Returns the variables by name; the value of one is `HIDDEN` whose name, or whose value, is that of a secret."""
+    """Return the variables, sorted by name. Values that are secret by their name or content are `HIDDEN`."""
     return [{"name": name, "value": _shown(name, value)} for name, value in sorted(environ.items())]
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments of the command line; hidden are values of flags whose name is that of a secret, after "=" or in the next one."""
-    shown: list[str] = []
+    """Return the command-line arguments. Values of flags with a secret's name are `HIDDEN`, inline or in the next
+    argument."""
+    visible: list[str] = []
     before = ""
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if argument.startswith("-") and equals:
-            shown.append(f"{name}={_shown(name, value)}")
+            visible.append(f"{name}={_shown(name, value)}")
         else:
-            shown.append(argument if argument.startswith("-") else _shown(before, argument))
+            visible.append(argument if argument.startswith("-") else _shown(before, argument))
         before = argument if argument.startswith("-") and not equals else ""
-    return shown
+    return visible
 
 
 def _shown(name: str, value: str) -> str:

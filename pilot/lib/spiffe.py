@@ -17,7 +17,7 @@ class Identity(NamedTuple):
 
 
 def parse_identity(text: str) -> Identity | None:
-    """Returns the parts of an identity; None if the text is none."""
+    """Return the parts of an identity, or None if the text is not a SPIFFE identity."""
     trust_domain, *path = text.removeprefix(PREFIX).split("/")
     if (
         not text.startswith(PREFIX)
@@ -30,12 +30,12 @@ def parse_identity(text: str) -> Identity | None:
 
 
 def identity(trust_domain: str, namespace: str, service_account: str) -> str:
-    """Returns the identity of a service account; "@" of a trust domain made from a GCP project is written "."."""
+    """Return the identity of a service account. "@" in a trust domain, as in those of GCP projects, is written "."."""
     return f"{PREFIX}{trust_domain.replace('@', '.')}/ns/{namespace}/sa/{service_account}"
 
 
 def in_trust_domains(identities: Iterable[str], trust_domains: Iterable[str]) -> set[str]:
-    """Returns the identities, and each of them as the other trust domains name it. What is no SPIFFE identity stays alone."""
+    """Return the identities, and each SPIFFE identity once more for every trust domain."""
     domains = tuple(trust_domains)
     out = set(identities)
     for one in tuple(out):

@@ -1,5 +1,5 @@
-"""Says why a process does not start."""
+"""The error for a process that cannot start."""
 
 
 class StartError(Exception):
-    """The process cannot do what it was told, or lacks what it needs; the text is for the user."""
+    """The process cannot start with these settings in this environment. The text is for the user."""

@@ -1,4 +1,4 @@
-"""The types of xDS: what the protocol, a push, metrics and people's tools need to know of each. A new type is one entry of `TYPES`."""
+"""The catalogue of xDS resource types. A new type is one entry in `TYPES`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,27 @@ WORKLOAD = _GOOGLE + "istio.workload.Workload"
 AUTHORIZATION = _GOOGLE + "istio.security.Authorization"
 HEALTH = _GOOGLE + "istio.v1.HealthInformation"
 DEBUG_PAGE = "istio.io/debug"
-"""The type URL of any debug page over xDS."""
+"""The type URL of debug pages over xDS."""
 DEBUG = "istio.io/debug/"
-"""What the type URLs of those with messages of their own begin with."""
+"""Prefix of the type URLs of debug pages that have their own message types."""
 LAST = 8
 
 
 class XdsType(NamedTuple):
-    """One type.
+    """Properties of one resource type.
 
-    `short_name` is what metrics and people call it. `rank` is its place in a push: Envoy warms clusters before the endpoints that they
-    wait for, and listeners before their routes. `is_named`: a proxy gets the resources that it names; of every other type it gets all that
-    there is for it, unless a delta request names some. `tells_removals`: a delta response lists names that there is no resource for (any
-    more). `has_stand_in`: such a name is answered by a message that has nothing but its name. `needs_identity`: a stream without a verified
-    identity is answered as if there were no resources. `has_nonces`: requests that carry a nonce acknowledge or refuse a response.
-    `is_answered`: False for what a proxy only reports. `has_versions`: resources say their version, and a client that comes back with it is not sent
-    them again. `has_aliases`: a name may lead to resources of other names, all of which it then stands for.
+    short_name: the name in metrics and commands, such as "cds".
+    rank: position in a push. Envoy warms clusters before their endpoints, and listeners before their routes.
+    is_named: proxies receive only the resources that they name. Of other types they receive all, unless a delta request
+        names some.
+    tells_removals: delta responses list the names without a resource.
+    has_placeholder: a name without a resource is answered with an empty resource of that name.
+    needs_identity: streams without a verified identity receive no resources.
+    has_nonces: requests with a nonce acknowledge or reject a response.
+    is_answered: False for types that proxies only report.
+    has_versions: resources carry versions, and a reconnecting client does not receive versions that it has.
+    has_aliases: a name may lead to resources with other names, and then stands for all of them.
+
     https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations
     """
 
@@ -42,7 +47,7 @@ class XdsType(NamedTuple):
     rank: int = LAST
     is_named: bool = False
     tells_removals: bool = True
-    has_stand_in: bool = False
+    has_placeholder: bool = False
     needs_identity: bool = False
     has_nonces: bool = True
     is_answered: bool = True
@@ -52,15 +57,16 @@ class XdsType(NamedTuple):
 
 TYPES = (
     XdsType(CLUSTER, "cds", rank=0),
-    # Without the stand-in a cluster without endpoints would stay warming
-    XdsType(ENDPOINT, "eds", rank=1, is_named=True, tells_removals=False, has_stand_in=True),
+    # Without a placeholder, a cluster without endpoints would never finish warming.
+    XdsType(ENDPOINT, "eds", rank=1, is_named=True, tells_removals=False, has_placeholder=True),
     XdsType(LISTENER, "lds", rank=2),
     XdsType(ROUTE, "rds", rank=3, is_named=True),
     XdsType(SECRET, "sds", rank=4, is_named=True, needs_identity=True),
     XdsType(ADDRESS, "wds", rank=5, has_versions=True, has_aliases=True),
     XdsType(WORKLOAD, "wds", rank=6, has_versions=True, has_aliases=True),
     XdsType(AUTHORIZATION, "wads", rank=7),
-    # Envoy drops an extension that it no longer refers to, and must not lose one that it does: https://github.com/envoyproxy/envoy/issues/32823
+    # Envoy drops extensions that it no longer uses, and must not lose one that it uses:
+    # https://github.com/envoyproxy/envoy/issues/32823
     XdsType(EXTENSION, "ecds", is_named=True, tells_removals=False),
     XdsType(NAME_TABLE, "nds"),
     XdsType(PROXY_CONFIG, "pcds"),
@@ -72,28 +78,28 @@ BY_SHORT_NAME: dict[str, str] = {}
 for _entry in TYPES:
     if _entry.short_name != _entry.url:
         BY_SHORT_NAME.setdefault(_entry.short_name, _entry.url)
-"""The type URL of each short name; of types that share one, that of the first."""
+"""Type URLs by short name. If types share a short name, the first one applies."""
 
 
 def find_type(url: str) -> XdsType:
-    """Returns the entry of a type URL; for a URL that has none, what holds for debug pages or for any type."""
+    """Return the entry of a type URL. URLs without an entry get the properties of debug pages or of any other type."""
     entry = _BY_URL.get(url)
     if entry is None:
-        return XdsType(url, url, needs_identity=is_question(url), has_nonces=not is_question(url))
+        return XdsType(url, url, needs_identity=is_debug_request(url), has_nonces=not is_debug_request(url))
     return entry
 
 
-def is_question(url: str) -> bool:
-    """Returns whether requests of a type are answered once each, and watch nothing: those of debug pages."""
+def is_debug_request(url: str) -> bool:
+    """Return whether requests of a type are answered once and not subscribed to. This holds for debug pages."""
     return url == DEBUG_PAGE or url.startswith(DEBUG)
 
 
 def is_object(url: str) -> bool:
-    """Returns whether a type is of configuration objects: group/version/Kind."""
-    return url.count("/") == 2 and not is_question(url)
+    """Return whether a type URL names configuration objects: group/version/Kind."""
+    return url.count("/") == 2 and not is_debug_request(url)
 
 
 def short_name(url: str) -> str:
-    """Returns "cds" for the type URL of Cluster and so on; a type without a short name stays as it is."""
+    """Return the short name of a type URL, such as "cds", or the URL itself if it has none."""
     entry = _BY_URL.get(url)
     return url if entry is None else entry.short_name

@@ -1,1 +1,1 @@
-"""Messages of protobuf whatever their type: found by name, read from JSON, merged, and held against the rules of their fields."""
+"""Protobuf reflection: types by name, JSON decoding, merging, and validation of field rules."""

@@ -1,6 +1,8 @@
-"""Holds messages against the rules that their fields declare (`validate.rules`), as Envoy does with whatever it is sent.
+"""Checks messages against the rules that their fields declare (`validate.rules`), as Envoy does.
 
-https://github.com/bufbuild/protoc-gen-validate#constraint-rules. The rules of one field are in `field_rules`, what is here walks messages.
+This module walks messages; `field_rules` checks the value of one field.
+
+https://github.com/bufbuild/protoc-gen-validate#constraint-rules
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _rules, _required, _disabled, _ignored = (
 
 
 class _Field(NamedTuple):
-    """A field and its rules. `matters_unset`: they may be broken by a field that is not there."""
+    """A field and its rules. `matters_unset` says whether an absent field can break them."""
 
     field: FieldDescriptor
     rules: Any
@@ -35,7 +37,12 @@ class _Field(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """What holds for a type of messages. `parts`: other fields whose messages may have rules; `by_number`: the fields once more."""
+    """The rules of a message type.
+
+    fields: the fields with rules; `by_number` has the same by field number.
+    oneofs: the oneofs of which one field is required.
+    parts: fields without rules whose messages may have rules.
+    """
 
     fields: tuple[_Field, ...]
     by_number: Mapping[int, _Field]
@@ -44,47 +51,49 @@ class _Message(NamedTuple):
 
 
 _UNRULED = _Message((), {}, (), ())
-"""What holds for a type whose rules are switched off."""
+"""The rules of a type whose rules are disabled."""
 
 
 def find_broken(message: Any, partial: bool = False, touched: Any = None) -> Iterator[Violation]:
-    """Yields the rules that a message breaks, in the messages in it too, also where these are packed in an Any.
+    """Yield the rules that a message and the messages in it break, including those packed in an Any.
 
-    `partial`: it is to be merged into another, so that what is absent breaks nothing, but in items of lists and maps, which are whole.
-    `touched`: a message of the same type; fields that it does not set are taken for right.
+    partial: the message is a patch for another one. Absent fields break no rules, except in items of lists and maps.
+    touched: a message of the same type. Only the fields that it sets are checked.
     """
     yield from _walk(message, (), partial, touched)
 
 
 def _walk(message: Any, place: Place, partial: bool, touched: Any = None) -> Iterator[Violation]:
-    known = _message(message.DESCRIPTOR)
-    if known is _UNRULED:
+    rules_of_type = _message(message.DESCRIPTOR)
+    if rules_of_type is _UNRULED:
         return
     if touched is not None:
-        yield from _walk_touched(message, known, place, partial, touched)
+        yield from _walk_touched(message, rules_of_type, place, partial, touched)
         return
     if not partial:
         yield from (
-            Violation(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is needed")
-            for oneof in known.oneofs
+            Violation(CODE, place, f"one of {', '.join(f.name for f in oneof.fields)} is required")
+            for oneof in rules_of_type.oneofs
             if message.WhichOneof(oneof.name) is None
         )
-    for field, rules, matters_unset in known.fields:
+    for field, rules, matters_unset in rules_of_type.fields:
         if _is_set(message, field):
             yield from _broken(message, field, rules, place, partial, None)
         elif matters_unset and not partial:
             yield from _broken_unset(message, field, rules, (*place, field.name))
-    for field in known.parts:
+    for field in rules_of_type.parts:
         if _is_set(message, field):
             yield from _descend(message, field, (*place, field.name), partial, None)
 
 
-def _walk_touched(message: Any, known: _Message, place: Place, partial: bool, touched: Any) -> Iterator[Violation]:
-    """Yields what the few fields that are set in `touched` break, without a look at the others."""
+def _walk_touched(
+    message: Any, rules_of_type: _Message, place: Place, partial: bool, touched: Any
+) -> Iterator[Violation]:
+    """Yield the rules broken by the fields that `touched` sets, without reading the other fields."""
     for field, _ in touched.ListFields():
         if not _is_set(message, field):
             continue
-        ruled = known.by_number.get(field.number)
+        ruled = rules_of_type.by_number.get(field.number)
         if ruled is not None:
             yield from _broken(message, field, ruled.rules, place, partial, touched)
         elif field.message_type is not None:
@@ -95,7 +104,7 @@ def _broken_unset(message: Any, field: FieldDescriptor, rules: Any, place: Place
     if field.message_type is not None and not field.is_repeated:
         kind = rules.WhichOneof("type")
         if rules.message.required or (kind is not None and getattr(getattr(rules, kind), "required", False)):
-            yield Violation(CODE, place, "is needed")
+            yield Violation(CODE, place, "is required")
         return
     yield from (Violation(CODE, place, text) for text in rule_of(rules, field)(getattr(message, field.name)))
 
@@ -143,11 +152,11 @@ def _enter(message: Any, place: Place, partial: bool, touched: Any = None) -> It
 
 
 def unpack(packed: Any) -> Any:
-    """Returns the message in an Any; None where its type is not known, or its bytes are none of it."""
+    """Return the message in an Any, or None if its type is unknown or its bytes are invalid."""
     kind = find_type(name_in(packed.type_url))
     try:
         return kind.FromString(packed.value) if kind is not None else None
-    except ValueError:  # protobuf's DecodeError is one
+    except ValueError:  # DecodeError of protobuf is a ValueError
         return None
 
 
@@ -165,7 +174,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 @functools.cache
 def _message(kind: Descriptor) -> _Message:
-    """Returns the rules of a type of messages."""
+    """Return the rules of a message type."""
     options = kind.GetOptions()
     if options.Extensions[_disabled] or options.Extensions[_ignored]:
         return _UNRULED
@@ -174,12 +183,12 @@ def _message(kind: Descriptor) -> _Message:
     fields = tuple(_Field(f, r, _matters_unset(f)) for f, r in ruled)
     return _Message(
         fields,
-        {known.field.number: known for known in fields},
+        {ruled_field.field.number: ruled_field for ruled_field in fields},
         tuple(o for o in kind.oneofs if o.GetOptions().Extensions[_required]),
         tuple(f for f in kind.fields if f.message_type is not None and f.name not in with_rules),
     )
 
 
 def _matters_unset(field: FieldDescriptor) -> bool:
-    """Returns whether the rules of a field hold where it is absent: its zero is checked then, and a message may be needed."""
+    """Return whether an absent field can break its rules: its zero value is checked, or its message is required."""
     return not field.has_presence or (field.message_type is not None and field.containing_oneof is None)

@@ -1,4 +1,4 @@
-"""Says what is wrong at a place of a message."""
+"""Violations, and their place in a message."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 Place = tuple[str | int, ...]
-"""The way from a message to a part of it: names of fields, positions in lists, keys of maps."""
+"""The path from a message to a part of it: field names, list indexes and map keys."""
 
 
 class Violation(NamedTuple):
-    """One thing that is wrong. `code` is its rule, in kebab case."""
+    """One violation. `code` names its rule in kebab case."""
 
     code: str
     place: Place
@@ -18,7 +18,7 @@ class Violation(NamedTuple):
 
 
 def shown(place: Sequence[str | int]) -> str:
-    """Returns a place as people write it: `filters[0].typed_config`."""
+    """Return a place as text, such as `filters[0].typed_config`."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -26,8 +26,8 @@ def shown(place: Sequence[str | int]) -> str:
 
 
 def as_written(place: Place, plain: Any) -> Place:
-    """Returns the place in the spelling of the JSON that a message was read from, as far as the JSON goes: what it does not say has no place."""
-    found: list[str | int] = []
+    """Return the place in the spelling of the JSON that a message was read from, up to the first part that it lacks."""
+    written: list[str | int] = []
     for part in place:
         if isinstance(plain, dict):
             keys = [key for key in plain if key in (part, _camel(str(part)))]
@@ -36,8 +36,8 @@ def as_written(place: Place, plain: Any) -> Place:
         if not keys:
             break
         plain = plain[keys[0]]
-        found.append(keys[0])
-    return tuple(found)
+        written.append(keys[0])
+    return tuple(written)
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The rules of one field: what a value must be. A rule that nobody uses in what Envoy is sent is not there."""
+"""Rules for the value of one field. Rules that no Envoy resource uses are not implemented."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from pilot.lib.addresses import is_ip
 
 Check = Callable[[Any], Iterator[str]]
-"""A function from a value to what it breaks, in words."""
+"""A function that yields the rules that a value breaks, as text."""
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.ASCII)
 _NUMBERS = frozenset(
@@ -41,13 +41,13 @@ _WRAPPERS = frozenset(
 
 
 def wrapped(value: Any) -> Any:
-    """Returns what a wrapper holds, and anything else as it is."""
+    """Return the value of a wrapper message, and any other value unchanged."""
     descriptor = getattr(value, "DESCRIPTOR", None)
     return value.value if descriptor is not None and descriptor.full_name in _WRAPPERS else value
 
 
 def rule_of(rules: Any, field: FieldDescriptor) -> Check:
-    """Returns the check of a field's rules; nothing breaks rules of a type that is not known."""
+    """Return the check for a field's rules. Rules of an unknown type accept everything."""
     kind = rules.WhichOneof("type")
     if kind is None:
         return _nothing
@@ -65,7 +65,7 @@ def _nothing(_: Any) -> Iterator[str]:
     return iter(())
 
 
-# -- numbers and durations -------------------------------------------------------------------------------------------------
+# -- numbers and durations ----------------------------------------------------------------------------------------------
 
 
 def _check_number(rule: Any, value: float) -> Iterator[str]:
@@ -88,26 +88,27 @@ def _nanos(value: Any) -> int:
 
 
 def _check_limits(limits: dict[str, Any], value: Any, show: Callable[[Any], str]) -> Iterator[str]:
-    """Yields what is broken of lower and upper limits; where the lower is above the upper, values between them are those that are not taken."""
+    """Yield the limits that a value breaks. If the lower limit exceeds the upper one, values between them are
+    rejected."""
     above = ("gt" in limits and value > limits["gt"]) or ("gte" in limits and value >= limits["gte"])
     below = ("lt" in limits and value < limits["lt"]) or ("lte" in limits and value <= limits["lte"])
     low, high = limits.get("gt", limits.get("gte")), limits.get("lt", limits.get("lte"))
     texts = {"gt": "more than", "gte": "at least", "lt": "less than", "lte": "at most"}
-    wanted = [f"{texts[name]} {show(limit)}" for name, limit in limits.items()]
+    conditions = [f"{texts[name]} {show(limit)}" for name, limit in limits.items()]
     if low is not None and high is not None and low > high:
         if not above and not below:
-            yield f"must be {' or '.join(wanted)}"
+            yield f"must be {' or '.join(conditions)}"
     elif (low is not None and not above) or (high is not None and not below):
-        yield f"must be {' and '.join(wanted)}"
+        yield f"must be {' and '.join(conditions)}"
 
 
 def _check_members(rule: Any, value: Any) -> Iterator[str]:
     if rule.HasField("const") and value != rule.const:
         yield f"must be {rule.const!r}"
-    allowed, refused = getattr(rule, "in"), rule.not_in
+    allowed, forbidden = getattr(rule, "in"), rule.not_in
     if allowed and value not in allowed:
         yield f"must be one of {', '.join(map(str, allowed))}"
-    if value in refused:
+    if value in forbidden:
         yield f"must not be {value!r}"
 
 
@@ -118,7 +119,7 @@ def _check_enum(rule: Any, field: FieldDescriptor, value: int) -> Iterator[str]:
         and not field.is_repeated
         and value not in field.enum_type.values_by_number
     ):
-        yield f"there is no value {value} of {field.enum_type.name}"
+        yield f"{field.enum_type.name} has no value {value}"
     yield from _check_members(rule, value)
 
 
@@ -127,7 +128,7 @@ def _check_bool(rule: Any, value: bool) -> Iterator[str]:
         yield f"must be {str(rule.const).lower()}"
 
 
-# -- text and bytes --------------------------------------------------------------------------------------------------------
+# -- text and bytes -----------------------------------------------------------------------------------------------------
 
 
 def _check_string(rule: Any, value: str) -> Iterator[str]:
@@ -138,12 +139,16 @@ def _check_string(rule: Any, value: str) -> Iterator[str]:
     yield from _check_pattern(rule, value)
     for name, holds in (("prefix", value.startswith), ("suffix", value.endswith), ("contains", value.__contains__)):
         if rule.HasField(name) and not holds(getattr(rule, name)):
-            yield f"must have the {name.replace('contains', 'part')} {getattr(rule, name)!r}"
+            yield (
+                f"must contain {getattr(rule, name)!r}"
+                if name == "contains"
+                else f"must have the {name} {getattr(rule, name)!r}"
+            )
     if rule.HasField("not_contains") and rule.not_contains in value:
-        yield f"must not have the part {rule.not_contains!r}"
-    known = rule.WhichOneof("well_known")
-    if known in _WELL_KNOWN and getattr(rule, known) and not _WELL_KNOWN[known](value):
-        yield f"{value!r} is no {known.replace('_', ' ')}"
+        yield f"must not contain {rule.not_contains!r}"
+    format_name = rule.WhichOneof("well_known")
+    if format_name in _WELL_KNOWN and getattr(rule, format_name) and not _WELL_KNOWN[format_name](value):
+        yield f"{value!r} is not a valid {format_name.replace('_', ' ')}"
     yield from _check_members(rule, value)
 
 
@@ -190,7 +195,7 @@ def _check_bytes(rule: Any, value: bytes) -> Iterator[str]:
         yield from _check_length(len(value), rule, ("len", "min_len", "max_len"), "bytes")
 
 
-# -- lists, maps and Any ---------------------------------------------------------------------------------------------------
+# -- lists, maps and Any ------------------------------------------------------------------------------------------------
 
 
 def _check_repeated(rule: Any, value: Any) -> Iterator[str]:
@@ -201,7 +206,7 @@ def _check_repeated(rule: Any, value: Any) -> Iterator[str]:
     if rule.HasField("max_items") and len(value) > rule.max_items:
         yield f"must have at most {rule.max_items} items"
     if rule.unique and any(item in value[:index] for index, item in enumerate(value)):
-        yield "must not have an item twice"
+        yield "must not have duplicate items"
 
 
 def _check_map(rule: Any, value: Any) -> Iterator[str]:
@@ -220,7 +225,7 @@ def _check_map(rule: Any, value: Any) -> Iterator[str]:
 
 
 def _check_any(rule: Any, value: Any) -> Iterator[str]:
-    """Yields what is broken of the rules for types. Some messages that are no Any have rules of one, so that they are needed."""
+    """Yield the rules for type URLs that a value breaks. Some other messages have such rules only to be required."""
     allowed, url = getattr(rule, "in"), getattr(value, "type_url", "")
     if allowed and url not in allowed:
         yield f"must be of one of the types {', '.join(allowed)}"

@@ -1,4 +1,4 @@
-"""Merges messages as protobuf does, but for durations, which are one value, and for lists where these are to be replaced."""
+"""Merging of messages like protobuf's, except that durations are replaced, and lists optionally."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ _DURATION = "google.protobuf.Duration"
 
 
 def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
-    """Merges `patch` into a message of its type. Fields that are set replace those of `into`; messages are merged, entries of maps replaced;
-    lists are appended, or replaced at any depth with `replace_lists`. `patch` stays as it is."""
+    """Merge `patch` into a message of the same type.
+
+    Scalars and map entries are replaced, messages are merged, and lists are appended, or replaced with `replace_lists`.
+    """
     for field, value in patch.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             _merge_map(
@@ -24,9 +26,9 @@ def merge(into: Any, patch: Any, replace_lists: bool = False) -> None:
         elif field.message_type.full_name == _DURATION:
             getattr(into, field.name).CopyFrom(value)
         else:
-            part, there = getattr(into, field.name), into.HasField(field.name)
+            part, exists = getattr(into, field.name), into.HasField(field.name)
             part.SetInParent()
-            if there:
+            if exists:
                 merge(part, value, replace_lists)
             else:
                 part.MergeFrom(value)

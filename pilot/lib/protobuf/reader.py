@@ -1,4 +1,7 @@
-"""Reads JSON as protobuf does, https://protobuf.dev/programming-guides/json/, and tells every place where it is wrong, not the first alone."""
+"""Decoder of protobuf's JSON that reports every error with its place, not only the first one.
+
+https://protobuf.dev/programming-guides/json/
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from pilot.lib.protobuf.fault import Place, Violation
 from pilot.lib.protobuf.types import find_type, name_in
 
-DEEPEST = 60
-"""Messages in messages up to here: beyond it a message would be refused by readers of the wire."""
+MAX_DEPTH = 60
+"""Maximum nesting of messages. Decoders of the wire format reject deeper messages."""
 TYPE = "@type"
 _ANY = "google.protobuf.Any"
 _BY_VALUE = frozenset(
@@ -36,19 +39,19 @@ _BY_VALUE = frozenset(
         "Value",
     )
 )
-"""Messages whose JSON is a value of its own kind."""
+"""Messages with their own JSON representation."""
 _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct"))
 
 
 def read_message(kind: type[Any], plain: Any) -> tuple[Any, list[Violation]]:
-    """Returns the message of a type that JSON says, as far as it is right, and everything that is wrong."""
+    """Return the message decoded from plain JSON values without its invalid parts, and all errors."""
     message, reading = kind(), _Reading()
     reading.read(message, plain, ())
     return message, reading.faults
 
 
 class _Reading:
-    """Reads one message, and gathers what is wrong."""
+    """Decodes one message and collects its errors."""
 
     def __init__(self) -> None:
         self.faults: list[Violation] = []
@@ -57,10 +60,10 @@ class _Reading:
         if not isinstance(plain, Mapping):
             self._wrong(place, f"expected a mapping for {into.DESCRIPTOR.name}, got {_kind_of(plain)}")
             return
-        if len(place) > DEEPEST:
-            self.faults.append(Violation("too-deep", place, f"messages are nested more than {DEEPEST} deep"))
+        if len(place) > MAX_DEPTH:
+            self.faults.append(Violation("too-deep", place, f"messages are nested more than {MAX_DEPTH} deep"))
             return
-        taken: dict[str, str] = {}
+        key_of_slot: dict[str, str] = {}
         for key, value in plain.items():
             field = _field(into.DESCRIPTOR, key)
             if field is None:
@@ -68,7 +71,7 @@ class _Reading:
                     Violation("unknown-field", (*place, str(key)), f"{into.DESCRIPTOR.full_name} has no field {key}")
                 )
             elif value is not None or _takes_null(field):
-                other = taken.setdefault(_slot(field), str(key))
+                other = key_of_slot.setdefault(_slot(field), str(key))
                 if other != key:
                     self.faults.append(
                         Violation("exclusive-fields", (*place, str(key)), f"only one of {other} and {key} may be set")
@@ -130,13 +133,13 @@ class _Reading:
             return
         url = plain.get(TYPE)
         if not isinstance(url, str) or not url:
-            self.faults.append(Violation("missing-type", place, f"its type is needed in {TYPE}"))
+            self.faults.append(Violation("missing-type", place, f"{TYPE} is required"))
             return
-        gone = _GONE.match(name_in(url)) is not None
-        kind = find_type(name_in(url)) if not gone else None
+        removed = _REMOVED.match(name_in(url)) is not None
+        kind = find_type(name_in(url)) if not removed else None
         if kind is None:
-            hint = "; those of the v2 API are gone" if gone else ""
-            self.faults.append(Violation("unknown-type", (*place, TYPE), f"there is no type {url}{hint}"))
+            hint = "; Envoy removed the v2 API" if removed else ""
+            self.faults.append(Violation("unknown-type", (*place, TYPE), f"unknown type {url}{hint}"))
             return
         message, rest = kind(), {key: value for key, value in plain.items() if key != TYPE}
         if kind.DESCRIPTOR.full_name in _BY_VALUE:
@@ -148,7 +151,7 @@ class _Reading:
 
     def _read_by_value(self, message: Any, rest: Mapping[str, Any], place: Place) -> None:
         if "value" not in rest:
-            self._wrong((*place, "value"), "it is needed")
+            self._wrong((*place, "value"), "is required")
             return
         try:
             json_format.ParseDict(rest["value"], message)
@@ -156,7 +159,7 @@ class _Reading:
             self._wrong((*place, "value"), _first_line(error))
 
     def _check_struct(self, struct: Any, plain: Any, place: Place) -> None:
-        """Reads what stands in a TypedStruct as its type, where that is known; Envoy knows more types than we."""
+        """Check the value of a TypedStruct against its type if that is known here. Envoy knows more types."""
         kind = find_type(name_in(struct.type_url))
         value = plain.get("value") if isinstance(plain, Mapping) else None
         if kind is not None and isinstance(value, Mapping):
@@ -188,12 +191,12 @@ def _parsed(kind: type[Any], field: FieldDescriptor, value: Any) -> Any:
 
 
 def _field(descriptor: Any, key: object) -> FieldDescriptor | None:
-    found = descriptor.fields_by_name.get(key) or descriptor.fields_by_camelcase_name.get(key)
-    return found if found is not None else next((f for f in descriptor.fields if f.json_name == key), None)
+    field = descriptor.fields_by_name.get(key) or descriptor.fields_by_camelcase_name.get(key)
+    return field if field is not None else next((f for f in descriptor.fields if f.json_name == key), None)
 
 
 def _slot(field: FieldDescriptor) -> str:
-    """Returns what only one of can be set: the oneof of a field, or the field itself under either of its names."""
+    """Return a key of which only one field may be set: the oneof of a field, or the field under either of its names."""
     return f"oneof {field.containing_oneof.name}" if field.containing_oneof is not None else field.name
 
 
@@ -202,7 +205,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _is_open(field: FieldDescriptor) -> bool:
-    """Returns whether a field is of messages that are read field by field."""
+    """Return whether a field holds messages that are decoded field by field."""
     return field.message_type is not None and field.message_type.full_name not in _BY_VALUE
 
 
@@ -222,11 +225,11 @@ def _kind_of(value: Any) -> str:
     return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
 
-_GONE = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
-"""Types that Envoy had once, and does not read any more."""
+_REMOVED = re.compile(r"envoy\..*\.v2(alpha\d*)?\.", re.ASCII)
+"""Types that Envoy removed."""
 _AROUND = re.compile(r"^(Failed to parse \w+ field: )+|\.? at [\w.\[\]]+\.*$", re.ASCII)
 
 
 def _first_line(error: Exception) -> str:
-    """Returns what a reader's error says, without the place that we say better."""
+    """Return the text of a decoding error without its place, which the violation has."""
     return _AROUND.sub("", str(error).partition("\n")[0]) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Finds types of messages by their names, among all that the installed packages have: a module is loaded when its type is first asked for."""
+"""Message types by name, from all installed packages. Modules are imported when one of their types is first used."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from google.protobuf import descriptor_pool, message_factory
 
 _ROOTS = frozenset(("cel", "envoy", "google", "opencensus", "opentelemetry", "udpa", "xds"))
-"""The top of packages that may be loaded: a name comes from a user, and importing runs code."""
+"""Top-level packages that may be imported. Names come from users, and importing runs code."""
 _OWN = ("protos.alpn_pb2", "protos.mysql_proxy_pb2")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
 @functools.lru_cache(maxsize=4096)
 def find_type(name: str) -> type[Any] | None:
-    """Returns the class of the messages with a full name such as `envoy.config.cluster.v3.Cluster`; None for one that nobody defines."""
+    """Return the class of a message by its full name, such as `envoy.config.cluster.v3.Cluster`, or None if unknown."""
     if not _NAME.fullmatch(name):
         return None
-    found = _pooled(name)
-    if found is None:
+    message_class = _pooled(name)
+    if message_class is None:
         _load(name)
-        found = _pooled(name)
-    return found
+        message_class = _pooled(name)
+    return message_class
 
 
 def _pooled(name: str) -> type[Any] | None:
@@ -36,7 +36,7 @@ def _pooled(name: str) -> type[Any] | None:
 
 
 def _load(name: str) -> None:
-    """Imports the modules of the package that a message would be in."""
+    """Import the modules of the package that would define a message."""
     for module in _OWN:
         importlib.import_module(module)
     parts = name.split(".")
@@ -47,12 +47,12 @@ def _load(name: str) -> None:
             package = importlib.import_module(".".join(parts[:length]))
         except ImportError:
             continue
-        for _, found, _ in pkgutil.iter_modules(getattr(package, "__path__", ())):
-            if found.endswith("_pb2"):
-                importlib.import_module(f"{package.__name__}.{found}")
+        for _, module, _ in pkgutil.iter_modules(getattr(package, "__path__", ())):
+            if module.endswith("_pb2"):
+                importlib.import_module(f"{package.__name__}.{module}")
         return
 
 
 def name_in(type_url: str) -> str:
-    """Returns the full name of the message that a type URL names."""
+    """Return the full name of the message in a type URL."""
     return type_url.rpartition("/")[2]

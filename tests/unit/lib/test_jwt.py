@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from pilot.lib.jwks import Jwk, JwksError, parse_jwks
+from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.jwt import (
     LONGEST_TOKEN,
     MOST_CANDIDATES,
@@ -100,7 +100,8 @@ def test_without_a_key_id_any_key_that_fits_may_have_signed() -> None:
         (sign(CLAIMS).replace(".", "..", 1), "invalid token"),
         ("é.b.c", "invalid token"),
         ("\ud800.b.c", "invalid token"),
-        ("x" * (LONGEST_TOKEN + 1), "more than"),
+        ("x" * LONGEST_TOKEN, "invalid token"),
+        ("x" * (LONGEST_TOKEN + 1), "more than 16384"),
         ("!.b.c", "invalid token: Invalid header"),
         (f"{base64url(b'[1]')}.{base64url(b'{}')}.eA", "invalid token: Invalid header"),
         (f"{base64url(b'[' * 5000)}.{base64url(b'{}')}.eA", "invalid token: Invalid header"),
@@ -192,6 +193,23 @@ def test_keys_for_other_uses_and_of_other_kinds_are_left_out() -> None:
 def test_a_set_of_keys_that_cannot_be_read_says_where(data: bytes, reason: str) -> None:
     with pytest.raises(JwksError, match=reason):
         parse_jwks(data)
+
+
+def test_the_largest_set_and_keys_are_accepted() -> None:
+    assert keys(*[{}] * 256) == ()
+    assert parse_jwks(b'{"keys": []}'.ljust(LARGEST_SET)) == ()
+    sizes = []
+    for bits in (8192, 8193):
+        modulus = base64url(((1 << (bits - 1)) + 1).to_bytes(1025, "big"))
+        try:
+            sizes += [key.public.key_size for key in keys({"kty": "RSA", "n": modulus, "e": "AQAB"})]  # type: ignore[union-attr]
+        except JwksError as error:
+            assert "8193 bits" in str(error)
+    assert sizes == [8192]
+
+
+def test_the_clock_of_an_issuer_may_be_a_minute_ahead() -> None:
+    assert verify_token(sign({**CLAIMS, "nbf": NOW + NOT_BEFORE_SKEW}), KEYS, NOW)
 
 
 def test_weak_keys_are_no_keys() -> None:

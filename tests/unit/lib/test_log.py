@@ -109,9 +109,9 @@ def test_values_and_messages_are_cut_where_they_are_long(tmp_path: pathlib.Path)
 
 def test_a_line_that_comes_again_and_again_is_left_out_by_every_target(tmp_path: pathlib.Path) -> None:
     log.configure("default:info", False, [str(tmp_path / name) for name in ("one", "two")])
-    for _ in range(log_repeats.OFTEN + 3):
+    for _ in range(log_repeats.MAX_REPEATS + 3):
         log.scope("ads").info("the same")
-    assert [len(lines(tmp_path / name)) for name in ("one", "two")] == [log_repeats.OFTEN] * 2
+    assert [len(lines(tmp_path / name)) for name in ("one", "two")] == [log_repeats.MAX_REPEATS] * 2
 
 
 def test_logs_of_the_product_are_no_others(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.outlet import Outlet, open_target
 
 LINE = "x" * 999  # and a line's end
-MISSING = re.compile(r"(\d+) lines are missing here: this log was not read in time")
+MISSING = re.compile(r"dropped (\d+) log lines: the log was not read fast enough")
 PIPE = 1 << 16  # bytes that a pipe takes without a reader
 
 

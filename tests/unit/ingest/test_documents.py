@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilot.ingest import documents
 from pilot.ingest.chunks import Chunk
 from pilot.ingest.documents import SyntaxFault, read_chunk, read_documents
 
@@ -103,6 +104,24 @@ def test_anchors_aliases_and_merges() -> None:
         "e": {"b": 1, "c": 3},
         "f": {"g": 1, "h": 3},
     }
+
+
+def test_anchors_of_single_values_and_keys() -> None:
+    assert plain("&k a: &v 1\n*k : *v\nb: [*v, *k]\n") == {"a": 1, "b": [1, "a"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("a: &x [1, 2]\nb: *x", 10), ("a: &x 1\nb: [*x, *x]", 9), ("a: &x {b: 1}\nc: *x", 10)],
+)
+def test_an_alias_counts_as_everything_that_it_stands_for(
+    text: str, values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_NODES", values)
+    assert plain(text)
+    monkeypatch.setattr(documents, "MAX_NODES", values - 1)
+    with pytest.raises(SyntaxFault, match="more than"):
+        plain(text)
 
 
 def test_a_key_that_is_there_twice() -> None:

@@ -65,7 +65,7 @@ def _nothing(_: Any) -> Iterator[str]:
     return iter(())
 
 
-# -- numbers and durations ----------------------------------------------------------------------------------------------
+# -- numbers and durations ---------------------------------------------------------------------------------------------
 
 
 def _check_number(rule: Any, value: float) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _check_bool(rule: Any, value: bool) -> Iterator[str]:
         yield f"must be {str(rule.const).lower()}"
 
 
-# -- text and bytes -----------------------------------------------------------------------------------------------------
+# -- text and bytes ----------------------------------------------------------------------------------------------------
 
 
 def _check_string(rule: Any, value: str) -> Iterator[str]:
@@ -195,7 +195,7 @@ def _check_bytes(rule: Any, value: bytes) -> Iterator[str]:
         yield from _check_length(len(value), rule, ("len", "min_len", "max_len"), "bytes")
 
 
-# -- lists, maps and Any ------------------------------------------------------------------------------------------------
+# -- lists, maps and Any -----------------------------------------------------------------------------------------------
 
 
 def _check_repeated(rule: Any, value: Any) -> Iterator[str]:

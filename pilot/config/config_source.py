@@ -34,27 +34,27 @@ def parse_source_address(address: str) -> SourceAddress:
     """Parse the address of a source. Raises AddressFault if it is invalid or not supported."""
     scheme, separator, rest = address.partition("://")
     if not separator:
-        raise AddressFault(f"{address!r} is not like fs:///folder, xds://host:port or k8s://")
+        raise AddressFault(f"{address!r}: expected fs:///folder, xds://host:port or k8s://")
     if scheme == "fs":
         if not rest.startswith("/"):
-            raise AddressFault(f"{address!r}: expected a path that begins with /, as in fs:///folder")
+            raise AddressFault(f"{address!r}: expected an absolute path, as in fs:///folder")
         return SourceAddress("fs", rest)
     if scheme == "xds":
         return SourceAddress("xds", _server(address, rest.partition("/")[0]))
     if scheme == "k8s":
         if rest.strip("/"):
             raise AddressFault(
-                f"{address!r}: only k8s://, the API server of the own cluster, is a source", unknown=True
+                f"{address!r}: only k8s://, the API server of the local cluster, is supported", unknown=True
             )
         return SourceAddress("k8s", "")
-    raise AddressFault(f"{address!r}: there are no sources of the scheme {scheme!r}", unknown=True)
+    raise AddressFault(f"{address!r}: unknown scheme {scheme!r}", unknown=True)
 
 
 def _server(address: str, place: str) -> str:
     host, _, port = place.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (is_ip(bare) if bare != host else is_ip(host) or _HOST.fullmatch(host)) or (":" in host and bare == host):
-        raise AddressFault(f"{address!r}: expected a server, as in xds://host:port")
+        raise AddressFault(f"{address!r}: expected a host, as in xds://host:port")
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
-        raise AddressFault(f"{address!r}: expected a port of 1 to 65535, as in xds://host:port")
+        raise AddressFault(f"{address!r}: expected a port between 1 and 65535, as in xds://host:port")
     return place

@@ -20,7 +20,7 @@ def validate_peer_authentication(o: Object[PeerAuthentication]) -> Problems:
     policy = o.spec
     labels = policy.selector.match_labels if policy.selector is not None else None
     if policy.port_level_mtls and not labels:
-        yield error("selector-needed", "spec.portLevelMtls", "modes of ports are for a selected workload only")
+        yield error("selector-needed", "spec.portLevelMtls", "portLevelMtls requires a selector with labels")
     for port in policy.port_level_mtls:
         yield from rules.check_port(f"spec.portLevelMtls[{port}]", port)
     yield from rules.check_selector("spec.selector", labels, "matchLabels")
@@ -37,7 +37,7 @@ def _validate(policy: RequestAuthentication) -> Problems:
 
 def _validate_rule(rule: JWTRule) -> Problems:
     if not rule.issuer and not rule.jwks_uri:
-        yield error("missing-field", "issuer", "one of issuer and jwksUri is needed")
+        yield error("missing-field", "issuer", "issuer or jwksUri is required")
     if rule.jwks and rule.jwks_uri:
         yield error("exclusive-fields", "jwks", "only one of jwks and jwksUri may be set")
     if rule.jwks_uri:
@@ -53,11 +53,11 @@ def _validate_rule(rule: JWTRule) -> Problems:
     for field, values in named.items():
         for index, value in enumerate(values):
             if not value:
-                yield error("missing-field", f"{field}[{index}]", "a name is needed")
+                yield error("missing-field", f"{field}[{index}]", "a name is required")
     for index, claim in enumerate(rule.output_claim_to_headers):
         place = f"outputClaimToHeaders[{index}]"
         if not claim.claim:
-            yield error("missing-field", f"{place}.claim", "a claim is needed")
+            yield error("missing-field", f"{place}.claim", "a claim is required")
         yield from check_strict_name(f"{place}.header", claim.header)
     yield from rules.check_duration("timeout", rule.timeout)
 
@@ -68,7 +68,7 @@ def _check_url(path: str, url: str) -> rules.Found:
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         fine = False
-    return () if fine else (error("bad-url", path, f"{url!r} is not a URL of http or https"),)
+    return () if fine else (error("bad-url", path, f"{url!r} is not an http or https URL"),)
 
 
 def _check_keys(text: str) -> Problems:
@@ -82,8 +82,8 @@ def _check_keys(text: str) -> Problems:
         plain = None
     keys: Any = plain.get("keys", [plain]) if isinstance(plain, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) and isinstance(key.get("kty"), str) for key in keys):
-        yield error("bad-jwks", "jwks", "this is not a JSON web key set")
+        yield error("bad-jwks", "jwks", "not a JSON Web Key Set")
         return
     for index, key in enumerate(keys):
         if "d" in key or key["kty"] == "oct":
-            yield warning("private-key", "jwks", f"key {index} is private; only public keys are needed")
+            yield warning("private-key", "jwks", f"key {index} is a private key; only public keys are needed")

@@ -56,9 +56,9 @@ def _check_dry_run(o: Object[AuthorizationPolicy]) -> Problems:
         return
     path = f"metadata.annotations[{DRY_RUN}]"
     if o.spec.action not in ("ALLOW", "DENY"):
-        yield error("not-supported", path, f"a policy with action {o.spec.action} cannot be tried: only ALLOW and DENY")
+        yield error("not-supported", path, f"dry run supports only ALLOW and DENY policies, not {o.spec.action}")
     elif dry_run(o.annotations) is None:
-        yield error("bad-annotation", path, f"{o.annotations[DRY_RUN]!r} is neither true nor false")
+        yield error("bad-annotation", path, f"{o.annotations[DRY_RUN]!r} is not a Boolean")
 
 
 def _validate(policy: AuthorizationPolicy) -> Problems:
@@ -67,13 +67,15 @@ def _validate(policy: AuthorizationPolicy) -> Problems:
         yield error(
             "missing-field",
             "rules",
-            f"{policy.action} without rules is for no request; an empty rule {{}} is for every one",
+            f"a {policy.action} policy without rules matches no requests; use an empty rule {{}} to match all",
         )
     if policy.action == "CUSTOM":
         if policy.rules and not (policy.provider is not None and policy.provider.name):
-            yield error("missing-field", "provider.name", "CUSTOM needs an extension provider of the mesh config")
+            yield error(
+                "missing-field", "provider.name", "a CUSTOM policy requires an extension provider of the mesh config"
+            )
     elif policy.provider is not None:
-        yield error("exclusive-fields", "provider", f"a provider is for CUSTOM, not for {policy.action}")
+        yield error("exclusive-fields", "provider", f"only CUSTOM policies may have a provider, not {policy.action}")
     for index, rule in enumerate(policy.rules):
         yield from below(f"rules[{index}]", _validate_rule(rule, policy.action))
 
@@ -91,7 +93,7 @@ def _validate_rule(rule: Rule, action: Action) -> Problems:
 def _validate_from(item: From) -> Iterable[Problem]:
     source = item.source
     if source is None or source == Source():
-        yield error("missing-field", "source", "a source is needed, with a field at least")
+        yield error("missing-field", "source", "a source with at least one field is required")
         return
     for field in source.__struct_fields__:
         yield from below(f"source.{json_name(field)}", check_values(getattr(source, field), VALUES[field]))
@@ -104,7 +106,7 @@ def _validate_from(item: From) -> Iterable[Problem]:
 def _validate_to(item: To) -> Iterable[Problem]:
     operation = item.operation
     if operation is None or operation == Operation():
-        yield error("missing-field", "operation", "an operation is needed, with a field at least")
+        yield error("missing-field", "operation", "an operation with at least one field is required")
         return
     for field in operation.__struct_fields__:
         yield from below(f"operation.{json_name(field)}", check_values(getattr(operation, field), VALUES[field]))
@@ -118,11 +120,11 @@ def _check_custom(rule: Rule) -> Problems:
         for field in _UNKNOWN_TO_CUSTOM:
             if item.source is not None and getattr(item.source, field):
                 yield error(
-                    "not-supported", f"from[{index}].source.{json_name(field)}", "this cannot be asked for with CUSTOM"
+                    "not-supported", f"from[{index}].source.{json_name(field)}", "not supported in CUSTOM policies"
                 )
     for index, condition in enumerate(rule.when):
         if condition.key in _KEYS_UNKNOWN_TO_CUSTOM or condition.key.startswith("request.auth."):
-            yield error("not-supported", f"when[{index}].key", f"{condition.key} cannot be asked for with CUSTOM")
+            yield error("not-supported", f"when[{index}].key", f"{condition.key} is not supported in CUSTOM policies")
 
 
 def _warn_of_tcp(rule: Rule) -> Problems:
@@ -135,5 +137,5 @@ def _warn_of_tcp(rule: Rule) -> Problems:
         yield warning(
             "denies-tcp",
             "",
-            "on ports of TCP this denies every connection: only HTTP has what it asks for; name the ports",
+            "denies all connections to TCP ports, because the rule uses only HTTP attributes; add ports to restrict it",
         )

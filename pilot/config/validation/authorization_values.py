@@ -28,28 +28,28 @@ def _address(value: str) -> str:
     try:
         ipaddress.ip_interface(value)
     except ValueError:
-        return f"{value!r} is neither an address nor a block of addresses"
-    return "" if not slash or (length.isascii() and length.isdecimal()) else f"{value!r} is not a block of addresses"
+        return f"{value!r} is not an IP address or CIDR range"
+    return "" if not slash or (length.isascii() and length.isdecimal()) else f"{value!r} is not a CIDR range"
 
 
 def _port(value: str) -> str:
-    return "" if value.isascii() and value.isdecimal() and int(value) <= 65535 else f"{value!r} is not a port"
+    return "" if value.isascii() and value.isdecimal() and int(value) <= 65535 else f"{value!r} is not a valid port"
 
 
 def _wildcard(value: str) -> str:
     if value.count("*") > 1 or ("*" in value and not (value.startswith("*") or value.endswith("*"))):
-        return f"{value!r}: one wildcard at most, at the start or the end"
+        return f"{value!r}: only one wildcard is allowed, at the start or the end"
     return ""
 
 
 def _trust_domain(value: str) -> str:
-    return f"{value!r}: a trust domain has no /" if "/" in value else _wildcard(value)
+    return f"{value!r}: a trust domain cannot contain /" if "/" in value else _wildcard(value)
 
 
 def _account(value: str) -> str:
     parts = value.split("/")
     if "*" in value:
-        return f"{value!r}: there are no wildcards in service accounts"
+        return f"{value!r}: wildcards are not supported in service accounts"
     if len(parts) > 2 or not all(parts):
         return f"{value!r}: expected account or namespace/account"
     return "" if len(value) <= _LONGEST_ACCOUNT else f"longer than {_LONGEST_ACCOUNT} characters"
@@ -89,11 +89,11 @@ def check_values(values: Sequence[str], check: Check) -> Problems:
     """Yields the problems of a list of values."""
     most = _MOST_ACCOUNTS if check is _account else MOST_VALUES
     if len(values) > most:
-        yield error("too-many", "", f"{len(values)} values; at most {most}")
+        yield error("too-many", "", f"{len(values)} values; at most {most} are allowed")
         return
     for index, value in enumerate(values):
         if not value:
-            yield error("missing-field", f"[{index}]", "a value is needed")
+            yield error("missing-field", f"[{index}]", "a value is required")
         elif len(value) > LONGEST_VALUE:
             yield error("too-long", f"[{index}]", f"longer than {LONGEST_VALUE} characters")
         elif fault := check(value):
@@ -105,13 +105,13 @@ def check_condition(condition: Condition) -> Problems:
     key = condition.key
     check = _any if key.startswith(_WITH_NAME) else _BY_KEY.get(key)
     if not key:
-        yield error("missing-field", "key", "a key is needed")
+        yield error("missing-field", "key", "a key is required")
     elif check is None:
-        yield error("bad-key", "key", f"{key!r} is not an attribute of requests or connections")
+        yield error("bad-key", "key", f"{key!r} is not a known attribute")
     elif key.startswith(_WITH_NAME) and not _has_name(key):
         yield error("bad-key", "key", f"{key!r}: expected a name in brackets, as in {_WITH_NAME[0]}[NAME]")
     elif not condition.values and not condition.not_values:
-        yield error("missing-field", "values", "one of values and notValues is needed")
+        yield error("missing-field", "values", "values or notValues is required")
     else:
         yield from below("values", check_values(condition.values, check))
         yield from below("notValues", check_values(condition.not_values, check))

@@ -14,21 +14,19 @@ def validate_config_source(source: ConfigSource) -> Problems:
         scheme = parse_source_address(source.address).scheme
     except AddressFault as fault:
         yield (warning if fault.unknown else error)(
-            "bad-source", "address", str(fault) + (", and it is ignored" if fault.unknown else "")
+            "bad-source", "address", str(fault) + ("; the source is ignored" if fault.unknown else "")
         )
         return
     if source.tls_settings is None:
         return
     if scheme != "xds":
-        yield warning("no-effect", "tlsSettings", f"{scheme} sources have no connection")
+        yield warning("no-effect", "tlsSettings", f"{scheme} sources do not use TLS")
     yield from below("tlsSettings", _validate_tls(source.tls_settings))
 
 
 def _validate_tls(tls: ClientTLSSettings) -> Problems:
     if tls.mode == "ISTIO_MUTUAL":
-        yield error(
-            "not-supported", "mode", "the control plane has no certificate of the mesh: DISABLE, SIMPLE or MUTUAL"
-        )
+        yield error("not-supported", "mode", "ISTIO_MUTUAL is not supported; use DISABLE, SIMPLE or MUTUAL")
         return
     yield from validate_client_tls(tls, "")
     if tls.mode == "DISABLE":
@@ -37,9 +35,9 @@ def _validate_tls(tls: ClientTLSSettings) -> Problems:
         yield error(
             "tls-certificates",
             "caCertificates",
-            f"{tls.mode} needs the roots of the server: caCertificates, or a credentialName",
+            f"{tls.mode} requires the server's root certificates: set caCertificates or credentialName",
         )
     if tls.insecure_skip_verify:
-        yield error("not-supported", "insecureSkipVerify", "configuration is taken from verified servers alone")
+        yield error("not-supported", "insecureSkipVerify", "the server must be verified")
     if len(tls.subject_alt_names) > 1 or any("://" in name for name in tls.subject_alt_names):
-        yield error("not-supported", "subjectAltNames", "one DNS name, which the certificate must have")
+        yield error("not-supported", "subjectAltNames", "must be a single DNS name")

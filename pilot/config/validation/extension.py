@@ -32,14 +32,14 @@ def validate_traffic_extension(o: Object[TrafficExtension]) -> Problems:
     elif extension.lua is not None:
         yield from below("spec.lua", _check_lua(extension.lua))
     else:
-        yield error("missing-field", "spec", "one of wasm and lua is needed")
+        yield error("missing-field", "spec", "wasm or lua is required")
     yield from each("spec.match", extension.match, _check_traffic)
 
 
 def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
     yield from _check_url(module.url)
     if module.sha256 and not _SHA256.fullmatch(module.sha256):
-        yield error("bad-checksum", "sha256", "a checksum has 64 digits of 0-9 and a-f")
+        yield error("bad-checksum", "sha256", "must be 64 hexadecimal digits in lower case")
     if len(module.image_pull_secret) > SECRET_NAME:
         yield error("too-long", "imagePullSecret", f"longer than {SECRET_NAME} characters")
     if len(module.plugin_name) > NAME:
@@ -51,7 +51,7 @@ def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
 def _check_url(url: str) -> Problems:
     """Yields the problem of the place of a module; a place without a scheme is an image in a registry."""
     if not url:
-        yield error("missing-field", "url", "a URL is needed")
+        yield error("missing-field", "url", "a URL is required")
         return
     try:
         parts = urlsplit(url if "://" in url else f"oci://{url}")
@@ -61,7 +61,7 @@ def _check_url(url: str) -> Problems:
         yield error("bad-url", "url", f"{url!r} is not a URL")
         return
     if parts.scheme not in _SCHEMES:
-        yield error("bad-url", "url", f"{parts.scheme!r} is no scheme of a module: oci, http, https or file")
+        yield error("bad-url", "url", f"unknown scheme {parts.scheme!r}: expected oci, http, https or file")
     elif not there or number == 0 or any(c.isspace() or not c.isprintable() for c in url):
         yield error("bad-url", "url", f"{url!r} is not a URL")
 
@@ -71,21 +71,21 @@ def _check_environment(vm: VmConfig) -> Problems:
     for index, variable in enumerate(vm.env):
         place = f"env[{index}]"
         if not variable.name:
-            yield error("missing-field", f"{place}.name", "a name is needed")
+            yield error("missing-field", f"{place}.name", "a name is required")
         elif len(variable.name) > NAME:
             yield error("too-long", f"{place}.name", f"longer than {NAME} characters")
         elif variable.name in seen:
-            yield error("duplicate-name", f"{place}.name", f"{variable.name!r} is there already")
+            yield error("duplicate-name", f"{place}.name", f"duplicate {variable.name!r}")
         seen.add(variable.name)
         if variable.value_from == "HOST" and variable.value:
-            yield error("exclusive-fields", f"{place}.value", "a variable of the host has no value of its own")
+            yield error("exclusive-fields", f"{place}.value", "a variable with valueFrom HOST cannot have a value")
         elif len(variable.value) > VALUE:
             yield error("too-long", f"{place}.value", f"longer than {VALUE} characters")
 
 
 def _check_lua(lua: LuaConfig) -> Problems:
     if not lua.inline_code:
-        yield error("missing-field", "inlineCode", "a script is needed")
+        yield error("missing-field", "inlineCode", "a script is required")
     elif len(lua.inline_code.encode(errors="surrogatepass")) > LUA_BYTES:
         yield error("too-long", "inlineCode", f"longer than {LUA_BYTES} bytes")
 

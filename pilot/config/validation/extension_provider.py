@@ -47,7 +47,7 @@ _WITHOUT_QUERY = "%REQ_WITHOUT_QUERY("
 def validate_provider(provider: ExtensionProvider) -> Problems:
     """Yields the problems of a provider, each a warning; external authorizers have rules of their own."""
     if not provider.name:
-        yield warning("missing-field", "name", "without a name no Telemetry can mean it")
+        yield warning("missing-field", "name", "a name is required, because Telemetries refer to providers by name")
     for field in (*_WITH_SERVICE, "envoy_file_access_log"):
         if (said := getattr(provider, field)) is not None:
             name = json_name(field)
@@ -68,27 +68,27 @@ def _accept(_: Any) -> Iterator[Problem]:
 def _check_service(service: str, port: int) -> Problems:
     namespace, slash, host = service.rpartition("/")
     if not service or (slash and not namespace) or not host or "/" in namespace:
-        yield warning("bad-host", "service", f"{service!r}: a host, or namespace/host, is needed")
+        yield warning("bad-host", "service", f"{service!r}: expected host or namespace/host")
     if not 1 <= port <= 65535:
-        yield warning("bad-port", "port", f"{port} is not a port: 1 to 65535")
+        yield warning("bad-port", "port", f"{port} is not a valid port: must be between 1 and 65535")
 
 
 def _check_timeout(timeout: Duration | None) -> Problems:
     if timeout is not None and timeout <= 0:
-        yield warning("bad-duration", "timeout", f"{timeout}: above 0s is needed")
+        yield warning("bad-duration", "timeout", f"{timeout}: must be greater than 0s")
 
 
 def _check_header(header: HttpHeader) -> Problems:
     if not _TOKEN.fullmatch(header.name):
-        yield warning("bad-header-name", "name", f"{header.name!r} is not the name of a header")
+        yield warning("bad-header-name", "name", f"{header.name!r} is not a valid header name")
     if header.value is not None and not _TEXT.fullmatch(header.value):
         yield warning("bad-header-value", "value", "line breaks are not allowed")
     if header.env_name is not None and not header.env_name:
-        yield warning("missing-field", "envName", "the name of a variable is needed")
+        yield warning("missing-field", "envName", "a variable name is required")
 
 
 def _check_path(path: str, text: str) -> rules.Found:
-    return () if _PATH.fullmatch(text) else (warning("bad-path", path, f"{text!r} is not the path of a URL"),)
+    return () if _PATH.fullmatch(text) else (warning("bad-path", path, f"{text!r} is not a valid URL path"),)
 
 
 # -- tracers ---------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _check_path(path: str, text: str) -> rules.Found:
 
 def _check_zipkin(said: ZipkinTracingProvider) -> Problems:
     if said.path and not said.path.startswith("/"):
-        yield warning("bad-path", "path", f"{said.path!r} does not begin with /")
+        yield warning("bad-path", "path", f"{said.path!r}: must begin with /")
     yield from _check_path("path", said.path)
     yield from _check_timeout(said.timeout)
     yield from each("headers", said.headers, _check_header)
@@ -121,7 +121,7 @@ def _check_open_telemetry(said: OpenTelemetryTracingProvider) -> Problems:
             yield warning(
                 "missing-field",
                 "dynatraceSampler.httpService",
-                "without http of the provider, it must say where Dynatrace is",
+                "required unless the provider has http settings",
             )
         elif sampler.http_service is not None:
             yield from below("dynatraceSampler.httpService", _check_dynatrace(sampler.http_service))
@@ -130,7 +130,7 @@ def _check_open_telemetry(said: OpenTelemetryTracingProvider) -> Problems:
 def _check_dynatrace(api: DynatraceApi) -> Problems:
     yield from _check_service(api.service, api.port)
     if api.http is None:
-        yield warning("missing-field", "http", "a path is needed")
+        yield warning("missing-field", "http", "a path is required")
     else:
         yield from below("http", _check_http(api.http))
 
@@ -178,7 +178,7 @@ def _check_file(said: EnvoyFileAccessLogProvider) -> Problems:
 def _check_names(field: str, names: tuple[str, ...]) -> Problems:
     for index, name in enumerate(names):
         if not _TOKEN.fullmatch(name):
-            yield warning("bad-header-name", f"{field}[{index}]", f"{name!r} is not the name of a header")
+            yield warning("bad-header-name", f"{field}[{index}]", f"{name!r} is not a valid header name")
 
 
 def _check_http_service_log(said: EnvoyHttpGrpcV3LogProvider) -> Problems:
@@ -191,7 +191,7 @@ def _check_http_service_log(said: EnvoyHttpGrpcV3LogProvider) -> Problems:
 def _check_states(said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider) -> Problems:
     for index, name in enumerate(said.filter_state_objects_to_log):
         if not name:
-            yield warning("missing-field", f"filterStateObjectsToLog[{index}]", "a name is needed")
+            yield warning("missing-field", f"filterStateObjectsToLog[{index}]", "a name is required")
 
 
 def _check_open_telemetry_log(said: EnvoyOpenTelemetryLogProvider) -> Problems:
@@ -201,7 +201,7 @@ def _check_open_telemetry_log(said: EnvoyOpenTelemetryLogProvider) -> Problems:
             if isinstance(value, str):
                 yield from check_log_format(f"logFormat.labels[{name}]", value)
             else:
-                yield warning("bad-format", f"logFormat.labels[{name}]", "attributes of logs have values of text")
+                yield warning("bad-format", f"logFormat.labels[{name}]", "must be a string")
 
 
 _RULES: Mapping[str, Callable[[Any], Iterator[Problem]]] = {

@@ -44,12 +44,12 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
     try:
         response = ocsp.load_der_ocsp_response(pair.staple.content)
         if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
-            return _flaw(pair.staple, f"is an OCSP response with the status {response.response_status.name}")
+            return _flaw(pair.staple, f"is an OCSP response with status {response.response_status.name}")
         serials = [single.serial_number for single in response.responses]
     except Exception:
-        return _flaw(pair.staple, "holds no OCSP response in DER")
+        return _flaw(pair.staple, "is not an OCSP response in DER format")
     if len(serials) != 1 or serials[0] != _load_certificates(pair.chain)[0].serial_number:
-        return _flaw(pair.staple, "is not the OCSP response of this one certificate")
+        return _flaw(pair.staple, "is not the OCSP response for this certificate")
     return None
 
 
@@ -60,11 +60,11 @@ def find_authority_flaw(pem: str) -> str | None:
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
     except Exception:
-        return "holds no certificates in PEM, or a broken one"
+        return "contains no valid PEM certificates"
     return (
         None
         if all(map(_may_sign, certificates))
-        else "holds a certificate that is not a CA's (basicConstraints CA:TRUE)"
+        else "contains a certificate that is not a CA certificate (basicConstraints CA:TRUE)"
     )
 
 
@@ -113,19 +113,17 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
         certificate = _load_certificates(pair.chain)[0]
         public = certificate.public_key()
     except Exception:
-        return _flaw(pair.chain, "holds no certificates in PEM, or a broken one")
+        return _flaw(pair.chain, "contains no valid PEM certificates")
     try:
         private = serialization.load_pem_private_key(_whole(pair.private_key), None)
     except Exception:
-        return _flaw(pair.private_key, "holds no private key in PEM, or one with a passphrase")
+        return _flaw(pair.private_key, "contains no valid PEM private key without a passphrase")
     if private.public_key() != public:
-        return _flaw(pair.private_key, f"is not the key of the certificate in data[{pair.chain.key}]")
+        return _flaw(pair.private_key, f"does not match the certificate in data[{pair.chain.key}]")
     if reason := _unsupported(public):
         return _flaw(pair.chain, reason)
     if _must_staple(certificate) and (pair.staple is None or find_staple_flaw(pair)):
-        return _flaw(
-            pair.staple or pair.chain, "must be sent with an OCSP response (tls.ocsp-staple), and there is no right one"
-        )
+        return _flaw(pair.staple or pair.chain, "requires a valid OCSP response (tls.ocsp-staple)")
     return None
 
 
@@ -134,7 +132,9 @@ def _unsupported(key: object) -> str:
     match key:
         case rsa.RSAPublicKey():
             return (
-                f"has an RSA key of {key.key_size} bits; {_RSA_BITS} are the least" if key.key_size < _RSA_BITS else ""
+                f"has an RSA key of {key.key_size} bits; at least {_RSA_BITS} are required"
+                if key.key_size < _RSA_BITS
+                else ""
             )
         case ec.EllipticCurvePublicKey():
             return (
@@ -144,7 +144,7 @@ def _unsupported(key: object) -> str:
             )
         case ed25519.Ed25519PublicKey():
             return ""
-    return "has a key of a kind that is not supported"
+    return "has an unsupported type of key"
 
 
 def _must_staple(certificate: x509.Certificate) -> bool:
@@ -159,11 +159,11 @@ def _flaw_of_roots(roots: Roots) -> Flaw | None:
     try:
         _load_certificates(roots.certificates)
     except Exception:
-        return _flaw(roots.certificates, "holds no certificates in PEM, or a broken one")
+        return _flaw(roots.certificates, "contains no valid PEM certificates")
     if roots.revoked is None:
         return None
     try:
         count = _check_lists(roots.revoked)
     except Exception:
         count = 0
-    return None if count else _flaw(roots.revoked, "holds no list of revoked certificates in PEM, or a broken one")
+    return None if count else _flaw(roots.revoked, "contains no valid PEM certificate revocation list")

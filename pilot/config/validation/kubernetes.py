@@ -19,7 +19,7 @@ def validate_service(o: Object[Service]) -> Problems:
     yield from each("spec.ports", service.ports, _validate_service_port)
     named = [port.name for port in service.ports]
     if len(named) > 1 and (not all(named) or len({*named}) < len(named)):
-        yield error("duplicate-name", "spec.ports", "several ports need different names")
+        yield error("duplicate-name", "spec.ports", "multiple ports must have unique names")
     if service.cluster_ip not in ("", "None"):
         yield from rules.check_address("spec.clusterIP", service.cluster_ip)
     for index, address in enumerate(service.cluster_ips):
@@ -37,7 +37,7 @@ def validate_service(o: Object[Service]) -> Problems:
 def _validate_service_port(port: ServicePort) -> Problems:
     yield from rules.check_port("port", port.port)
     if port.protocol not in _TRANSPORTS:
-        yield error("bad-protocol", "protocol", f"{port.protocol!r}: TCP, UDP or SCTP")
+        yield error("bad-protocol", "protocol", f"{port.protocol!r}: expected TCP, UDP or SCTP")
     if isinstance(port.target_port, int):
         yield from rules.check_port("targetPort", port.target_port) if port.target_port else ()
 
@@ -53,7 +53,7 @@ def validate_pod(o: Object[Pod]) -> Problems:
 def validate_endpoint_slice(o: Object[EndpointSlice]) -> Problems:
     piece = o.spec
     if piece.address_type not in ("IPv4", "IPv6", "FQDN"):
-        yield error("bad-enum", "addressType", f"{piece.address_type!r}: IPv4, IPv6 or FQDN")
+        yield error("bad-enum", "addressType", f"{piece.address_type!r}: expected IPv4, IPv6 or FQDN")
     elif piece.address_type != "FQDN":
         yield from each("endpoints", piece.endpoints, _validate_addresses)
     for index, port in enumerate(piece.ports):

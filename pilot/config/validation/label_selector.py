@@ -16,12 +16,14 @@ def validate_label_selector(selector: LabelSelector) -> Problems:
 
 def _check_requirement(requirement: LabelSelectorRequirement) -> Problems:
     if not requirement.key:
-        yield error("missing-field", "key", "an expression needs the key of a label")
+        yield error("missing-field", "key", "a label key is required")
     if requirement.operator not in (*_WITH_VALUES, *_WITHOUT):
         yield error(
-            "bad-operator", "operator", f"{requirement.operator!r} is none of {', '.join((*_WITH_VALUES, *_WITHOUT))}"
+            "bad-operator",
+            "operator",
+            f"{requirement.operator!r}: expected one of {', '.join((*_WITH_VALUES, *_WITHOUT))}",
         )
     elif requirement.operator in _WITH_VALUES and not requirement.values:
-        yield error("missing-field", "values", f"{requirement.operator} needs values")
+        yield error("missing-field", "values", f"{requirement.operator} requires values")
     elif requirement.operator in _WITHOUT and requirement.values:
-        yield error("bad-values", "values", f"{requirement.operator} takes no values")
+        yield error("bad-values", "values", f"{requirement.operator} does not take values")

@@ -36,17 +36,21 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     yield from rules.check_port("proxyListenPort", mesh.proxy_listen_port)
     yield from rules.check_port("proxyInboundListenPort", mesh.proxy_inbound_listen_port)
     if mesh.proxy_listen_port == mesh.proxy_inbound_listen_port:
-        yield error("duplicate-port", "proxyInboundListenPort", f"{mesh.proxy_listen_port} is proxyListenPort already")
+        yield error(
+            "duplicate-port",
+            "proxyInboundListenPort",
+            f"must differ from proxyListenPort, which is {mesh.proxy_listen_port}",
+        )
     if mesh.proxy_http_port:
         yield from rules.check_port("proxyHttpPort", mesh.proxy_http_port)
     yield from rules.check_duration("connectTimeout", mesh.connect_timeout)
     if mesh.connect_timeout > _HOUR:
-        yield error("bad-duration", "connectTimeout", f"{mesh.connect_timeout}: at most an hour")
+        yield error("bad-duration", "connectTimeout", f"{mesh.connect_timeout}: must be at most 1h")
     if mesh.protocol_detection_timeout < 0 or mesh.protocol_detection_timeout % rules.MILLISECOND:
         yield error(
             "bad-duration",
             "protocolDetectionTimeout",
-            f"{mesh.protocol_detection_timeout}: whole milliseconds only, not below 0",
+            f"{mesh.protocol_detection_timeout}: must be whole milliseconds, at least 0",
         )
     yield from below("defaultConfig", validate_proxy_config(mesh.default_config))
     yield from below("localityLbSetting", validate_locality(mesh.locality_lb_setting, outlier=True))
@@ -67,7 +71,7 @@ def validate_mesh_config(mesh: MeshConfig) -> Problems:
     for index, authority in enumerate(mesh.ca_certificates):
         yield from below(f"caCertificates[{index}]", _check_authority(authority))
     if mesh.mesh_mTLS is not None and mesh.mesh_mTLS.ecdh_curves:
-        yield error("not-supported", "meshMTLS.ecdhCurves", "curves are set in tlsDefaults only")
+        yield error("not-supported", "meshMTLS.ecdhCurves", "set the curves in tlsDefaults instead")
     if mesh.tls_defaults is not None:
         yield from below("tlsDefaults", _check_curves(mesh.tls_defaults))
     if (policy := mesh.default_traffic_policy) is not None:
@@ -94,7 +98,7 @@ def _check_access_log_format(mesh: MeshConfig) -> Problems:
     elif mesh.access_log_format:
         fields = decode_log_fields(mesh.access_log_format)
         if fields is None:
-            yield warning("bad-format", "accessLogFormat", "this is not a JSON object: the default format is used")
+            yield warning("bad-format", "accessLogFormat", "not a JSON object; the default format is used")
         else:
             yield from check_log_fields("accessLogFormat", fields)
 
@@ -107,27 +111,27 @@ def _check_authority(authority: CertificateData) -> Problems:
 def _check_trust_domain(path: str, domain: str) -> rules.Found:
     if domain and all(rules.is_dns_label(label) for label in domain.removesuffix(".").split(".")):
         return ()
-    return (error("bad-trust-domain", path, f"{domain!r} is not a trust domain"),)
+    return (error("bad-trust-domain", path, f"{domain!r} is not a valid trust domain"),)
 
 
 def _check_curves(tls: TLSConfig) -> Problems:
     for index, curve in enumerate(tls.ecdh_curves):
         if curve not in _CURVES:
-            yield warning("bad-curve", f"ecdhCurves[{index}]", f"{curve!r} is not known")
+            yield warning("bad-curve", f"ecdhCurves[{index}]", f"unknown curve {curve!r}")
 
 
 def validate_proxy_config(proxy: ProxyConfig) -> Problems:
     for field, text in (("configPath", proxy.config_path), ("binaryPath", proxy.binary_path)):
         if not text:
-            yield error("missing-field", field, "a path is needed")
+            yield error("missing-field", field, "a path is required")
     yield from rules.check_duration("drainDuration", proxy.drain_duration)
     if proxy.drain_duration % _SECOND:
-        yield error("bad-duration", "drainDuration", f"{proxy.drain_duration}: whole seconds only")
+        yield error("bad-duration", "drainDuration", f"{proxy.drain_duration}: must be whole seconds")
     yield from _check_endpoint("discoveryAddress", proxy.discovery_address)
     yield from rules.check_port("proxyAdminPort", proxy.proxy_admin_port)
     yield from rules.check_port("statusPort", proxy.status_port)
     if proxy.control_plane_auth_policy == "INHERIT":
-        yield error("bad-enum", "controlPlaneAuthPolicy", "NONE or MUTUAL_TLS")
+        yield error("bad-enum", "controlPlaneAuthPolicy", "expected NONE or MUTUAL_TLS")
     if proxy.tracing is not None:
         yield from below("tracing", _validate_tracing(proxy.tracing))
     services = (
@@ -163,7 +167,7 @@ def _validate_tracing(tracing: Tracing) -> Problems:
         if tracer is not None:
             yield from _check_endpoint(f"{field}.address", tracer.address)
     if tracing.lightstep is not None and not tracing.lightstep.access_token:
-        yield error("missing-field", "lightstep.accessToken", "a token is needed")
+        yield error("missing-field", "lightstep.accessToken", "a token is required")
     if tracing.tls_settings is not None:
         yield from below("tlsSettings", validate_client_tls(tracing.tls_settings, ""))
     yield from rules.check_percent("sampling", tracing.sampling)
@@ -172,16 +176,16 @@ def _validate_tracing(tracing: Tracing) -> Problems:
             yield warning(
                 "no-effect",
                 f"customTags[{name}]",
-                "a tag needs a name, and a value, variable or header to take it from",
+                "a tag requires a name and a source: a literal, an environment variable or a header",
             )
 
 
 def _validate_key_provider(provider: PrivateKeyProvider) -> Problems:
     if provider.cryptomb is None and provider.qat is None:
-        yield error("missing-field", "", "one of cryptomb and qat is needed")
+        yield error("missing-field", "", "cryptomb or qat is required")
     for field, part in (("cryptomb", provider.cryptomb), ("qat", provider.qat)):
         if part is not None and not part.poll_delay:
-            yield error("missing-field", f"{field}.pollDelay", "a delay above 0 is needed")
+            yield error("missing-field", f"{field}.pollDelay", "must be greater than 0")
 
 
 def _validate_connections(settings: ConnectionSettings) -> Problems:
@@ -207,7 +211,7 @@ def _validate_connections(settings: ConnectionSettings) -> Problems:
     }
     for field, (number, least) in lowest.items():
         if number is not None and number < least:
-            yield error("out-of-range", field, f"{number} is less than {least}")
+            yield error("out-of-range", field, f"{number}: must be at least {least}")
 
 
 def validate_mesh_networks(networks: MeshNetworks) -> Problems:
@@ -223,7 +227,7 @@ def _validate_network(network: Network) -> Problems:
             yield error(
                 "bad-name",
                 f"endpoints[{index}].fromRegistry",
-                f"{endpoints.from_registry!r} is not the name of a registry",
+                f"{endpoints.from_registry!r} is not a valid registry name",
             )
     for index, gateway in enumerate(network.gateways):
         yield from below(f"gateways[{index}]", _validate_network_gateway(gateway))

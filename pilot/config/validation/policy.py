@@ -37,10 +37,12 @@ def check_targets(targets: tuple[PolicyTargetReference, ...]) -> Problems:
 
 def _check_target(target: PolicyTargetReference) -> Problems:
     if not target.name:
-        yield error("missing-field", "name", "a name is needed")
+        yield error("missing-field", "name", "a name is required")
     if target.namespace:
-        yield error("not-supported", "namespace", "only objects of the own namespace can be referred to")
+        yield error("not-supported", "namespace", "must not be set: targets are in the namespace of the policy")
     if (target.group, target.kind) not in _TARGETS:
         yield error(
-            "bad-target", "kind", f"{target.group}/{target.kind}: a Service, ServiceEntry, Gateway or GatewayClass"
+            "bad-target",
+            "kind",
+            f"{target.group}/{target.kind}: expected a Service, ServiceEntry, Gateway or GatewayClass",
         )

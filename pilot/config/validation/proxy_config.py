@@ -23,10 +23,10 @@ def validate_proxy_config_override(o: Object[ProxyConfigOverride]) -> Problems:
     for name, value in spec.environment_variables.items():
         place = f"spec.environmentVariables[{name}]"
         if not _VARIABLE.fullmatch(name):
-            yield error("bad-variable", place, f"{name!r} is no name of a variable")
+            yield error("bad-variable", place, f"{name!r} is not a valid variable name")
         elif len(value) > VALUE:
             yield error("too-long", place, f"longer than {VALUE} characters")
     if spec.image is not None and spec.image.image_type and not _IMAGE_TYPE.fullmatch(spec.image.image_type):
         yield error(
-            "bad-image-type", "spec.image.imageType", f"{spec.image.image_type!r} cannot be part of the tag of an image"
+            "bad-image-type", "spec.image.imageType", f"{spec.image.image_type!r} cannot be used in an image tag"
         )

@@ -38,12 +38,18 @@ def is_dns_label(text: str) -> bool:
 
 
 def check_port(path: str, number: int) -> Found:
-    return () if 1 <= number <= 65535 else (error("bad-port", path, f"{number} is not a port: 1 to 65535"),)
+    return (
+        ()
+        if 1 <= number <= 65535
+        else (error("bad-port", path, f"{number} is not a valid port: must be between 1 and 65535"),)
+    )
 
 
 def check_port_name(path: str, name: str) -> Found:
     return (
-        () if is_dns_label(name) else (error("bad-port-name", path, f"{name!r}: letters, digits and - only, 1 to 63"),)
+        ()
+        if is_dns_label(name)
+        else (error("bad-port-name", path, f"{name!r}: must be 1 to 63 letters, digits and hyphens"),)
     )
 
 
@@ -54,7 +60,7 @@ def check_protocol(path: str, protocol: str) -> Found:
         error(
             "bad-protocol",
             path,
-            f"{protocol!r} is not a protocol: HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL",
+            f"unknown protocol {protocol!r}: expected HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL",
         ),
     )
 
@@ -63,18 +69,18 @@ def check_duration(path: str, duration: Duration | None) -> Found:
     """Returns a problem if a duration is less than a millisecond or not in whole ones; None is right."""
     if duration is None or (duration >= MILLISECOND and duration % MILLISECOND == 0):
         return ()
-    return (error("bad-duration", path, f"{duration}: at least 1ms, in whole milliseconds"),)
+    return (error("bad-duration", path, f"{duration}: must be whole milliseconds, at least 1ms"),)
 
 
 def check_not_negative(path: str, number: int) -> Found:
-    return () if number >= 0 else (error("out-of-range", path, f"{number} is negative"),)
+    return () if number >= 0 else (error("out-of-range", path, f"{number}: must not be negative"),)
 
 
 def check_percent(path: str, percent: float | None, highest: int = 100) -> Found:
     """Returns a problem if a percentage is not between 0 and `highest`; None is right."""
     if percent is None or 0 <= percent <= highest:
         return ()
-    return (error("bad-percentage", path, f"{percent} is not a percentage: 0 to {highest}"),)
+    return (error("bad-percentage", path, f"{percent}: must be between 0 and {highest}"),)
 
 
 def check_name(path: str, name: str) -> Found:
@@ -90,23 +96,23 @@ def check_host(path: str, host: str) -> Found:
         return found
     first, dot, rest = host.partition(".")
     if len(first) > 63 or not _WILDCARD_LABEL.fullmatch(first):
-        return (error("bad-host", path, f"{host!r} is not a domain name: {first!r} is not a label of one"),)
+        return (error("bad-host", path, f"{host!r} is not a domain name: invalid label {first!r}"),)
     return _check_labels_of(path, host, rest) if dot else ()
 
 
 def _check_length(path: str, host: str) -> Found:
     if not host:
-        return (error("bad-host", path, "a name is needed"),)
+        return (error("bad-host", path, "a name is required"),)
     return () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"longer than {_LONGEST_NAME} characters"),)
 
 
 def _check_labels_of(path: str, host: str, name: str) -> Found:
     labels = name.removesuffix(".").split(".")
     if name.rpartition(".")[2].isdecimal():
-        return (error("bad-host", path, f"{host!r} is not a domain name: its last label is a number"),)
+        return (error("bad-host", path, f"{host!r} is not a domain name: the last label is a number"),)
     for label in labels:
         if not is_dns_label(label):
-            return (error("bad-host", path, f"{host!r} is not a domain name: {label!r} is not a label of one"),)
+            return (error("bad-host", path, f"{host!r} is not a domain name: invalid label {label!r}"),)
     return ()
 
 
@@ -118,7 +124,7 @@ def check_server_name(path: str, name: str) -> Found:
         warning(
             "partial-wildcard",
             path,
-            f"{name!r} has no effect: in the handshake of TLS a wildcard stands for a whole label",
+            f"{name!r} has no effect: in a TLS server name, a wildcard must be a whole label",
         ),
     )
 
@@ -134,11 +140,11 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
             return
         namespace, host = "*", text
     if not namespace or not host:
-        yield error("bad-host", path, f"{text!r}: neither namespace nor host may be empty")
+        yield error("bad-host", path, f"{text!r}: namespace and host must not be empty")
         return
     plain = namespace if gateway else namespace.removeprefix("~")
     if plain not in ("*", ".") and not (plain == "" and not gateway) and not is_dns_label(plain):
-        yield error("bad-namespace", path, f"{namespace!r} is not a namespace")
+        yield error("bad-namespace", path, f"{namespace!r} is not a valid namespace")
     if gateway and is_ip(host):
         return
     if host != "*" and "." not in host:
@@ -165,7 +171,7 @@ def check_subnet(path: str, subnet: str) -> Found:
         return check_address(path, subnet)
     if is_ip(address) and length.isascii() and length.isdecimal() and int(length) <= (128 if ":" in address else 32):
         return ()
-    return (error("bad-address", path, f"{subnet!r} is not a block of addresses"),)
+    return (error("bad-address", path, f"{subnet!r} is not a CIDR range"),)
 
 
 def check_unix(path: str, address: str) -> Found:
@@ -176,7 +182,7 @@ def check_unix(path: str, address: str) -> Found:
         return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
     if address.startswith("@") or (address.startswith("/") and not address.endswith("/")):
         return ()
-    return (error("bad-address", path, f"{address!r} is not an absolute path to a file"),)
+    return (error("bad-address", path, f"{address!r} is not an absolute file path"),)
 
 
 def check_labels(path: str, labels: Mapping[str, str]) -> Found:
@@ -185,9 +191,9 @@ def check_labels(path: str, labels: Mapping[str, str]) -> Found:
     for key, value in labels.items():
         match = _LABEL_KEY.fullmatch(key)
         if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
-            yield error("bad-label", f"{path}[{key}]", f"{key!r} is not the key of a label")
+            yield error("bad-label", f"{path}[{key}]", f"{key!r} is not a valid label key")
         if not _LABEL_VALUE.fullmatch(value):
-            yield error("bad-label", f"{path}[{key}]", f"{value!r} is not the value of a label")
+            yield error("bad-label", f"{path}[{key}]", f"{value!r} is not a valid label value")
 
 
 def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Found:
@@ -199,18 +205,18 @@ def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> F
         return
     for key, value in labels.items():
         if not key:
-            yield error("bad-selector", f"{path}.{field}[{key}]", "a key is needed")
+            yield error("bad-selector", f"{path}.{field}[{key}]", "a key is required")
         if "*" in key or "*" in value:
-            yield error("bad-selector", f"{path}.{field}[{key}]", "there are no wildcards in selectors")
+            yield error("bad-selector", f"{path}.{field}[{key}]", "wildcards are not supported in selectors")
     if not labels:
-        yield warning("empty-selector", path, "a selector without labels selects every workload of the namespace")
+        yield warning("empty-selector", path, "a selector without labels selects all workloads in the namespace")
 
 
 def check_regex(path: str, pattern: str) -> Found:
     if not pattern:
-        return (error("bad-regex", path, "a regular expression is needed"),)
+        return (error("bad-regex", path, "a regular expression is required"),)
     fault = find_fault(pattern)
-    return (error("bad-regex", path, f"{fault}; the syntax is RE2's"),) if fault else ()
+    return (error("bad-regex", path, f"{fault} (RE2 syntax)"),) if fault else ()
 
 
 def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Found:
@@ -220,12 +226,12 @@ def check_export_to(path: str, names: Collection[str], namespace: str, nobody: b
         place = f"{path}[{index}]"
         key = namespace if name == "." else name
         if key in seen:
-            yield error("duplicate-export", place, f"{name!r} is there twice")
+            yield error("duplicate-export", place, f"duplicate {name!r}")
         seen.add(key)
         if key == "~" and not nobody:
-            yield error("bad-export", place, "this kind cannot be exported to nobody (~)")
+            yield error("bad-export", place, "'~' is not supported for this kind")
         elif key not in ("*", "~") and not is_dns_label(key):
             yield error("bad-export", place, f"{name!r}: expected '.', '*' or a namespace")
     for whole in ("*", "~"):
         if whole in seen and len(names) > 1:
-            yield error("bad-export", path, f"{whole!r} must be alone")
+            yield error("bad-export", path, f"{whole!r} cannot be combined with other values")

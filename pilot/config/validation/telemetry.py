@@ -30,13 +30,13 @@ def validate_telemetry(o: Object[Telemetry]) -> Problems:
 def _validate(spec: Telemetry) -> Problems:
     yield from check_attachment(spec.selector, spec.target_ref, spec.target_refs)
     if not (spec.tracing or spec.metrics or spec.access_logging):
-        yield warning("no-effect", "", "nothing is said of tracing, metrics or access logs")
+        yield warning("no-effect", "", "tracing, metrics or accessLogging should be set")
     for index, entry in enumerate(spec.tracing):
         if any(_overlap(entry, later) for later in spec.tracing[index + 1 :]):
             yield warning(
                 "no-effect",
                 f"tracing[{index}]",
-                "a later entry is for the same mode: what both say is taken from that one",
+                "a later entry for the same mode overrides this one",
             )
     yield from each("tracing", spec.tracing, _validate_tracing)
     yield from each("metrics", spec.metrics, _validate_metrics)
@@ -52,9 +52,9 @@ def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
     seen: set[str] = set()
     for index, provider in enumerate(providers):
         if not provider.name:
-            yield error("missing-field", f"providers[{index}].name", "a name is needed")
+            yield error("missing-field", f"providers[{index}].name", "a name is required")
         elif provider.name in seen:
-            yield warning("duplicate-provider", f"providers[{index}].name", f"{provider.name} is there twice")
+            yield warning("duplicate-provider", f"providers[{index}].name", f"duplicate {provider.name}")
         seen.add(provider.name)
 
 
@@ -64,15 +64,19 @@ def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
 def _validate_tracing(tracing: TelemetryTracing) -> Problems:
     yield from _check_providers(tracing.providers)
     if len(tracing.providers) > 1:
-        yield warning("no-effect", "providers[1]", "spans go to one provider, the first")
+        yield warning("no-effect", "providers[1]", "only the first provider is used")
     yield from rules.check_percent("randomSamplingPercentage", tracing.random_sampling_percentage)
     if tracing.disable_span_reporting and (
         tracing.providers or tracing.custom_tags or tracing.random_sampling_percentage is not None
     ):
-        yield warning("no-effect", "disableSpanReporting", "without spans, providers, tags and sampling have no effect")
+        yield warning(
+            "no-effect",
+            "disableSpanReporting",
+            "providers, tags and sampling have no effect if span reporting is disabled",
+        )
     for name, tag in tracing.custom_tags.items():
         if not name:
-            yield error("missing-field", f"customTags[{name}]", "a tag needs a name")
+            yield error("missing-field", f"customTags[{name}]", "a tag name is required")
         yield from below(f"customTags[{name}]", _validate_tag(tag))
 
 
@@ -82,20 +86,20 @@ def _validate_tag(tag: SpanTag) -> Problems:
     elif tag.environment is not None:
         yield from _check_text("environment.name", tag.environment.name)
     elif tag.header is not None and not tag.header.name:
-        yield error("missing-field", "header.name", "a header is needed")
+        yield error("missing-field", "header.name", "a header is required")
     elif tag.header is not None:
         yield from check_strict_name("header.name", tag.header.name)
     elif tag.formatter is not None and not tag.formatter.value:
-        yield error("missing-field", "formatter.value", "a format is needed")
+        yield error("missing-field", "formatter.value", "a format is required")
     elif tag.formatter is not None:
         yield from check_format("formatter.value", tag.formatter.value)
     else:
-        yield error("missing-field", "", "one of literal, environment, header and formatter is needed")
+        yield error("missing-field", "", "one of literal, environment, header and formatter is required")
 
 
 def _check_text(path: str, text: str) -> Problems:
     if not text:
-        yield error("missing-field", path, "a text is needed")
+        yield error("missing-field", path, "a text is required")
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------------------
@@ -110,23 +114,23 @@ def _validate_metrics(metrics: Metrics) -> Problems:
 def _validate_override(override: MetricsOverrides) -> Problems:
     custom = override.match.custom_metric if override.match is not None else None
     if custom is not None and not custom:
-        yield error("missing-field", "match.customMetric", "a name is needed")
+        yield error("missing-field", "match.customMetric", "a name is required")
     if override.disabled is None and not override.tag_overrides:
-        yield warning("no-effect", "", "neither disabled nor tagOverrides: nothing is overridden")
+        yield warning("no-effect", "", "disabled or tagOverrides should be set")
     if override.disabled and override.tag_overrides:
-        yield warning("no-effect", "tagOverrides", "a metric that is disabled has no tags")
+        yield warning("no-effect", "tagOverrides", "has no effect on a disabled metric")
     for name, tag in override.tag_overrides.items():
         if not name:
-            yield warning("missing-field", f"tagOverrides[{name}]", "a tag needs a name")
+            yield warning("missing-field", f"tagOverrides[{name}]", "a tag name is required")
         yield from below(f"tagOverrides[{name}]", _validate_tag_override(tag))
 
 
 def _validate_tag_override(tag: TagOverride) -> Problems:
     if tag.operation == "REMOVE":
         if tag.value:
-            yield error("exclusive-fields", "value", "a tag that is removed has no value")
+            yield error("exclusive-fields", "value", "REMOVE does not take a value")
     elif not tag.value:
-        yield error("missing-field", "value", "UPSERT needs a value")
+        yield error("missing-field", "value", "UPSERT requires a value")
 
 
 # -- access logs -----------------------------------------------------------------------------------------------------------
@@ -137,10 +141,10 @@ def _validate_logging(logging: AccessLogging) -> Problems:
     if logging.filter is None:
         return
     if not logging.filter.expression:
-        yield error("missing-field", "filter.expression", "an expression is needed")
+        yield error("missing-field", "filter.expression", "an expression is required")
     elif fault := cel.find_fault(logging.filter.expression):
         yield error("bad-expression", "filter.expression", fault)
     if logging.disabled:
-        yield warning("no-effect", "filter", "what is not logged is not filtered")
+        yield warning("no-effect", "filter", "has no effect if access logging is disabled")
     elif not logging.providers:
-        yield warning("no-effect", "filter", "a filter is for the providers that stand beside it: there is none")
+        yield warning("no-effect", "filter", "has no effect without providers in the same entry")

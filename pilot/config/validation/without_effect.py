@@ -19,12 +19,12 @@ from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyConfig
 from pilot.config.mesh.tracing import Tracing
 from pilot.config.problem import Problem, warning
 
-_BOOTSTRAP = "is for the bootstrap of proxies, which this control plane does not write"
-_INJECTION = "is for the injection of proxies, which this control plane does not do"
-_PROVIDER = "is a provider that proxies are not told of: nothing is sent to it"
-_NOT_PASSED = "is not passed on to proxies"
+_BOOTSTRAP = "is not sent to proxies: it belongs to their bootstrap"
+_INJECTION = "is not sent to proxies: it is used at injection"
+_PROVIDER = "is not supported: proxies do not use this provider"
+_NOT_PASSED = "has no effect: it is not sent to proxies"
 _UNSUPPORTED = "is not supported"
-_DEPRECATED = "is deprecated and has no effect any more"
+_DEPRECATED = "is deprecated and has no effect"
 
 
 def _fields(reason: str, *names: str) -> dict[str, str]:
@@ -39,7 +39,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
         **_fields(_INJECTION, "enable_prometheus_merge"),
         **_fields(_DEPRECATED, "certificates", "verify_certificate_at_client"),
     },
-    ConfigSource: _fields("has no effect: a source gives all that it has", "subscribed_resources"),
+    ConfigSource: _fields("has no effect: sources serve all of their resources", "subscribed_resources"),
     CertificateData: _fields(_NOT_PASSED, "spiffe_bundle_url"),
     ProxyConfig: {
         **_fields(

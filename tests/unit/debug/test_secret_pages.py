@@ -118,7 +118,7 @@ def test_problems_tell_where_the_flaw_is_and_nothing_of_the_key(mesh: World) -> 
     mesh.connect(edge())
     found = [p for p in problems_of(mesh) if p.code == "credential-unusable"]
     assert [p.path for p in found] == ["spec.servers[1].tls.credentialName"]
-    assert "data[tls.key] of Secret edge/broken is not the key of the certificate in data[tls.crt]" in found[0].message
+    assert "data[tls.key] of Secret edge/broken does not match the certificate in data[tls.crt]" in found[0].message
     assert_no_key(str(found))
 
 

@@ -20,19 +20,21 @@ def _validate(rule: DestinationRule, namespace: str) -> Problems:
     seen: set[str] = set()
     for index, subset in enumerate(rule.subsets):
         if subset.name in seen:
-            yield error("duplicate-name", f"subsets[{index}].name", f"{subset.name!r} is there twice")
+            yield error("duplicate-name", f"subsets[{index}].name", f"duplicate {subset.name!r}")
         seen.add(subset.name)
         yield from below(f"subsets[{index}]", _validate_subset(subset, namespace))
     yield from rules.check_export_to("exportTo", rule.export_to, namespace)
     if (selector := rule.workload_selector) is not None:
         yield from rules.check_selector("workloadSelector", selector.match_labels, "matchLabels")
         if rule.export_to and {namespace if name == "." else name for name in rule.export_to} != {namespace}:
-            yield error("export-with-selector", "exportTo", "a rule with a selector is of its own namespace only")
+            yield error(
+                "export-with-selector", "exportTo", "a rule with a workloadSelector applies only to its own namespace"
+            )
 
 
 def _validate_subset(subset: Subset, namespace: str) -> Problems:
     if not rules.is_dns_label(subset.name):
-        yield error("bad-subset-name", "name", f"{subset.name!r}: letters, digits and - only, 1 to 63")
+        yield error("bad-subset-name", "name", f"{subset.name!r}: must be 1 to 63 letters, digits and hyphens")
     yield from rules.check_labels("labels", subset.labels)
     if subset.traffic_policy is not None:
         yield from below("trafficPolicy", validate_traffic_policy(subset.traffic_policy, namespace))

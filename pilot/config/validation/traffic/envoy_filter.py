@@ -66,41 +66,41 @@ def _check(spec: EnvoyFilter) -> Problems:
 
 def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
     if item.apply_to == "INVALID":
-        yield error("missing-field", "applyTo", "what is patched is needed")
+        yield error("missing-field", "applyTo", "a value is required")
         return
     if item.patch is None or item.patch.operation == "INVALID":
         yield error(
-            "missing-field", "patch.operation" if item.patch is not None else "patch", "what the patch does is needed"
+            "missing-field", "patch.operation" if item.patch is not None else "patch", "an operation is required"
         )
         return
     if item.match is not None:
         yield from below("match", _check_match(item.apply_to, item.match))
     operation, value = item.patch.operation, item.patch.value
     if operation not in _OPERATIONS[item.apply_to]:
-        yield warning("no-effect", "patch.operation", f"{operation} does nothing to a {item.apply_to}")
+        yield warning("no-effect", "patch.operation", f"{operation} has no effect on {item.apply_to}")
         return
     if operation != "REMOVE":
         if value is None:
-            yield error("missing-field", "patch.value", f"a value is needed to {operation}")
+            yield error("missing-field", "patch.value", f"{operation} requires a value")
             return
         yield from _check_value(item.apply_to, operation, value)
     elif value is not None:
-        yield warning("no-effect", "patch.value", "what is removed needs no value")
+        yield warning("no-effect", "patch.value", "REMOVE does not take a value")
     if item.patch.filter_class != "UNSPECIFIED" and not (item.apply_to == "HTTP_FILTER" and operation == "ADD"):
-        yield warning("no-effect", "patch.filterClass", "places an HTTP_FILTER that is added, and nothing else")
+        yield warning("no-effect", "patch.filterClass", "has an effect only if an HTTP_FILTER is added")
     if (
         operation in ("REMOVE", "REPLACE")
         and item.apply_to in _FILTERS
         and not _names_filter(item.apply_to, item.match)
     ):
-        yield warning("no-effect", "match", f"{operation} needs the name of a filter")
+        yield warning("no-effect", "match", f"{operation} requires the name of a filter")
     if item.apply_to == "BOOTSTRAP":
-        yield warning("no-effect", "applyTo", "a bootstrap is with the proxy before it asks, and is not patched")
+        yield warning("no-effect", "applyTo", "has no effect: a proxy has its bootstrap before it connects")
     if item.match is not None and (item.match.context == "WAYPOINT" or item.match.waypoint is not None):
         yield warning(
             "no-effect",
             "match",
-            "no proxy is patched in this context; at waypoints the context SIDECAR_INBOUND counts, with targetRefs",
+            "the context WAYPOINT has no effect; to patch waypoints, use SIDECAR_INBOUND with targetRefs",
         )
 
 
@@ -108,7 +108,7 @@ def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> 
     """Yields what is wrong with a value; any of it leaves the patch out."""
     for fault in read_value(apply_to, operation, value)[1]:
         place = shown(fault.place)
-        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}: the patch is left out"),)))
+        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
 
 
 # -- matches ---------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
     if match.proxy is not None and match.proxy.proxy_version:
         if len(match.proxy.proxy_version) > LONGEST_VERSION:
             yield warning(
-                "too-long", "proxy.proxyVersion", f"is longer than {LONGEST_VERSION} characters, and matches no proxy"
+                "too-long", "proxy.proxyVersion", f"longer than {LONGEST_VERSION} characters; matches no proxy"
             )
         else:
             yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)
@@ -126,47 +126,47 @@ def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
     given = {"listener": match.listener, "routeConfiguration": match.route_configuration, "cluster": match.cluster}
     if apply_to not in ("EXTENSION_CONFIG", "BOOTSTRAP"):
         for name in (name for name, part in given.items() if part is not None and name != wanted):
-            yield error("bad-match", name, f"a {apply_to} is matched by {wanted}")
+            yield error("bad-match", name, f"{apply_to} must be matched by {wanted}")
     else:
         for name in (name for name, part in given.items() if part is not None):
-            yield warning("no-effect", name, f"nothing is matched for a {apply_to}")
+            yield warning("no-effect", name, f"has no effect on {apply_to}")
     if match.listener is not None and apply_to in _LISTENERS:
         yield from below("listener", _check_listener(apply_to, match.listener))
 
 
 def _check_listener(apply_to: str, match: ListenerMatch) -> Problems:
     if match.port_name:
-        yield warning("no-effect", "portName", "listeners have no names of ports")
+        yield warning("no-effect", "portName", "has no effect: listeners have no port names")
     if match.filter_chain is not None and match.filter_chain.transport_socket:
-        yield warning("no-effect", "filterChain.transportSocket", "is not matched")
+        yield warning("no-effect", "filterChain.transportSocket", "has no effect")
     if match.listener_filter and apply_to != "LISTENER_FILTER":
-        yield warning("no-effect", "listenerFilter", f"does not matter for a {apply_to}")
+        yield warning("no-effect", "listenerFilter", f"has no effect on {apply_to}")
     if match.filter_chain is not None and match.filter_chain.filter is not None:
         yield from below("filterChain.filter", _check_filter(apply_to, match.filter_chain.filter))
 
 
 def _check_filter(apply_to: str, match: FilterMatch) -> Problems:
     if apply_to not in ("NETWORK_FILTER", "HTTP_FILTER"):
-        yield warning("no-effect", "", f"does not matter for a {apply_to}")
+        yield warning("no-effect", "", f"has no effect on {apply_to}")
     if not match.name:
-        yield error("missing-field", "name", "the name of the filter is needed")
+        yield error("missing-field", "name", "a filter name is required")
         return
     yield from _check_name("name", match.name)
     if match.sub_filter is None:
         return
     if apply_to != "HTTP_FILTER":
-        yield error("bad-match", "subFilter", "is for an HTTP_FILTER alone")
+        yield error("bad-match", "subFilter", "only HTTP_FILTER patches may match a subFilter")
     elif match.name not in (HTTP_MANAGER, "envoy.http_connection_manager"):
-        yield error("bad-match", "name", f"HTTP filters are in {HTTP_MANAGER}")
+        yield error("bad-match", "name", f"must be {HTTP_MANAGER}, which contains the HTTP filters")
     elif not match.sub_filter.name:
-        yield error("missing-field", "subFilter.name", "the name of the filter is needed")
+        yield error("missing-field", "subFilter.name", "a filter name is required")
     else:
         yield from _check_name("subFilter.name", match.sub_filter.name)
 
 
 def _check_name(path: str, name: str) -> Problems:
     if name in _OLD_NAMES:
-        yield warning("old-name", path, f"matches nothing: the name is {_OLD_NAMES[name]} now")
+        yield warning("old-name", path, f"matches nothing; the filter is now named {_OLD_NAMES[name]}")
 
 
 def _names_filter(apply_to: str, match: EnvoyConfigObjectMatch | None) -> bool:

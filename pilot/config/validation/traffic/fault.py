@@ -30,7 +30,7 @@ GRPC_STATUS = (
 
 def validate_fault(fault: HTTPFaultInjection) -> Problems:
     if fault.abort is None and fault.delay is None:
-        yield error("missing-field", "", "a fault needs an abort or a delay")
+        yield error("missing-field", "", "abort or delay is required")
     if fault.abort is not None:
         yield from below("abort", _validate_abort(fault.abort))
     if fault.delay is not None:
@@ -41,13 +41,13 @@ def _validate_abort(abort: Abort) -> Problems:
     yield from _check_share(abort.percentage)
     if abort.grpc_status is not None:
         if abort.grpc_status not in GRPC_STATUS:
-            yield error("bad-status", "grpcStatus", f"{abort.grpc_status!r} is not a gRPC status like NOT_FOUND")
+            yield error("bad-status", "grpcStatus", f"{abort.grpc_status!r} is not a gRPC status, such as NOT_FOUND")
     elif abort.http2_error is not None:
         yield error("not-supported", "http2Error", "aborting with an HTTP/2 error is not supported")
     elif abort.http_status is None:
-        yield warning("missing-field", "", "an abort without a status does nothing")
+        yield warning("missing-field", "", "an abort without a status has no effect")
     elif not 200 <= abort.http_status <= 599:
-        yield error("bad-status", "httpStatus", f"{abort.http_status} is not a status: 200 to 599")
+        yield error("bad-status", "httpStatus", f"{abort.http_status}: must be between 200 and 599")
 
 
 def _validate_delay(delay: Delay) -> Problems:
@@ -64,4 +64,4 @@ def _check_share(percentage: Percent | None) -> rules.Found:
     """
     if percentage is None or percentage.value == 0 or 0.0001 <= percentage.value <= 100:
         return ()
-    return (error("bad-percentage", "percentage.value", f"{percentage.value}: 0, or 0.0001 to 100"),)
+    return (error("bad-percentage", "percentage.value", f"{percentage.value}: must be 0, or between 0.0001 and 100"),)

@@ -16,9 +16,9 @@ def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
         if not slash:
             if "." in text:
                 name, _, rest = text.partition(".")
-                yield warning("legacy-gateway-name", place, f"write {rest.partition('.')[0]}/{name}")
+                yield warning("legacy-gateway-name", place, f"use {rest.partition('.')[0]}/{name}")
             yield from rules.check_name(place, text)
         elif not rules.is_dns_label(namespace):
-            yield error("bad-namespace", place, f"{namespace!r} is not a namespace")
+            yield error("bad-namespace", place, f"{namespace!r} is not a valid namespace")
         elif not rules.is_dns_label(name):
-            yield error("bad-gateway-name", place, f"{name!r} is not the name of a Gateway")
+            yield error("bad-gateway-name", place, f"{name!r} is not a valid Gateway name")

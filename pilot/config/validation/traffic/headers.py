@@ -37,17 +37,17 @@ def check_matched_name(path: str, name: str) -> Found:
     """Returns a problem if a header that a route matches is no token, no pseudo header and no claim."""
     if name in _PSEUDO or _TOKEN.fullmatch(name) or is_claim(name):
         return ()
-    return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+    return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
 def check_cors_name(path: str, name: str) -> Found:
     """Returns a problem if a header of a CORS policy is neither a token nor `*`."""
-    return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+    return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
 def check_strict_name(path: str, name: str) -> Found:
     """Returns a problem if there are other characters than letters, digits, - and _."""
-    return () if _STRICT.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+    return () if _STRICT.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
 def check_value(path: str, value: str) -> Found:
@@ -64,10 +64,10 @@ def check_format(path: str, text: str, code: str = "bad-format") -> Found:
     tag of spans.
     """
     if "%" in _VARIABLE.sub("", text):
-        return (error(code, path, f"{text!r}: a % must be doubled, or start and end a variable"),)
+        return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
     for found in _VARIABLE.findall(text):
         if found != "%%" and not is_known(found[1:-1]):
-            return (error(code, path, f"{found} is no variable of Envoy's, or not with these arguments"),)
+            return (error(code, path, f"{found} is not a valid command operator of Envoy"),)
     return ()
 
 
@@ -103,9 +103,9 @@ def _check_operated_name(path: str, name: str, authority: bool) -> Found:
     """
     lower = name.lower()
     if not name or _LINE.search(name):
-        return (error("bad-header-name", path, f"{name!r} is not the name of a header"),)
+        return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
     if (lower.startswith(":") or lower == "host") and not (authority and lower in (":authority", "host")):
-        return (error("bad-header-name", path, f"{name!r} cannot be changed here"),)
+        return (error("bad-header-name", path, f"{name!r} cannot be modified here"),)
     return ()
 
 

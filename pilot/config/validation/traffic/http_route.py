@@ -93,7 +93,7 @@ def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
             if there:
                 yield error("exclusive-fields", field, f"a route with {instead} cannot have {field}")
     elif not route.route:
-        yield error("missing-field", "route", "a route needs one of route, redirect, directResponse or delegate")
+        yield error("missing-field", "route", "one of route, redirect, directResponse and delegate is required")
 
 
 def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
@@ -110,24 +110,24 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
             place = f"{field}[{name}]"
             yield from check_matched_name(place, name)
             if not gateway and is_claim(name):
-                yield error("claim-outside-gateway", place, "claims of a token are matched at gateways only")
+                yield error("claim-outside-gateway", place, "JWT claims can be matched only at gateways")
             if field == "headers" or value.regex != "*":
                 yield from check_string_match(place, value)
     for name, value in match.query_params.items():
         if not name:
-            yield error("missing-field", "queryParams", "a parameter needs a name")
+            yield error("missing-field", "queryParams", "a parameter name is required")
         yield from check_string_match(f"queryParams[{name}]", value)
     if match.port:
         yield from rules.check_port("port", match.port)
     yield from rules.check_labels("sourceLabels", match.source_labels)
     yield from check_gateway_names("gateways", match.gateways)
     if match.source_namespace and not rules.is_dns_label(match.source_namespace):
-        yield error("bad-namespace", "sourceNamespace", f"{match.source_namespace!r} is not a namespace")
+        yield error("bad-namespace", "sourceNamespace", f"{match.source_namespace!r} is not a valid namespace")
 
 
 def check_string_match(path: str, match: StringMatch, empty_prefix: bool = False) -> rules.Found:
     if match.prefix == "" and not empty_prefix:
-        return (error("empty-prefix", f"{path}.prefix", "a prefix cannot be empty"),)
+        return (error("empty-prefix", f"{path}.prefix", "must not be empty"),)
     return () if match.regex is None else rules.check_regex(f"{path}.regex", match.regex)
 
 
@@ -140,18 +140,18 @@ def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
 def check_weighted(destination: Destination | None, weight: int) -> Problems:
     """Yields the problems of a destination, which must be there, and of its weight."""
     if destination is None:
-        yield error("missing-field", "destination", "a destination is needed")
+        yield error("missing-field", "destination", "a destination is required")
     else:
         yield from below("destination", validate_destination(destination))
     yield from rules.check_not_negative("weight", weight)
 
 
 def check_weights(path: str, weights: list[int]) -> rules.Found:
-    """Returns a problem if the weights of several destinations sum up to 0, or to more than Envoy's 32 bits."""
+    """Returns a problem if the weights add up to 0, or to more than Envoy's 32 bits."""
     total = sum(weights)
     if len(weights) > 1 and total == 0:
-        return (error("bad-weights", path, "the weights of several destinations sum up to 0"),)
-    return () if total < 2**32 else (error("bad-weights", path, "the weights sum up to more than 4294967295"),)
+        return (error("bad-weights", path, "the weights add up to 0"),)
+    return () if total < 2**32 else (error("bad-weights", path, "the weights add up to more than 4294967295"),)
 
 
 def validate_destination(destination: Destination) -> Problems:
@@ -160,7 +160,7 @@ def validate_destination(destination: Destination) -> Problems:
     else:
         yield from rules.check_host("host", destination.host)
     if destination.subset and not rules.is_dns_label(destination.subset):
-        yield error("bad-subset-name", "subset", f"{destination.subset!r}: letters, digits and - only, at most 63")
+        yield error("bad-subset-name", "subset", f"{destination.subset!r}: must be 1 to 63 letters, digits and hyphens")
     if destination.port is not None:
         yield from rules.check_port("port.number", destination.port.number)
 
@@ -180,7 +180,7 @@ def _validate_mirrors(route: HTTPRoute) -> Problems:
 
 def _validate_mirror(mirror: HTTPMirrorPolicy) -> Problems:
     if mirror.destination is None:
-        yield error("missing-field", "destination", "a destination is needed")
+        yield error("missing-field", "destination", "a destination is required")
     else:
         yield from below("destination", validate_destination(mirror.destination))
     if mirror.percentage is not None:
@@ -190,7 +190,7 @@ def _validate_mirror(mirror: HTTPMirrorPolicy) -> Problems:
 def _validate_cors(policy: CorsPolicy) -> Problems:
     for index, origin in enumerate(policy.allow_origins):
         if not (origin.exact or origin.prefix or origin.regex):
-            yield error("missing-field", f"allowOrigins[{index}]", "one of exact, prefix or regex is needed")
+            yield error("missing-field", f"allowOrigins[{index}]", "one of exact, prefix and regex is required")
         elif origin.regex:
             yield from rules.check_regex(f"allowOrigins[{index}].regex", origin.regex)
     for index, method in enumerate(policy.allow_methods):
@@ -201,17 +201,17 @@ def _validate_cors(policy: CorsPolicy) -> Problems:
             yield from check_cors_name(f"{field}[{index}]", name)
     yield from rules.check_duration("maxAge", policy.max_age)
     if policy.max_age is not None and policy.max_age >= rules.MILLISECOND and policy.max_age % _SECOND:
-        yield error("bad-duration", "maxAge", f"{policy.max_age}: whole seconds only")
+        yield error("bad-duration", "maxAge", f"{policy.max_age}: must be whole seconds")
 
 
 def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, ...]) -> Problems:
     if redirect.uri and redirect.prefix_rewrite:
         yield error("exclusive-fields", "", "only one of uri and prefixRewrite may be set")
     if redirect.prefix_rewrite and any(m.uri is not None and m.uri.prefix is None for m in matches):
-        yield error("bad-redirect", "prefixRewrite", "every match of the path must be of a prefix")
+        yield error("bad-redirect", "prefixRewrite", "all URI matches must be prefix matches")
     changes = (redirect.uri, redirect.prefix_rewrite, redirect.authority, redirect.scheme)
     if not any(changes) and redirect.port is None and redirect.derive_port is None:
-        yield error("missing-field", "", "a redirect needs one of uri, prefixRewrite, authority, scheme or port")
+        yield error("missing-field", "", "one of uri, prefixRewrite, authority, scheme and port is required")
     for field, text in (
         ("uri", redirect.uri),
         ("authority", redirect.authority),
@@ -219,22 +219,22 @@ def _validate_redirect(redirect: HTTPRedirect, matches: tuple[HTTPMatchRequest, 
     ):
         yield from check_line(field, text)
     if redirect.redirect_code and not 300 <= redirect.redirect_code <= 399:
-        yield error("bad-redirect", "redirectCode", f"{redirect.redirect_code} is not a code of a redirect: 300 to 399")
+        yield error("bad-redirect", "redirectCode", f"{redirect.redirect_code}: must be between 300 and 399")
     if redirect.scheme not in ("", "http", "https"):
-        yield error("bad-redirect", "scheme", f"{redirect.scheme!r}: http or https")
+        yield error("bad-redirect", "scheme", f"{redirect.scheme!r}: expected http or https")
     if redirect.port:
         yield from rules.check_port("port", redirect.port)
 
 
 def _validate_direct_response(response: HTTPDirectResponse) -> Problems:
     if not 200 <= response.status <= 599:
-        yield error("bad-status", "status", f"{response.status} is not a status: 200 to 599")
+        yield error("bad-status", "status", f"{response.status}: must be between 200 and 599")
     if response.body is not None:
         size = len(response.body.bytes_ or (response.body.string or "").encode())
         if size > 1 << 20:
             yield error("large-body", "body", "larger than 1 MiB")
         elif size > 100 << 10:
-            yield warning("large-body", "body", "a large body is sent to every proxy with every change of a route")
+            yield warning("large-body", "body", "a large body is sent to all proxies whenever a route changes")
 
 
 def _validate_rewrite(rewrite: HTTPRewrite) -> Problems:
@@ -242,12 +242,12 @@ def _validate_rewrite(rewrite: HTTPRewrite) -> Problems:
     if rewrite.uri and regex is not None:
         yield error("exclusive-fields", "", "only one of uri and uriRegexRewrite may be set")
     if not rewrite.uri and regex is None and not rewrite.authority:
-        yield error("missing-field", "", "a rewrite needs one of uri, uriRegexRewrite or authority")
+        yield error("missing-field", "", "one of uri, uriRegexRewrite and authority is required")
     for field, text in (("uri", rewrite.uri), ("authority", rewrite.authority)):
         yield from check_line(field, text)
     if regex is not None:
         yield from check_line("uriRegexRewrite.rewrite", regex.rewrite)
         if not regex.match or not regex.rewrite:
-            yield error("missing-field", "uriRegexRewrite", "both match and rewrite are needed")
+            yield error("missing-field", "uriRegexRewrite", "match and rewrite are required")
         else:
             yield from rules.check_regex("uriRegexRewrite.match", regex.match)

@@ -39,11 +39,11 @@ def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Pro
     yield from rules.check_duration("warmupDurationSecs", settings.warmup_duration_secs)
     if (warmup := settings.warmup) is not None:
         if warmup.duration is None:
-            yield error("missing-field", "warmup.duration", "a duration is needed")
+            yield error("missing-field", "warmup.duration", "a duration is required")
         yield from rules.check_duration("warmup.duration", warmup.duration)
         yield from rules.check_percent("warmup.minimumPercent", warmup.minimum_percent)
         if warmup.aggression is not None and not warmup.aggression > 0:
-            yield error("out-of-range", "warmup.aggression", f"{warmup.aggression} is not above 0")
+            yield error("out-of-range", "warmup.aggression", f"{warmup.aggression}: must be greater than 0")
 
 
 def _validate_hash(hashing: ConsistentHashLB) -> Problems:
@@ -52,7 +52,7 @@ def _validate_hash(hashing: ConsistentHashLB) -> Problems:
         ("httpQueryParameterName", hashing.http_query_parameter_name),
     ):
         if name == "":
-            yield warning("no-effect", field, "without a name there is nothing to hash by")
+            yield warning("no-effect", field, "has no effect without a name")
     yield from check_line("httpHeaderName", hashing.http_header_name or "")
     if hashing.http_cookie is not None:
         yield from below("httpCookie", _validate_cookie(hashing.http_cookie))
@@ -64,7 +64,7 @@ def _validate_hash(hashing: ConsistentHashLB) -> Problems:
             )
     ring = max(hashing.minimum_ring_size, hashing.ring_hash.minimum_ring_size if hashing.ring_hash is not None else 0)
     if ring > _MAX_RING:
-        yield error("out-of-range", "ringHash.minimumRingSize", f"{ring} is more than {_MAX_RING}")
+        yield error("out-of-range", "ringHash.minimumRingSize", f"{ring}: must be at most {_MAX_RING}")
     if hashing.maglev is not None:
         size = hashing.maglev.table_size
         if not 0 < size < _MAX_TABLE or not _is_prime(size):
@@ -73,13 +73,13 @@ def _validate_hash(hashing: ConsistentHashLB) -> Problems:
 
 def _validate_cookie(cookie: HTTPCookie) -> Problems:
     if not cookie.name:
-        yield error("missing-field", "name", "a cookie needs a name")
+        yield error("missing-field", "name", "a cookie name is required")
     seen: set[str] = set()
     for index, attribute in enumerate(cookie.attributes):
         if not attribute.name:
-            yield error("missing-field", f"attributes[{index}].name", "an attribute needs a name")
+            yield error("missing-field", f"attributes[{index}].name", "an attribute name is required")
         elif attribute.name in seen:
-            yield error("duplicate-name", f"attributes[{index}].name", f"{attribute.name!r} is there twice")
+            yield error("duplicate-name", f"attributes[{index}].name", f"duplicate {attribute.name!r}")
         seen.add(attribute.name)
 
 
@@ -91,15 +91,13 @@ def validate_locality(setting: LocalityLoadBalancerSetting, outlier: bool) -> Pr
     if setting.distribute and setting.failover:
         yield error("exclusive-fields", "", "only one of distribute and failover may be set")
     if setting.failover and (topology := _TOPOLOGY.intersection(setting.failover_priority)):
-        yield error(
-            "exclusive-fields", "failoverPriority", f"failover and the label {min(topology)} exclude each other"
-        )
+        yield error("exclusive-fields", "failoverPriority", f"cannot contain {min(topology)} if failover is set")
     for index, distribute in enumerate(setting.distribute):
         place = f"distribute[{index}].to"
         if any(not 1 <= weight <= 100 for weight in distribute.to.values()):
-            yield error("bad-weights", place, "each weight must be 1 to 100")
+            yield error("bad-weights", place, "each weight must be between 1 and 100")
         elif sum(distribute.to.values()) != 100:
-            yield error("bad-weights", place, f"the weights sum up to {sum(distribute.to.values())}, not 100")
+            yield error("bad-weights", place, f"the weights add up to {sum(distribute.to.values())}, not 100")
         yield from _check_localities(place, distribute.to)
     yield from _check_localities("distribute", [d.from_ for d in setting.distribute])
     yield from _check_failover(setting.failover, bool(setting.failover or setting.failover_priority), outlier)
@@ -107,22 +105,24 @@ def validate_locality(setting: LocalityLoadBalancerSetting, outlier: bool) -> Pr
 
 def validate_zone_aware(setting: ZoneAwareLoadBalancerSetting, outlier: bool) -> Problems:
     if topology := _TOPOLOGY.intersection(setting.failover_priority):
-        yield error("bad-label", "failoverPriority", f"{min(topology)} is handled by itself")
+        yield error(
+            "bad-label", "failoverPriority", f"must not contain {min(topology)}, which is handled automatically"
+        )
     if setting.min_cluster_size == 0:
-        yield error("out-of-range", "minClusterSize", "at least 1")
+        yield error("out-of-range", "minClusterSize", "must be at least 1")
     yield from _check_failover(setting.failover, bool(setting.failover or setting.failover_priority), outlier)
 
 
 def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> Problems:
     if used and not outlier:
-        yield warning("failover-without-outlier-detection", "", "without outlierDetection nothing fails over")
+        yield warning("failover-without-outlier-detection", "", "failover requires outlierDetection")
     for index, pair in enumerate(failover):
         place = f"failover[{index}]"
         if pair.from_ == pair.to:
-            yield error("bad-locality", place, "the two regions must differ")
+            yield error("bad-locality", place, "from and to must differ")
         for region in (pair.from_, pair.to):
             if "/" in region or "*" in region:
-                yield error("bad-locality", place, f"{region!r}: only a region, without wildcard")
+                yield error("bad-locality", place, f"{region!r}: must be a region without wildcards")
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
@@ -133,7 +133,7 @@ def _check_localities(path: str, localities: Iterable[str]) -> Problems:
     for locality in localities:
         parts = tuple(locality.split("/", 2))
         if not all(parts):
-            yield error("bad-locality", path, f"{locality!r}: no level may be empty")
+            yield error("bad-locality", path, f"{locality!r}: region, zone and subzone must not be empty")
         elif "*" in locality[:-1]:
             yield error("bad-locality", path, f"{locality!r}: a wildcard must be at the end")
         elif (other := next((o for o in seen if _overlap(o, parts)), None)) is not None:

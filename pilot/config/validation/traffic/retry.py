@@ -37,9 +37,9 @@ def validate_retry(retry: HTTPRetry) -> Problems:
     if retry.attempts == 0 and (
         retry.per_try_timeout is not None or retry.retry_on or retry.retry_remote_localities is not None
     ):
-        yield error("retry-without-attempts", "attempts", "0 turns retries off, but they are configured")
+        yield error("retry-without-attempts", "attempts", "0 disables retries, but other retry settings are set")
     yield from rules.check_duration("perTryTimeout", retry.per_try_timeout)
     for condition in retry.retry_on.split(",") if retry.retry_on else ():
         if condition not in RETRY_ON and condition not in _CODES:
-            yield error("bad-retry-on", "retryOn", f"{condition!r} is not a condition of retries")
+            yield error("bad-retry-on", "retryOn", f"unknown retry condition {condition!r}")
     yield from rules.check_duration("backoff", retry.backoff)

@@ -43,10 +43,10 @@ def _validate(entry: ServiceEntry, namespace: str) -> Problems:
 
 def _check_hosts(entry: ServiceEntry) -> Problems:
     if not entry.hosts:
-        yield error("missing-field", "hosts", "a host is needed")
+        yield error("missing-field", "hosts", "a host is required")
     for index, host in enumerate(entry.hosts):
         if host == "*":
-            yield error("bad-host", f"hosts[{index}]", "'*' is not a service")
+            yield error("bad-host", f"hosts[{index}]", "'*' is not a valid host")
             continue
         yield from rules.check_host(f"hosts[{index}]", host)
         if entry.resolution != "DYNAMIC_DNS" and any(rules.check_no_partial_wildcard("", host)):
@@ -58,7 +58,7 @@ def _check_addresses(entry: ServiceEntry) -> Problems:
         yield from rules.check_subnet(f"addresses[{index}]", address)
         if "/" in address and entry.resolution not in ("NONE", "STATIC"):
             yield error(
-                "bad-address", f"addresses[{index}]", "blocks of addresses are for resolution NONE and STATIC only"
+                "bad-address", f"addresses[{index}]", "CIDR ranges are supported only with resolution NONE and STATIC"
             )
 
 
@@ -68,9 +68,9 @@ def _check_ports(entry: ServiceEntry) -> Problems:
     for index, port in enumerate(entry.ports):
         place = f"ports[{index}]"
         if port.name in names:
-            yield error("duplicate-name", f"{place}.name", f"{port.name!r} is there twice")
+            yield error("duplicate-name", f"{place}.name", f"duplicate {port.name!r}")
         if port.number in numbers:
-            yield error("duplicate-port", f"{place}.number", f"{port.number} is there twice")
+            yield error("duplicate-port", f"{place}.number", f"duplicate {port.number}")
         names.add(port.name)
         numbers.add(port.number)
         yield from rules.check_port(f"{place}.number", port.number)
@@ -80,12 +80,12 @@ def _check_ports(entry: ServiceEntry) -> Problems:
             yield from rules.check_port(f"{place}.targetPort", port.target_port)
         protocol = parse_protocol(port.protocol)
         if entry.resolution != "NONE" and len(entry.hosts) > 1 and not (protocol.is_http or protocol.is_tls):
-            yield error("hosts-need-http", f"{place}.protocol", "several hosts are told apart by HTTP or TLS only")
+            yield error("hosts-need-http", f"{place}.protocol", "multiple hosts require HTTP or TLS")
 
 
 def _validate_none(entry: ServiceEntry) -> Problems:
     if entry.endpoints:
-        yield error("exclusive-fields", "endpoints", "there are no endpoints with resolution NONE")
+        yield error("exclusive-fields", "endpoints", "not supported with resolution NONE")
     if entry.workload_selector is not None:
         yield warning("no-effect", "workloadSelector", "has no effect with resolution NONE")
 
@@ -97,10 +97,10 @@ def _validate_dns(entry: ServiceEntry) -> Problems:
                 yield error(
                     "bad-host",
                     f"hosts[{index}]",
-                    f"{host!r} cannot be looked up: without endpoints, a whole domain name is needed",
+                    f"{host!r} cannot be resolved: without endpoints, a full domain name is required",
                 )
     if entry.resolution == "DNS_ROUND_ROBIN" and len(entry.endpoints) > 1:
-        yield error("too-many-endpoints", "endpoints", "at most one with resolution DNS_ROUND_ROBIN")
+        yield error("too-many-endpoints", "endpoints", "at most one is supported with resolution DNS_ROUND_ROBIN")
     names = {port.name for port in entry.ports}
     for index, endpoint in enumerate(entry.endpoints):
         yield from below(f"endpoints[{index}]", _check_dns_endpoint(endpoint, names))
@@ -116,14 +116,14 @@ def _check_dns_endpoint(endpoint: WorkloadEntry, names: set[str]) -> Problems:
 def _validate_dynamic(entry: ServiceEntry) -> Problems:
     for index, host in enumerate(entry.hosts):
         if not is_wildcard(host):
-            yield error("bad-host", f"hosts[{index}]", f"{host!r}: resolution DYNAMIC_DNS needs a wildcard")
+            yield error("bad-host", f"hosts[{index}]", f"{host!r}: resolution DYNAMIC_DNS requires a wildcard")
     for field, value in (("addresses", entry.addresses), ("endpoints", entry.endpoints)):
         if value:
-            yield error("exclusive-fields", field, f"there are no {field} with resolution DYNAMIC_DNS")
+            yield error("exclusive-fields", field, f"{field} are not supported with resolution DYNAMIC_DNS")
     for index, port in enumerate(entry.ports):
         if parse_protocol(port.protocol) not in _DYNAMIC:
             yield error(
                 "bad-protocol",
                 f"ports[{index}].protocol",
-                "resolution DYNAMIC_DNS takes HTTP, HTTP2, GRPC and TLS only",
+                "resolution DYNAMIC_DNS supports only HTTP, HTTP2, GRPC and TLS",
             )

@@ -32,7 +32,7 @@ def _validate(sidecar: Sidecar, namespace: str) -> Problems:
     policy, pool = sidecar.outbound_traffic_policy, sidecar.inbound_connection_pool
     if not sidecar.egress and not sidecar.ingress and policy is None and pool is None:
         yield error(
-            "missing-field", "", "one of ingress, egress, outboundTrafficPolicy or inboundConnectionPool is needed"
+            "missing-field", "", "one of ingress, egress, outboundTrafficPolicy and inboundConnectionPool is required"
         )
     for index, ingress in enumerate(sidecar.ingress):
         yield from below(f"ingress[{index}]", _validate_ingress(ingress))
@@ -54,7 +54,7 @@ def _check_distinct(field: str, ports: list[SidecarPort | None]) -> Iterator[Pro
     for index, port in enumerate(ports):
         if port is not None and port.number:
             if port.number in seen:
-                yield error("duplicate-port", f"{field}[{index}].port.number", f"{port.number} is there twice")
+                yield error("duplicate-port", f"{field}[{index}].port.number", f"duplicate {port.number}")
             seen.add(port.number)
 
 
@@ -63,7 +63,7 @@ def _check_sockets(listeners: tuple[IstioEgressListener, ...]) -> Iterator[Probl
     for index, listener in enumerate(listeners):
         if listener.port is not None and listener.port.number == 0:
             if listener.bind in seen:
-                yield error("duplicate-port", f"egress[{index}].bind", f"{listener.bind!r} is there twice")
+                yield error("duplicate-port", f"egress[{index}].bind", f"duplicate {listener.bind!r}")
             seen.add(listener.bind)
 
 
@@ -78,7 +78,7 @@ def _check_port(port: SidecarPort) -> Problems:
 def _validate_ingress(listener: IstioIngressListener) -> Problems:
     port = listener.port
     if port is None:
-        yield error("missing-field", "port", "an ingress listener needs a port")
+        yield error("missing-field", "port", "a port is required")
         return
     yield from below("port", _check_port(port))
     yield from rules.check_port("port.number", port.number)
@@ -91,7 +91,7 @@ def _validate_ingress(listener: IstioIngressListener) -> Problems:
     if (pool := listener.connection_pool) is not None:
         yield from below("connectionPool", validate_connection_pool(pool))
         if pool.http is not None and not parse_protocol(port.protocol).is_http:
-            yield warning("no-effect", "connectionPool.http", f"has no effect on a port of {port.protocol}")
+            yield warning("no-effect", "connectionPool.http", f"has no effect on a {port.protocol} port")
 
 
 def _check_endpoint(endpoint: str) -> Problems:
@@ -105,14 +105,14 @@ def _check_endpoint(endpoint: str) -> Problems:
         message = f"{endpoint!r}: expected 127.0.0.1:PORT, 0.0.0.0:PORT, [::1]:PORT, [::]:PORT or unix://PATH"
         yield error("bad-default-endpoint", "defaultEndpoint", message)
     elif not (number.isascii() and number.isdecimal()):
-        yield error("bad-port", "defaultEndpoint", f"{number!r} is not a port: 1 to 65535")
+        yield error("bad-port", "defaultEndpoint", f"{number!r} is not a valid port: must be between 1 and 65535")
     else:
         yield from rules.check_port("defaultEndpoint", int(number))
         if not host:
             yield warning(
                 "no-effect",
                 "defaultEndpoint",
-                f"{endpoint!r} has no effect without an address: traffic goes where the client sent it",
+                f"{endpoint!r} has no effect without an address: traffic goes to its original destination",
             )
 
 
@@ -132,7 +132,7 @@ def _check_ingress_tls(listener: IstioIngressListener, port: SidecarPort) -> Pro
     if tls.mode in ("ISTIO_MUTUAL", "AUTO_PASSTHROUGH"):
         yield error("not-supported", "tls.mode", f"{tls.mode} is not supported here")
     if not parse_protocol(port.protocol).is_tls:
-        yield error("tls-not-allowed", "tls", f"a port of {port.protocol} cannot have TLS settings")
+        yield error("tls-not-allowed", "tls", f"a {port.protocol} port cannot have TLS settings")
     yield from below("tls", validate_server_tls(tls))
 
 
@@ -144,13 +144,13 @@ def _validate_egress(listener: IstioEgressListener, namespace: str) -> Problems:
             if listener.bind:
                 yield from rules.check_address("bind", listener.bind)
         elif not listener.bind.startswith(rules.UNIX):
-            yield error("bad-port", "port.number", "0 is for a listener that binds to a Unix socket")
+            yield error("bad-port", "port.number", "must not be 0 unless the listener binds to a Unix socket")
         else:
             yield from rules.check_unix("bind", listener.bind.removeprefix(rules.UNIX))
             if listener.capture_mode == "IPTABLES":
-                yield error("bad-capture-mode", "captureMode", "a Unix socket cannot be captured")
+                yield error("bad-capture-mode", "captureMode", "traffic to a Unix socket cannot be captured")
     if not listener.hosts:
-        yield error("missing-field", "hosts", "an egress listener needs a host")
+        yield error("missing-field", "hosts", "at least one host is required")
     for index, host in enumerate(listener.hosts):
         yield from rules.check_scoped_host(f"hosts[{index}]", host, gateway=False)
     yield from _find_covered(listener.hosts, namespace)
@@ -165,18 +165,18 @@ def _find_covered(hosts: tuple[str, ...], namespace: str) -> Iterator[Problem]:
             continue
         known = seen.setdefault(namespace if scope == "." else scope, set())
         if host in known or "*" in known or (host == "*" and known):
-            yield warning("duplicate-host", f"hosts[{index}]", f"{text!r} overlaps with another host of its namespace")
+            yield warning("duplicate-host", f"hosts[{index}]", f"{text!r} overlaps with another host in its namespace")
         known.add(host)
     if "*" in seen.get("*", ()) and len(seen) > 1:
-        yield warning("duplicate-host", "hosts", "'*/*' is everything: other hosts add nothing")
+        yield warning("duplicate-host", "hosts", "other hosts have no effect beside '*/*'")
 
 
 def _validate_outbound(policy: OutboundTrafficPolicy) -> Problems:
     if (proxy := policy.egress_proxy) is None:
         return
     if policy.mode != "ALLOW_ANY":
-        yield error("exclusive-fields", "egressProxy", "only with mode ALLOW_ANY")
+        yield error("exclusive-fields", "egressProxy", "requires mode ALLOW_ANY")
     yield from rules.check_name("egressProxy.host", proxy.host)
     if proxy.port is None:
-        yield error("missing-field", "egressProxy.port", "a port is needed")
+        yield error("missing-field", "egressProxy.port", "a port is required")
     yield from below("egressProxy", (p for p in validate_destination(proxy) if p.path != "host"))

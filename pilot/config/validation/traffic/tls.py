@@ -41,11 +41,11 @@ def validate_server_tls(tls: ServerTLSSettings) -> Problems:
     yield from _check_ciphers(tls)
     if tls.mode == "ISTIO_MUTUAL":
         for field in _certificate_fields(tls, crl=False):
-            yield error("tls-certificates", field, f"ISTIO_MUTUAL uses the mesh's certificates, it cannot have {field}")
+            yield error("tls-certificates", field, f"ISTIO_MUTUAL uses the mesh's certificates and cannot have {field}")
         return
     if tls.mode in ("PASSTHROUGH", "AUTO_PASSTHROUGH"):
         for field in _certificate_fields(tls, crl=True):
-            yield warning("tls-certificates", field, f"{tls.mode} uses no certificates, {field} is ignored")
+            yield warning("tls-certificates", field, f"{tls.mode} does not use certificates; {field} is ignored")
     files = bool(tls.server_certificate and tls.private_key)
     if files + bool(tls.credential_name) + bool(tls.credential_names) + bool(tls.tls_certificates) > 1:
         message = "only one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates may be set"
@@ -54,7 +54,7 @@ def validate_server_tls(tls: ServerTLSSettings) -> Problems:
     if terminates and not (tls.credential_name or tls.credential_names):
         yield from _check_files(tls)
         if tls.ca_crl and tls.mode == "SIMPLE":
-            yield error("tls-certificates", "caCrl", "SIMPLE asks for no client certificate that could be revoked")
+            yield error("tls-certificates", "caCrl", "SIMPLE does not request client certificates")
 
 
 def _check_ciphers(tls: ServerTLSSettings) -> Iterator[Problem]:
@@ -62,14 +62,14 @@ def _check_ciphers(tls: ServerTLSSettings) -> Iterator[Problem]:
         yield warning(
             "cipher-suites-needed",
             "minProtocolVersion",
-            "no default cipher suite is of a TLS below 1.2: set cipherSuites",
+            "no default cipher suite supports TLS below 1.2; set cipherSuites",
         )
     seen: set[str] = set()
     for index, name in enumerate(tls.cipher_suites):
         if not is_cipher_suite(name):
-            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"{name!r} is not known and ignored")
+            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"unknown cipher suite {name!r} is ignored")
         elif name in seen:
-            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"{name!r} is there twice")
+            yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"duplicate {name!r}")
         seen.add(name)
 
 
@@ -88,7 +88,7 @@ def _certificate_fields(tls: ServerTLSSettings, crl: bool) -> list[str]:
 
 def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
     if tls.mode != "SIMPLE" and not tls.ca_certificates:
-        yield error("tls-certificates", "caCertificates", f"{tls.mode} needs the roots of the clients")
+        yield error("tls-certificates", "caCertificates", f"{tls.mode} requires the clients' root certificates")
     if len(tls.tls_certificates) > 2:
         yield warning("tls-certificates", "tlsCertificates", "only two server certificates are used")
     pairs = [
@@ -96,9 +96,9 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
     ]
     for prefix, certificate, key in pairs or [("", tls.server_certificate, tls.private_key)]:
         if not certificate:
-            yield error("tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} needs a server certificate")
+            yield error("tls-certificates", f"{prefix}serverCertificate", f"{tls.mode} requires a server certificate")
         if not key:
-            yield error("tls-certificates", f"{prefix}privateKey", f"{tls.mode} needs a private key")
+            yield error("tls-certificates", f"{prefix}privateKey", f"{tls.mode} requires a private key")
 
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
@@ -109,7 +109,7 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
     if tls.credential_name.startswith(CONFIG_MAP):
         place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
         if not name if slash else not place:
-            yield error("bad-credential-name", "credentialName", f"{tls.credential_name!r} names no ConfigMap")
+            yield error("bad-credential-name", "credentialName", f"{tls.credential_name!r} does not name a ConfigMap")
         elif slash and place != namespace:
             yield error("bad-credential-name", "credentialName", "the ConfigMap must be in the namespace of the object")
     if len(tls.sni.encode()) > 255:
@@ -117,13 +117,15 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
     if tls.insecure_skip_verify:
         named = tls.ca_certificates or tls.subject_alt_names or (tls.mode == "SIMPLE" and tls.credential_name)
         if tls.mode in ("SIMPLE", "MUTUAL") and named:
-            yield error("exclusive-fields", "insecureSkipVerify", "nothing to verify with may be set beside it")
+            yield error(
+                "exclusive-fields", "insecureSkipVerify", "cannot be combined with settings that verify the server"
+            )
     if tls.mode in ("SIMPLE", "MUTUAL") and tls.credential_name:
         fields = ("client_certificate", "private_key", "ca_certificates", "ca_crl")
         for field in (json_name(field) for field in fields if getattr(tls, field)):
             yield error("exclusive-fields", field, f"only one of credentialName and {field} may be set")
     elif tls.mode == "MUTUAL":
         if not tls.client_certificate:
-            yield error("tls-certificates", "clientCertificate", "MUTUAL needs a client certificate")
+            yield error("tls-certificates", "clientCertificate", "MUTUAL requires a client certificate")
         if not tls.private_key:
-            yield error("tls-certificates", "privateKey", "MUTUAL needs a private key")
+            yield error("tls-certificates", "privateKey", "MUTUAL requires a private key")

@@ -24,7 +24,7 @@ from pilot.lib.addresses import is_ip
 
 def validate_traffic_policy(policy: TrafficPolicy, namespace: str) -> Problems:
     if policy == TrafficPolicy():
-        yield error("missing-field", "", "a traffic policy needs a field")
+        yield error("missing-field", "", "at least one field is required")
     if policy.tunnel is not None and policy.proxy_protocol is not None:
         yield error("exclusive-fields", "", "only one of tunnel and proxyProtocol may be set")
     yield from _validate_parts(policy, namespace)
@@ -38,14 +38,14 @@ def validate_traffic_policy(policy: TrafficPolicy, namespace: str) -> Problems:
 
 def _validate_port_policy(policy: PortTrafficPolicy, namespace: str) -> Problems:
     if policy.port is None:
-        yield error("missing-field", "port", "a port is needed")
+        yield error("missing-field", "port", "a port is required")
     if (
         policy.outlier_detection is None
         and policy.connection_pool is None
         and policy.load_balancer is None
         and policy.tls is None
     ):
-        yield error("missing-field", "", "a policy of a port needs a field besides the port")
+        yield error("missing-field", "", "at least one field besides the port is required")
     yield from _validate_parts(policy, namespace)
 
 
@@ -64,7 +64,7 @@ def _validate_parts(policy: TrafficPolicy | PortTrafficPolicy, namespace: str) -
 
 def _validate_tunnel(tunnel: TunnelSettings) -> Problems:
     if tunnel.protocol not in ("", "CONNECT", "POST"):
-        yield error("bad-protocol", "protocol", f"{tunnel.protocol!r}: CONNECT or POST")
+        yield error("bad-protocol", "protocol", f"{tunnel.protocol!r}: expected CONNECT or POST")
     if not is_ip(tunnel.target_host):
         yield from rules.check_name("targetHost", tunnel.target_host)
     yield from rules.check_port("targetPort", tunnel.target_port)
@@ -88,12 +88,14 @@ def validate_outlier_detection(outlier: OutlierDetection) -> Problems:
     yield from rules.check_percent("minHealthPercent", outlier.min_health_percent)
     for index, code in enumerate(outlier.outlier_detection_http_error_codes):
         if not 100 <= code <= 599:
-            yield error("bad-status", f"outlierDetectionHttpErrorCodes[{index}]", f"{code} is not a status: 100 to 599")
+            yield error(
+                "bad-status", f"outlierDetectionHttpErrorCodes[{index}]", f"{code}: must be between 100 and 599"
+            )
 
 
 def validate_connection_pool(pool: ConnectionPoolSettings) -> Problems:
     if pool.http is None and pool.tcp is None:
-        yield error("missing-field", "", "a connection pool needs http or tcp")
+        yield error("missing-field", "", "http or tcp is required")
     if pool.http is not None:
         yield from below("http", _validate_http(pool.http))
     if pool.tcp is not None:
@@ -108,11 +110,11 @@ def _validate_http(http: HTTPSettings) -> Problems:
     yield from rules.check_not_negative("maxConcurrentStreams", http.max_concurrent_streams)
     yield from rules.check_duration("idleTimeout", http.idle_timeout)
     if http.h2_upgrade_policy == "UPGRADE" and http.use_client_protocol:
-        yield error("exclusive-fields", "useClientProtocol", "cannot be true where h2UpgradePolicy is UPGRADE")
+        yield error("exclusive-fields", "useClientProtocol", "cannot be true if h2UpgradePolicy is UPGRADE")
     if (keepalive := http.http2_keep_alive) is not None:
         for field, value in (("interval", keepalive.interval), ("timeout", keepalive.timeout)):
             if value is None:
-                yield error("missing-field", f"http2KeepAlive.{field}", "a duration is needed")
+                yield error("missing-field", f"http2KeepAlive.{field}", "a duration is required")
             yield from rules.check_duration(f"http2KeepAlive.{field}", value)
 
 

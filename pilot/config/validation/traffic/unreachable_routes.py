@@ -28,7 +28,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
     for index, route in enumerate(routes):
         place = f"{field}[{index}]"
         if catch_all is not None:
-            yield warning("unreachable-route", place, f"{catch_all} before it has no match and takes everything")
+            yield warning("unreachable-route", place, f"never reached: {catch_all} matches everything")
             continue
         if not route.match:
             catch_all = place
@@ -39,14 +39,14 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
             )
             key = msgspec.msgpack.encode(unnamed, order="deterministic")
             if (earlier := seen.setdefault(key, spot)) != spot:
-                yield warning("unreachable-match", spot, f"the same as {earlier}")
+                yield warning("unreachable-match", spot, f"never reached: same as {earlier}")
             elif isinstance(match, HTTPMatchRequest) and match.uri is not None and (prefix := match.uri.prefix):
                 if (
                     cover := next(
                         (s for s, shorter, m in prefixes if prefix.startswith(shorter) and _covers(m, match)), None
                     )
                 ) is not None:
-                    yield warning("unreachable-match", spot, f"{cover} takes everything that it could take")
+                    yield warning("unreachable-match", spot, f"never reached: {cover} matches all of its requests")
                 prefixes.append((spot, prefix, match))
 
 

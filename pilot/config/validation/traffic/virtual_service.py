@@ -37,11 +37,11 @@ def _validate(service: VirtualService, namespace: str) -> Problems:
         for field, value in (("gateways", service.gateways), ("tls", service.tls), ("tcp", service.tcp)):
             if value:
                 yield error(
-                    "delegate-only-http", field, f"a VirtualService without hosts is a delegate: it cannot have {field}"
+                    "delegate-only-http", field, f"a VirtualService without hosts is a delegate and cannot have {field}"
                 )
     yield from check_gateway_names("gateways", service.gateways)
     if not (service.http or service.tls or service.tcp):
-        yield error("missing-field", "", "one of http, tls or tcp is needed")
+        yield error("missing-field", "", "one of http, tls and tcp is required")
     yield from each("http", service.http, lambda route: validate_http_route(route, not service.hosts, gateway))
     yield from each("tls", service.tls, lambda route: _validate_tls(route, service.hosts, gateway))
     yield from each("tcp", service.tcp, _validate_tcp)
@@ -66,7 +66,9 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
     if host == "*" and not gateway:
         return (
             error(
-                "wildcard-in-mesh", path, "'*' is for Gateways only, a VirtualService of the mesh must name its hosts"
+                "wildcard-in-mesh",
+                path,
+                "'*' is supported only at gateways; a VirtualService for the mesh must list its hosts",
             ),
         )
     return rules.check_host(path, host)
@@ -91,22 +93,22 @@ def _check_distinct(hosts: tuple[str, ...]) -> Problems:
 
 def _validate_tls(route: TLSRoute, hosts: tuple[str, ...], gateway: bool) -> Problems:
     if not route.match:
-        yield error("missing-field", "match", "a TLS route needs a match")
+        yield error("missing-field", "match", "a match is required")
     yield from each("match", route.match, lambda match: _validate_tls_match(match, hosts, gateway))
     yield from _validate_destinations(route.route)
 
 
 def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gateway: bool) -> Problems:
     if not match.sni_hosts:
-        yield error("missing-field", "sniHosts", "a TLS match needs SNI hosts")
+        yield error("missing-field", "sniHosts", "at least one SNI host is required")
     for index, name in enumerate(match.sni_hosts):
         place = f"sniHosts[{index}]"
         if is_ip(name):
-            yield warning("sni-address", place, "SNI names no addresses: most clients will not send this")
+            yield warning("sni-address", place, "most clients do not send an IP address as SNI")
         elif found := () if gateway and _SNI.fullmatch(name) else tuple(rules.check_host(place, name)):
             yield from found
         elif not any(subset_of(name, host) for host in hosts):
-            yield error("sni-not-of-host", place, f"{name!r} is none of the hosts of the VirtualService")
+            yield error("sni-not-of-host", place, f"{name!r} does not match any host of the VirtualService")
         else:
             yield from rules.check_server_name(place, name)
     yield from _check_l4(match)
@@ -128,7 +130,7 @@ def _check_l4(match: TLSMatchAttributes | L4MatchAttributes) -> Problems:
 
 def _validate_destinations(destinations: tuple[RouteDestination, ...]) -> Problems:
     if not destinations:
-        yield error("missing-field", "route", "a destination is needed")
+        yield error("missing-field", "route", "a destination is required")
     for index, weighted in enumerate(destinations):
         yield from below(f"route[{index}]", check_weighted(weighted.destination, weighted.weight))
     yield from check_weights("route", [d.weight for d in destinations])

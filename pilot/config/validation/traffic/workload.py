@@ -27,13 +27,13 @@ def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: b
     if unix:
         yield from rules.check_unix("address", entry.address.removeprefix(rules.UNIX))
         if entry.ports:
-            yield error("exclusive-fields", "ports", "a Unix socket has no ports")
+            yield error("exclusive-fields", "ports", "a Unix socket cannot have ports")
         if ports is not None and len(ports) != 1:
-            yield error("unix-needs-one-port", "address", "a Unix socket serves exactly one port of the service")
+            yield error("unix-needs-one-port", "address", "a Unix socket requires a service with exactly one port")
     elif entry.address:
         yield from _check_address(entry.address, names)
     elif not entry.network:
-        yield error("missing-field", "address", "an address is needed")
+        yield error("missing-field", "address", "an address is required")
     else:
         yield warning(
             "missing-field", "address", f"without an address, the gateways of network {entry.network!r} are used"
@@ -54,7 +54,7 @@ def _check_address(address: str, names: bool) -> Problems:
 def check_ports(entry: WorkloadEntry, ports: Collection[str] | None) -> Problems:
     for name, number in entry.ports.items():
         if ports is not None and name not in ports:
-            yield error("unknown-port", f"ports[{name}]", "the ServiceEntry has no port of that name")
+            yield error("unknown-port", f"ports[{name}]", "the ServiceEntry has no port with this name")
         yield from rules.check_port_name(f"ports[{name}]", name)
         yield from rules.check_port(f"ports[{name}]", number)
 
@@ -65,7 +65,7 @@ def validate_workload_group(o: Object[WorkloadGroup]) -> Problems:
 
 def _validate_group(group: WorkloadGroup) -> Problems:
     if group.template is None:
-        yield error("missing-field", "template", "a template is needed")
+        yield error("missing-field", "template", "a template is required")
     if group.metadata is not None:
         yield from rules.check_labels("metadata.labels", group.metadata.labels)
     if group.probe is not None:
@@ -81,7 +81,7 @@ def _validate_probe(probe: ReadinessProbe) -> Problems:
     if probe.http_get is not None:
         yield from rules.check_port("httpGet.port", probe.http_get.port)
         if probe.http_get.scheme not in ("", "HTTP", "HTTPS"):
-            yield error("bad-protocol", "httpGet.scheme", f"{probe.http_get.scheme!r}: HTTP or HTTPS")
+            yield error("bad-protocol", "httpGet.scheme", f"{probe.http_get.scheme!r}: expected HTTP or HTTPS")
         for index, header in enumerate(probe.http_get.http_headers):
             yield from check_strict_name(f"httpGet.httpHeaders[{index}].name", header.name)
     elif probe.tcp_socket is not None:
@@ -89,6 +89,6 @@ def _validate_probe(probe: ReadinessProbe) -> Problems:
     elif probe.grpc is not None:
         yield from rules.check_port("grpc.port", probe.grpc.port)
     elif probe.exec is None:
-        yield error("missing-field", "", "one of httpGet, tcpSocket, exec or grpc is needed")
+        yield error("missing-field", "", "one of httpGet, tcpSocket, exec and grpc is required")
     elif not probe.exec.command:
-        yield error("missing-field", "exec.command", "a command is needed")
+        yield error("missing-field", "exec.command", "a command is required")

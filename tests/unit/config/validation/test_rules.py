@@ -42,7 +42,7 @@ def test_a_domain_name_is_a_host_and_its_first_label_may_be_a_wildcard(host: str
 @pytest.mark.parametrize(
     ("host", "message"),
     [
-        ("", "a name is needed"),
+        ("", "a name is required"),
         (f"{LONGEST}b", "longer than 255 characters"),
         (f"{LONGEST}.", "longer than 255 characters"),
         *(

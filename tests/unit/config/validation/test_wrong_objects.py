@@ -20,7 +20,7 @@ SCHEMAS = {d["spec"]["names"]["kind"]: d["spec"]["versions"][0]["schema"]["openA
 
 
 def as_json(bad: Bad) -> dict[str, Any] | None:
-    """Returns the object of a text as kubectl sends it, None where it cannot be sent or is none of Istio's."""
+    """Returns the object of a text as kubectl sends it, None where it cannot be sent or: expected one of Istio's."""
     try:
         plain = json.loads(json.dumps(yaml.safe_load(bad.text), allow_nan=False))
     except (yaml.YAMLError, ValueError):

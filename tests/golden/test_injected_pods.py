@@ -1,7 +1,7 @@
-"""Injected pods: the cases of pods/cases.yaml through the webhook and through kube-inject, which give the same.
+"""Injected pods: the cases of pods/cases.yaml, injected by the webhook and by kube-inject with the same result.
 
-The result of a group's plain pod is recorded as a whole, that of every other case as what differs from it: path, before, after.
-`pytest tests/golden --rewrite` writes the records again and deletes those of cases that there are no more.
+The plain pod of a group is recorded in full, and every other case as its differences from it: path, before, after.
+`pytest tests/golden --rewrite` writes the records and deletes those without a case.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ Plain = dict[str, Any]
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True):
-    """What a pod, and what it is injected with, has beyond the plain one. `container` is merged into its container, `containers` are
-    added, `only` takes their place. `generate` is its generateName, `owner` its controller."""
+    """The differences of a pod and its injector from the plain ones.
+
+    `container` is merged into the pod's container, `containers` are added, and `only` replaces both. `generate` is the pod's
+    generateName, `owner` its controller.
+    """
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -49,7 +52,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
     owner: Plain = {}
 
     def pod(self) -> Plain:
-        """Returns the pod to inject."""
+        """Return the pod to inject."""
         app = {
             "name": "app",
             "image": "registry.example/app:1",
@@ -78,9 +81,19 @@ CASES: dict[str, dict[str, Case]] = msgspec.convert(
 )
 
 
+NAMES = [(group, name) for group, cases in CASES.items() for name in cases]
+
+
 @functools.cache
 def config_of(values: str) -> InjectorConfig:
     return decode_config(*config_texts(**json.loads(values)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def parsed_templates() -> Iterator[None]:
+    """Free the parsed templates of all cases, more than 100 MB, when the last test of this module has run."""
+    yield
+    config_of.cache_clear()
 
 
 def mesh_of(case: Case) -> Any:
@@ -89,20 +102,27 @@ def mesh_of(case: Case) -> Any:
     return mesh
 
 
-def by_webhook(case: Case) -> Any:
-    around = InjectionSurroundings(
+def inject_by_webhook(case: Case, pod: Plain) -> Any:
+    """Return the pod with the webhook's patch, or the reason of its refusal."""
+    context = InjectionSurroundings(
         lambda: mesh_of(case),
         lambda cluster, node: case.native,
         revision=case.revision,
         compliance_policy=case.compliance,
     )
-    injector = Injector(around)
+    injector = Injector(context)
     injector.config = config_of(json.dumps(case.values))
     try:
-        answer = injector.answer(decode_review(json.dumps(review(case.pod())).encode()), "/inject")
+        answer = injector.answer(decode_review(json.dumps(review(pod)).encode()), "/inject")
     except InjectionError as error:
         return {"refused": str(error)}
-    return case.pod() if answer is None else apply(case.pod(), json.loads(answer.patch))
+    return pod if answer is None else apply(pod, json.loads(answer.patch))
+
+
+@functools.cache
+def by_webhook(group: str, name: str) -> Any:
+    case = CASES[group][name]
+    return without_empty(inject_by_webhook(case, case.pod()))
 
 
 def by_command(case: Case) -> Any:
@@ -116,10 +136,10 @@ def by_command(case: Case) -> Any:
 
 
 def without_empty(value: Any) -> Any:
-    """Nulls and empty maps and lists say what their absence says, an empty volume excepted."""
+    """Drop nulls, and empty maps and lists. They mean the same as their absence, except in an emptyDir."""
     if isinstance(value, dict):
-        found = {k: without_empty(v) for k, v in value.items()}
-        return {k: v for k, v in found.items() if v is not None and (v not in ({}, []) or k == "emptyDir")}
+        items = {k: without_empty(v) for k, v in value.items()}
+        return {k: v for k, v in items.items() if v is not None and (v not in ({}, []) or k == "emptyDir")}
     return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
@@ -144,50 +164,30 @@ def _named(items: Any) -> bool:
     return len({item["name"] for item in items}) == len(items)
 
 
-NAMES = [(group, name) for group, cases in CASES.items() for name in cases]
-
-
-OF_THE_WEBHOOK = ["undecided-where-disabled", "illegal-policy", "never-selector", "never-before-always"]
-"""Cases of `labels` in which the webhook's policy or selectors decide. Who has a file injected wants it, as with istioctl."""
+SKIPPED_BY_WEBHOOK = ["undecided-where-disabled", "illegal-policy", "never-selector", "never-before-always"]
+"""Cases of `labels` that the webhook's policy or selectors exclude. kube-inject injects every file it is given, as istioctl's does."""
 
 
 @pytest.mark.parametrize(("group", "name"), NAMES, ids=["/".join(pair) for pair in NAMES])
-def test_both_entrances_give_the_same(group: str, name: str) -> None:
+def test_webhook_and_command_agree_and_a_second_injection_changes_nothing(group: str, name: str) -> None:
     case = CASES[group][name]
-    if group == "labels" and name in OF_THE_WEBHOOK:
-        assert without_empty(by_webhook(case)) == without_empty(case.pod())
+    pod = by_webhook(group, name)
+    if group == "labels" and name in SKIPPED_BY_WEBHOOK:
+        assert pod == without_empty(case.pod())
         assert "istio-proxy" in {container["name"] for container in by_command(case)["spec"]["containers"]}
     else:
-        assert without_empty(by_webhook(case)) == without_empty(by_command(case))
-
-
-INJECTED = [(group, name) for group, name in NAMES if "refused" not in by_webhook(CASES[group][name])]
-
-
-@pytest.mark.parametrize(("group", "name"), INJECTED, ids=["/".join(pair) for pair in INJECTED])
-def test_injected_again_a_pod_stays_as_it_is(group: str, name: str) -> None:
-    case = CASES[group][name]
-    once = by_webhook(case)
-    again = Injector(
-        InjectionSurroundings(
-            lambda: mesh_of(case), lambda c, n: case.native, revision=case.revision, compliance_policy=case.compliance
-        )
-    )
-    again.config = config_of(json.dumps(case.values))
-    answer = again.answer(decode_review(json.dumps(review(once)).encode()), "/inject")
-    twice = once if answer is None else apply(once, json.loads(answer.patch))
-    assert sorted(map(str, changes(without_empty(once), without_empty(twice)))) == []
+        assert pod == without_empty(by_command(case))
+    if "refused" not in pod:
+        once = inject_by_webhook(case, case.pod())
+        twice = inject_by_webhook(case, once)
+        assert sorted(map(str, changes(without_empty(once), without_empty(twice)))) == []
 
 
 @pytest.mark.parametrize("group", CASES)
 def test_results_are_as_recorded(group: str, pytestconfig: pytest.Config) -> None:
-    found = {name: without_empty(by_webhook(case)) for name, case in CASES[group].items()}
-    plain = found["plain"]
-    texts = {
-        HERE / "expected" / f"{group}.yaml": _dump(
-            {name: _record(plain, found[name]) for name in found if name != "plain"}
-        )
-    }
+    pods = {name: by_webhook(group, name) for name in CASES[group]}
+    plain = pods.pop("plain")
+    texts = {HERE / "expected" / f"{group}.yaml": _dump({name: _record(plain, pod) for name, pod in pods.items()})}
     if group == next(iter(CASES)):
         texts[HERE / "expected" / "plain-pod.yaml"] = _dump(plain)
     if pytestconfig.getoption("rewrite"):
@@ -209,15 +209,15 @@ def _record(plain: Any, result: Any) -> Any:
     )
 
 
-class _InFull(yaml.SafeDumper):
-    """Writes what is there twice twice."""
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _dump(value: Any) -> str:
-    return yaml.dump(value, Dumper=_InFull, sort_keys=True, width=150, allow_unicode=True)
+    return yaml.dump(value, Dumper=_WithoutAliases, sort_keys=True, width=150, allow_unicode=True)
 
 
 def test_there_are_many_cases_and_nothing_else_is_recorded() -> None:
@@ -275,5 +275,5 @@ READ = {
 
 
 def test_every_annotation_and_label_that_is_read_has_a_case() -> None:
-    said = {key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)}
-    assert [prefix + name for prefix, names in READ.items() for name in names if prefix + name not in said] == []
+    covered = {key for cases in CASES.values() for case in cases.values() for key in (*case.annotations, *case.labels)}
+    assert [prefix + name for prefix, names in READ.items() for name in names if prefix + name not in covered] == []

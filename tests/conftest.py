@@ -1,8 +1,9 @@
-"""Options of every test. Random tests take another seed each run, printed at the end; PYISTIOD_SEED repeats one."""
+"""Options and fixtures of all tests. Random tests take a new seed in each run, printed at the end; PYISTIOD_SEED repeats one."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -15,43 +16,71 @@ from hypothesis import core
 from pilot.lib import log
 from pilot.lib.outlet import Outlet
 
-# Children of the tests run code of Python's before they execute anything, to enter a network namespace. gRPC would wake in them and abort.
+# Children run Python code between fork and exec, to enter a network namespace. With fork support gRPC would wake up there and abort.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# Examples of earlier runs would make a seed give other tests than it gave before.
+# Reading the machine's 140 trusted certificates takes 40 ms for each of the thousands of TLS contexts. No test needs them.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
+# Without a database of earlier examples, a seed always gives the same tests.
 hypothesis.settings.register_profile("repeatable", deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")
 
 
+SLOW = "slow: starts processes, or takes seconds; `dev.py test fast` leaves it out"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write golden files again from what is built now, and delete orphans"
+        "--rewrite", action="store_true", help="write golden files from what is built now, and delete orphans"
     )
     parser.addoption(
-        "--shuffle", action="store_true", help="run the files, and the tests of each, in an order that the seed decides"
+        "--shuffle", action="store_true", help="run the files, and the tests of each, in an order drawn from the seed"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", SLOW)
     os.environ.setdefault("PYISTIOD_SEED", str(random.SystemRandom().randrange(1 << 32)))  # workers inherit it
     core.global_force_seed = int(os.environ["PYISTIOD_SEED"])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle by file, so that what a file sets up for all its tests is set up once."""
+    """Decide the order of files, and with --shuffle of the tests in each. A file stays together, so its fixtures are set up once.
+
+    Tests with processes mostly wait and others mostly compute, so the former are spread evenly over the run.
+    """
+    for item in items:
+        if "e2e" in item.path.parts:
+            item.add_marker("slow")
+    files = list(dict.fromkeys(item.path for item in items))
     if config.getoption("--shuffle"):
-        choose = random.Random(os.environ["PYISTIOD_SEED"])
-        files = sorted({item.path for item in items})
-        choose.shuffle(files)
-        place = {path: number for number, path in enumerate(files)}
-        choose.shuffle(items)
-        items.sort(key=lambda item: place[item.path])
+        rng = random.Random(os.environ["PYISTIOD_SEED"])
+        files.sort()
+        rng.shuffle(files)
+        rng.shuffle(items)
+    else:
+        waiting = [path for path in files if "e2e" in path.parts]
+        computing = [path for path in files if "e2e" not in path.parts]
+        share = {path: i / len(group) for group in (waiting, computing) for i, path in enumerate(group)}
+        files = sorted(waiting + computing, key=share.__getitem__)
+    place = {path: number for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests and imported modules from garbage collection, which is faster then.
+
+    A control plane freezes its objects after its first load. In this process they would never be freed, so its call has no effect.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.freeze = lambda: None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.write_line(
-        f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}"
-    )  # a header would not show with -q
+    # A header would not show with -q.
+    terminalreporter.write_line(f"random seed: PYISTIOD_SEED={os.environ['PYISTIOD_SEED']}")
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +96,17 @@ def scratch_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 
 @pytest.fixture(autouse=True)
+def collector_as_before() -> Iterator[None]:
+    """Restore the frequency of garbage collection, which a control plane lowers."""
+    threshold = gc.get_threshold()
+    yield
+    if gc.get_threshold() != threshold:
+        gc.set_threshold(*threshold)
+
+
+@pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Logging is as it was when a test has configured it, or has run a program that does; the next test may look at what is logged."""
+    """Restore logging after a test that configured it or ran a program that does. The next test may check what is logged."""
     root = log.scope("default")
     handlers, propagate = root.handlers[:], root.propagate
     levels = {name: logging.getLogger(name).level for name in _scopes()}

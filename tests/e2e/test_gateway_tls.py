@@ -23,6 +23,8 @@ ROOT, CLIENTS, STRANGERS = Authority("servers"), Authority("clients"), Authority
 HOST, IDENTITY = "web.example.com", "spiffe://cluster.local/ns/edge/sa/gateway"
 SERVER, RENEWED, RSA = ROOT.issue(HOST), ROOT.issue(HOST), ROOT.issue(HOST, rsa_key())
 CLIENT, REVOKED, STRANGER = CLIENTS.issue("client"), CLIENTS.issue("revoked"), STRANGERS.issue("stranger")
+WITHOUT_SECRETS = ("late", "foreign")
+"""Servers whose secrets are not served. Envoy waits 15 s for them before it starts to listen, on any port, when it starts."""
 MODES = {
     "simple": "mode: SIMPLE, credentialName: simple",
     "mutual": "mode: MUTUAL, credentialName: mutual",
@@ -64,7 +66,7 @@ class Edge:
             ("upstream", self.upstream.port),
         ):
             self.write(f"{name}-service", service(name, port))
-        self.write("gateway", gateway(self.ports))
+        self.write("gateway", gateway({mode: port for mode, port in self.ports.items() if mode not in WITHOUT_SECRETS}))
         self.write("routes", routes(), passed(self.ports["passed"]))
         self.write("simple", tls_secret("simple", SERVER))
         self.write("rsa", tls_secret("rsa", RSA, tls_ocsp__staple=ROOT.staple(RSA)))
@@ -156,6 +158,8 @@ def edge(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     found = Edge(tmp_path_factory.mktemp("edge"), request.param)
     try:
         eventually(lambda: found.status("simple", TRUSTING) == 200, 30, "the gateway answers")
+        found.write("gateway", gateway(found.ports))
+        eventually(lambda: "kubernetes://far/simple" in found.pilot.log.read_text(), 10, "the other servers are there")
         yield found
         assert found.envoy.rejected() == {}, found.envoy.tail()
         assert found.pilot.metric("pilot_total_xds_rejects") == 0

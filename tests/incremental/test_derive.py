@@ -11,7 +11,7 @@ from pilot.derive import Collection, Database, Gather, Node, Table, derived, hub
 
 HOSTS = [f"h{i}" for i in range(7)]
 NAMESPACES = ["a", "b", "public"]
-SEQUENCES, STEPS, PARTS = 5_000, 14, 10
+SEQUENCES, STEPS, PARTS = 1_500, 14, 3
 
 
 class World(Database):

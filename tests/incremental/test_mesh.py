@@ -54,10 +54,14 @@ def test_incremental_equals_scratch(seed: int, part: int) -> None:
 
 
 def test_the_edits_reach_every_table() -> None:
-    """Some edit of each kind changes what some proxy gets; the seeds are fixed, since this is about the generator."""
-    reached = set().union(*(reached_kinds(f"all tables {n}", FLAGS if n % 2 else {}) for n in range(8)))
-    assert {slot.table for slot in SLOTS} - reached == UNREAD
-    assert {kind.id.name for kind in CATALOGUE if kind in read_kinds()} <= {slot.table for slot in SLOTS}
+    """Some edit of each kind changes what some proxy gets. The seeds are fixed, because the test is of the generator."""
+    tables, reached = {slot.table for slot in SLOTS}, set[str]()
+    for number in range(8):
+        reached |= reached_kinds(f"all tables {number}", FLAGS if number % 2 else {})
+        if tables - reached == UNREAD:
+            break
+    assert tables - reached == UNREAD
+    assert {kind.id.name for kind in CATALOGUE if kind in read_kinds()} <= tables
 
 
 def test_what_no_proxy_can_notice_reaches_nothing() -> None:

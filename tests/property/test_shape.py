@@ -93,7 +93,7 @@ def spoil(value: Any, random: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False))
 def test_data_of_a_type_is_taken(spec: type[msgspec.Struct], random: random.Random) -> None:
     value = fitting(mi.type_info(spec), random, 0)
@@ -103,7 +103,7 @@ def test_data_of_a_type_is_taken(spec: type[msgspec.Struct], random: random.Rand
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False))
 def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random.Random) -> None:
     value = spoil(fitting(mi.type_info(spec), random, 0), random)
@@ -119,7 +119,7 @@ def test_what_is_refused_is_explained(spec: type[msgspec.Struct], random: random
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=str(kind.id)) for kind in CATALOGUE])
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False))
 def test_no_object_raises(kind: AnyKind, random: random.Random) -> None:
     body = spoil(fitting(mi.type_info(kind.struct), random, 0), random)

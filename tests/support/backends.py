@@ -29,6 +29,9 @@ class Backend:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = (
+                -1
+            )  # headers and body in one packet: the second would wait for the acknowledgement of the first, 40 ms
 
             def do_GET(self) -> None:
                 backend.requests.append(
@@ -62,7 +65,7 @@ class Backend:
 
         self._server = Server((host, port), Handler)
         self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def reset(self) -> None:
         self.requests.clear()

@@ -37,7 +37,7 @@ class Echo:
         socketserver.ThreadingTCPServer.daemon_threads = True
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def stop(self) -> None:
         self._server.shutdown()

@@ -200,6 +200,7 @@ class Envoy(Process):
             ] = proof.transport_socket()
         config.write_text(json.dumps(bootstrap))
         arguments = [envoy_binary(), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "warn"]
+        arguments += ["--drain-time-s", "2"]  # connections of a replaced listener end within it; the default is 600
         super().__init__(arguments, work / f"{node.name}.log", join=join)
 
     def get(self, path: str) -> str:

@@ -244,6 +244,9 @@ class Survey:
         assert not world.failures, world.failures  # each would count as noticed
         self.sites |= reads.sites
 
+    def count_occasions(self, site: Site) -> int:
+        return sum(len(occasions) for group, occasions in self.occasions.items() if site in group)
+
     def noticed(self, site: Site) -> bool:
         """Whether something wrong is seen when the reads of the site leave no trace, and of those that tell the same as well."""
         groups = sorted((group for group in self.occasions if site in group), key=len)

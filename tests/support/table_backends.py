@@ -39,7 +39,7 @@ class TableBackend(http.server.ThreadingHTTPServer):
         file.write_bytes(issued.chain + issued.private_key)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(file)
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Runs in the connection's own thread."""
@@ -62,6 +62,7 @@ class TableBackend(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # headers and body in one packet: the second would wait for the acknowledgement of the first, 40 ms
     server: TableBackend
 
     def do_GET(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -78,7 +77,7 @@ class Store:
             else {}
         )
         stored_metadata = {**identity, **metadata, "resourceVersion": str(self.revision)}
-        after = _stored({**copy.deepcopy(dict(plain)), "metadata": copy.deepcopy(stored_metadata)}, self.revision)
+        after = _stored({**_copy(plain), "metadata": _copy(stored_metadata)}, self.revision)
         collection.objects[name] = after
         self._happened(resource, Event(self.revision, name, before, after, after))
         return after
@@ -112,6 +111,12 @@ class Store:
 def _wake(collection: Collection) -> None:
     for watcher in collection.watchers:
         watcher.set()
+
+
+def _copy(plain: Mapping[str, Any]) -> Plain:
+    """Return a deep copy of JSON data. Encoding and decoding it is several times faster than copy.deepcopy."""
+    copy: Plain = msgspec.json.decode(encode(plain))
+    return copy
 
 
 def _stored(plain: Plain, revision: int) -> Stored:

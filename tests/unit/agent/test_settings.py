@@ -11,7 +11,7 @@ import pytest
 from pilot.agent.capture.settings import CaptureSettings
 from pilot.agent.settings import AgentSettings
 from pilot.lib.duration import Duration
-from pilot.settings.declaration import DeclaredSetting, declared
+from pilot.settings.declaration import declared
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 
@@ -34,10 +34,12 @@ def test_every_setting_is_in_the_document(kind: Any, document: str) -> None:
     assert (loaded.settings, loaded.warnings) == (kind, [])
 
 
-@pytest.mark.parametrize(("kind", "one", "way"), WAYS, ids=[way for *_, way in WAYS])
-def test_a_flag_or_a_variable_sets_its_field_alone(kind: Any, one: DeclaredSetting, way: str) -> None:
-    text, value = ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
-    loaded = load_sections(kind, [f"--{way}={text}"], {}) if way == one.flag else load_sections(kind, [], {way: text})
-    assert loaded.warnings == []
-    found = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
-    assert found == {**{each.path: each.default for each in declared(kind)}, one.path: value}
+def test_a_flag_or_a_variable_sets_only_its_field(subtests: pytest.Subtests) -> None:
+    for kind, one, way in WAYS:
+        with subtests.test(way):
+            text, value = ("false", False) if one.default is True else OTHERS.get(type(one.default), ("other", "other"))
+            argv, environ = ([f"--{way}={text}"], {}) if way == one.flag else ([], {way: text})
+            loaded = load_sections(kind, argv, environ)
+            assert loaded.warnings == []
+            values = {each.path: attrgetter(".".join(each.path))(loaded.settings) for each in declared(kind)}
+            assert values == {**{each.path: each.default for each in declared(kind)}, one.path: value}

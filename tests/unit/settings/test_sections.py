@@ -12,7 +12,7 @@ import pytest
 from pilot.lib.duration import Duration
 from pilot.settings import Settings
 from pilot.settings.ambient import AmbientSettings
-from pilot.settings.declaration import FOREVER, DeclaredSetting, declared, section, setting
+from pilot.settings.declaration import FOREVER, declared, section, setting
 from pilot.settings.document import main, sections
 from pilot.settings.kubernetes import KubernetesSettings
 from pilot.settings.mesh import MeshSettings
@@ -99,21 +99,26 @@ def changed(argv: list[str], environ: dict[str, str]) -> dict[str, Any]:
     return {path: value for path, (value, default) in values.items() if value != default}
 
 
-@pytest.mark.parametrize("one", [d for d in DECLARED if d.env], ids=lambda d: d.env)
-def test_a_variable_sets_its_field_alone(one: DeclaredSetting) -> None:
-    text, value = sample(one.default)
-    own, ambient = ".".join(one.path), "mesh.ambient.enabled"
-    given = {**(AMBIENT if own.startswith("mesh.ambient.") else {}), one.env: text}
-    assert changed([], given) == {**({ambient: True} if AMBIENT.keys() & given.keys() else {}), own: value}
+def test_a_variable_sets_only_its_field(subtests: pytest.Subtests) -> None:
+    for one in DECLARED:
+        if one.env:
+            with subtests.test(one.env):
+                text, value = sample(one.default)
+                path, ambient = ".".join(one.path), "mesh.ambient.enabled"
+                environ = {**(AMBIENT if path.startswith("mesh.ambient.") else {}), one.env: text}
+                enabled = {ambient: True} if AMBIENT.keys() & environ.keys() else {}
+                assert changed([], environ) == {**enabled, path: value}
 
 
-@pytest.mark.parametrize("one", [d for d in DECLARED if d.flag], ids=lambda d: d.flag)
-def test_a_flag_sets_its_field_alone_and_is_logged_with_its_value(one: DeclaredSetting) -> None:
-    text, value = sample(one.default)
-    value = ("a,b",) if one.repeated else value
-    assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
-    shown = load([f"--{one.flag}={text}"], {}).flags
-    assert shown == {**load([], {}).flags, one.flag: text}
+def test_a_flag_sets_only_its_field_and_is_logged_with_its_value(subtests: pytest.Subtests) -> None:
+    for one in DECLARED:
+        if one.flag:
+            with subtests.test(one.flag):
+                text, value = sample(one.default)
+                value = ("a,b",) if one.repeated else value
+                assert changed([f"--{one.flag}={text}"], {}) == {".".join(one.path): value}
+                flags = load([f"--{one.flag}={text}"], {}).flags
+                assert flags == {**load([], {}).flags, one.flag: text}
 
 
 @pytest.mark.parametrize(

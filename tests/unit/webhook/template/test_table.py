@@ -1,6 +1,6 @@
-"""Templates and what Go's text/template with Sprig makes of them, one a line of the files of template_table/.
+"""Results of Go's text/template with Sprig, one template a row in the files of template_table/.
 
-The results were taken from a program in Go that executes each template with the data below.
+The results were recorded by a Go program that executes each template with the data below.
 """
 
 from __future__ import annotations
@@ -47,14 +47,17 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row["template"][:60])
-def test_a_template_gives_what_go_gives(row: dict[str, str]) -> None:
-    if "error" in row:
-        with pytest.raises(TemplateError) as error:
-            parse("t", row["template"], FUNCTIONS).execute(data())
-        assert str(error.value) == row["error"]
-    else:
-        assert parse("t", row["template"], FUNCTIONS).execute(data()) == row["output"]
+def execute(template: str) -> dict[str, str]:
+    try:
+        return {"output": parse("t", template, FUNCTIONS).execute(data())}
+    except TemplateError as error:
+        return {"error": str(error)}
+
+
+def test_templates_give_the_results_of_go(subtests: pytest.Subtests) -> None:
+    for row in TABLE:
+        with subtests.test(template=row["template"]):
+            assert {"template": row["template"], **execute(row["template"])} == row
 
 
 def test_the_table_calls_nearly_every_function() -> None:

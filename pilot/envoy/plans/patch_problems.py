@@ -156,7 +156,7 @@ def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Proble
     value = found.patch.value if found is not None and found.patch is not None else None
     for _, fault in sorted(misfits):
         place = shown(as_written(fault.place, value or {}))
-        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}: the patch is left out"),)))
+        yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
 
 
 def _is_delivered(db: Mesh, key: PatchKey) -> bool:

@@ -1,1 +1,1 @@
-"""The certificate authority of the mesh: signing, the root and where it is kept, rotation, and its gRPC service."""
+"""The certificate authority of the mesh: CSRs, signers, roots and their rotation, and the gRPC service."""

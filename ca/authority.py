@@ -1,4 +1,4 @@
-"""The certificate authority of the mesh: the signer that counts now, who is told when it changes, and the rules of a leaf's life."""
+"""The authority that signs workload certificates with the mesh's own signer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ Clock = Callable[[], datetime.datetime]
 
 
 def utc_now() -> datetime.datetime:
-    """The time of day in UTC."""
+    """Return the current time in UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
 class Authority:
-    """Issues leaves with the present signer. `on_change` functions are called after another signer came.
+    """Issues certificates with the current signer.
 
-    `default_ttl` holds where a request does not say for how long, but not beyond the life that the signer had at the start;
-    a request for more than `longest_ttl` is refused.
+    default_ttl: lifetime if the request names none, limited by the lifetime of the first signer.
+    longest_ttl: requests for a longer lifetime are rejected.
+    on_change: functions that are called after the signer was replaced.
     """
 
     def __init__(
@@ -32,44 +33,50 @@ class Authority:
         self.on_change: list[Callable[[], None]] = []
 
     def sign(self, csr: bytes, identities: Sequence[str], seconds: int) -> list[str]:
-        """Returns the chain of a new leaf for the identities, as `Signer.chain`. `seconds` of life, 0 or less for the default.
-        SigningError where the request is wrong, asks for too long a life, or the signer has ended."""
+        """Issue a certificate for the identities and return its chain, as `Signer.chain` does.
+
+        `seconds` is the lifetime, or 0 or less for the default. Raise SigningError if the CSR is invalid, the lifetime
+        is too long, or the signer has expired.
+        """
         request = decode_csr(csr)
         if seconds > self.longest_ttl.total_seconds():
             raise SigningError(
                 "TTL_ERROR",
-                f"a life of {seconds} s is asked for, the longest is {self.longest_ttl.total_seconds():.0f} s",
+                f"the requested lifetime of {seconds} s exceeds {self.longest_ttl.total_seconds():.0f} s",
             )
         ttl = datetime.timedelta(seconds=seconds) if seconds > 0 else self.default_ttl
         signer = self.signer
         return signer.chain(signer.issue(request, identities, ttl, self._now()))
 
     async def answer(self, csr: bytes, identities: Sequence[str], seconds: int, signer: str) -> list[str]:
-        """Returns what `sign` does. SigningError CA_NOT_READY where another signer is asked for."""
+        """Answer a request like `sign`. Raise SigningError CA_NOT_READY if the request names another signer."""
         if signer:
-            raise SigningError(
-                "CA_NOT_READY", f"the signer {signer!r} is asked for, and there is none but the mesh's own"
-            )
+            raise SigningError("CA_NOT_READY", f"unknown signer {signer!r}: only the mesh's own signer is configured")
         return self.sign(csr, identities, seconds)
 
     def replace(self, signer: Signer, multiple_roots: bool) -> bool:
-        """Takes another signer; False where it is the same one. KeyMaterialError where its roots are others, so that proxies would
-        not trust what it issues, unless `multiple_roots` are allowed and one set of roots contains the other."""
+        """Replace the signer and return True, or return False if it is the same one.
+
+        Raise KeyMaterialError if its roots differ, because proxies would not trust its certificates, unless
+        `multiple_roots` is set and one set of roots contains the other.
+        """
         old, new = set(self.signer.roots), set(signer.roots)
         if (old != new and not multiple_roots) or (old - new and new - old):
             raise KeyMaterialError(
-                "the root certificates are others than before; they change only with a restart, or with several roots allowed"
+                "the root certificates have changed; that requires a restart, or support for multiple roots"
             )
-        return self._take(signer)
+        return self._set_signer(signer)
 
     def renew(self, signer: Signer) -> None:
-        """Takes a signer whose root is new but of the same key, so that what was issued before stays valid.
-        KeyMaterialError where the key is another one."""
-        if signer.key.public_key() != self.signer.key.public_key():
-            raise KeyMaterialError("the renewed root is of another key")
-        self._take(signer)
+        """Use a renewed root with the same key, so that issued certificates stay valid.
 
-    def _take(self, signer: Signer) -> bool:
+        Raise KeyMaterialError if the key differs.
+        """
+        if signer.key.public_key() != self.signer.key.public_key():
+            raise KeyMaterialError("the renewed root has another key")
+        self._set_signer(signer)
+
+    def _set_signer(self, signer: Signer) -> bool:
         if (signer.certificate, signer.intermediates, signer.roots) == (
             self.signer.certificate,
             self.signer.intermediates,
@@ -77,6 +84,6 @@ class Authority:
         ):
             return False
         self.signer = signer
-        for changed in self.on_change:
-            changed()
+        for notify in self.on_change:
+            notify()
         return True

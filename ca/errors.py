@@ -1,4 +1,4 @@
-"""Why a certificate is not issued. The code goes to the peer and into the metrics, the reason to the log alone."""
+"""Errors of the certificate authority."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ Code = Literal["CSR_ERROR", "TTL_ERROR", "CA_NOT_READY", "CERT_GEN_ERROR"]
 
 
 class SigningError(Exception):
-    """A certificate cannot be issued. `code` is what Istio's authority calls the cause; `args[0]` is the reason."""
+    """A certificate cannot be issued.
+
+    `code` is istiod's code for the cause, which goes to the peer and into metrics. `args[0]` is the reason, which goes
+    only to the log.
+    """
 
     def __init__(self, code: Code, reason: str) -> None:
         super().__init__(reason)
@@ -16,9 +20,10 @@ class SigningError(Exception):
 
     @property
     def is_callers_fault(self) -> bool:
-        """True where another request could succeed, so that the peer is told INVALID_ARGUMENT and not INTERNAL."""
+        """Whether the request is invalid, so that the status is INVALID_ARGUMENT instead of INTERNAL."""
         return self.code in ("CSR_ERROR", "TTL_ERROR")
 
 
 class KeyMaterialError(Exception):
-    """Files or a Secret do not hold a usable signing certificate; `args[0]` says which file and why, never a key."""
+    """Files or a Secret hold no usable signing certificate. `args[0]` names the file and the reason, and contains no
+    key."""

@@ -1,4 +1,4 @@
-"""The signing certificate that operators put into a folder, in either of the two layouts that Istio takes.
+"""Plugged-in signing certificates, read from a folder in either of the two layouts that Istio supports.
 
 https://istio.io/latest/docs/tasks/security/cert-management/plugin-ca-cert/
 """
@@ -18,7 +18,7 @@ CRL = "ca-crl.pem"
 
 
 class FileLayout(NamedTuple):
-    """Names of the files in the folder. `chain` is "" where the certificate file holds the intermediates too."""
+    """Names of the files in the folder. `chain` is "" if the certificate file also contains the intermediates."""
 
     certificate: str
     key: str
@@ -27,7 +27,7 @@ class FileLayout(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Every file that the layout needs."""
+        """The required files."""
         return tuple(name for name in self if name)
 
 
@@ -37,15 +37,18 @@ LAYOUTS = (TLS_LAYOUT, ISTIO_LAYOUT)
 
 
 class PluggedIn(NamedTuple):
-    """What a folder holds. `crl` is the revocation list in PEM, empty where there is none."""
+    """The contents of a folder. `crl` is the certificate revocation list in PEM, or empty."""
 
     signer: Signer
     crl: bytes = b""
 
 
 def read_plugged_in(folder: str) -> PluggedIn | None:
-    """Returns the signer of a folder, or None where it holds no signing certificate (it may hold root-cert.pem alone, which adds
-    roots to a self-signed one). KeyMaterialError where files are missing, broken, or do not belong together."""
+    """Return the signer in a folder, or None if it has no signing certificate.
+
+    A folder with only root-cert.pem adds roots to a self-signed signer. Raise KeyMaterialError if files are missing,
+    invalid, or do not belong together.
+    """
     top = pathlib.Path(folder)
     for layout in LAYOUTS:
         present = [name for name in layout.files if (top / name).is_file()]
@@ -55,12 +58,12 @@ def read_plugged_in(folder: str) -> PluggedIn | None:
             )
         if present and present != [EXTRA_ROOTS]:
             missing = ", ".join(name for name in layout.files if name not in present)
-            raise KeyMaterialError(f"{folder}: {', '.join(present)} is there, but not {missing}")
+            raise KeyMaterialError(f"{folder}: {missing} is missing beside {', '.join(present)}")
     return None
 
 
 def read_extra_roots(folder: str) -> bytes:
-    """Returns the roots that a folder adds to a self-signed one, in PEM; empty where it adds none."""
+    """Return the roots in PEM that a folder adds to a self-signed signer, or empty."""
     path = pathlib.Path(folder) / EXTRA_ROOTS
     return _read_file(path) if path.is_file() else b""
 

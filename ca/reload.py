@@ -1,4 +1,4 @@
-"""Follows the folder of a plugged-in signer: intermediates may change at any time, roots as `Authority.replace` says."""
+"""Reloads a plugged-in signer when its folder changes. `Authority.replace` decides whether roots may change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from ca.plugged_in import read_plugged_in
 from pilot.ingest.watch import Watch
 from pilot.lib.log import scope
 
-QUIET = 0.1
-"""Seconds without a further change after which the folder is read: the files of a signer are written one after the other."""
+DEBOUNCE = 0.1
+"""Seconds without a further change before the folder is read, because the files of a signer are written one by one."""
 _log = scope("ca")
 
 
 class PluggedInReload:
-    """`crl` is the revocation list of the folder, in PEM; `on_crl` is called when it changed."""
+    """Watches the folder of a plugged-in signer.
+
+    `crl` is the certificate revocation list in PEM. `on_crl` is called after it changed.
+    """
 
     def __init__(
         self, folder: str, authority: Authority, crl: bytes, multiple_roots: bool, on_crl: Callable[[], None]
@@ -28,7 +31,7 @@ class PluggedInReload:
         self._watch = Watch(folder, self._changed, self._soon, recursive=False)
 
     async def start(self) -> None:
-        """Follows the folder from now on; what changed since it was read is seen too."""
+        """Start to watch the folder, and read it once for changes since the start."""
         await self._watch.start()
 
     async def stop(self) -> None:
@@ -42,24 +45,24 @@ class PluggedInReload:
     def _soon(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(QUIET, self.reload)
+        self._timer = asyncio.get_running_loop().call_later(DEBOUNCE, self.reload)
 
     def reload(self) -> None:
-        """Takes what the folder holds now; where that is broken, the signer of before stays and the log says why."""
+        """Read the folder. If it is invalid, log the reason and keep the current signer."""
         self._timer = None
         try:
-            found = read_plugged_in(self._folder)
-            if found is None:
-                raise KeyMaterialError(f"{self._folder}: the signing certificate is gone")
-            if self._authority.replace(found.signer, self._multiple_roots):
+            plugged_in = read_plugged_in(self._folder)
+            if plugged_in is None:
+                raise KeyMaterialError(f"{self._folder}: the signing certificate has been removed")
+            if self._authority.replace(plugged_in.signer, self._multiple_roots):
                 _log.info(
-                    "took the signing certificate of %s, valid until %s",
+                    "loaded the signing certificate from %s, valid until %s",
                     self._folder,
-                    found.signer.certificate.not_valid_after_utc,
+                    plugged_in.signer.certificate.not_valid_after_utc,
                 )
         except KeyMaterialError as error:
-            _log.error("the signing certificate stays as it was: %s", error)
+            _log.error("keeping the current signing certificate: %s", error)
             return
-        if found.crl != self.crl:
-            self.crl = found.crl
+        if plugged_in.crl != self.crl:
+            self.crl = plugged_in.crl
             self._on_crl()

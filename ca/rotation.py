@@ -1,4 +1,5 @@
-"""Renews a self-signed root before it ends. Several replicas share a store: one that finds a newer root there takes it."""
+"""Renewal of a self-signed root before it expires. Replicas share a store and adopt a newer root that they find
+there."""
 
 from __future__ import annotations
 
@@ -18,15 +19,17 @@ _log = scope("rootcertrotator")
 
 
 class Store(Protocol):
-    """Keeps one self-signed signer. Both raise KeyMaterialError."""
+    """Storage of one self-signed signer. Both methods raise KeyMaterialError."""
 
     def load(self) -> Signer | None: ...
     def save(self, signer: Signer) -> None: ...
 
 
 class Rotation:
-    """Looks every `interval` whether less than `grace_percent` of the root's life is left, first after a random part of one, so that
-    replicas do not look at the same moment."""
+    """Renews the root when less than `grace_percent` of its lifetime remains.
+
+    It checks every `interval`, first after a random part of it, so that replicas do not check at the same time.
+    """
 
     def __init__(
         self,
@@ -43,33 +46,35 @@ class Rotation:
     async def run(
         self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, jitter: Callable[[], float] = random.random
     ) -> None:
-        """Looks forever; to be cancelled. A store that fails is tried again at the next look."""
+        """Check until cancelled. A failing store is retried at the next check."""
         await sleep(self._interval * jitter())
         while True:
             try:
-                await self.look()
+                await self.check()
             except KeyMaterialError as error:
-                _log.error("the root certificate is not renewed: %s", error)
+                _log.error("failed to renew the root certificate: %s", error)
             await sleep(self._interval)
 
-    async def look(self) -> bool:
-        """Takes the root of the store if it is a newer one, renews it if that is due; True if the root changed. KeyMaterialError where
-        the store fails, or keeps a root of another key."""
+    async def check(self) -> bool:
+        """Adopt a newer root from the store, or renew the root if due. Return whether the root changed.
+
+        Raise KeyMaterialError if the store fails or has a root with another key.
+        """
         signer = self._authority.signer
-        kept = await asyncio.to_thread(self._store.load)
-        if kept is not None and _ends(kept) > _ends(signer):
+        stored = await asyncio.to_thread(self._store.load)
+        if stored is not None and _expiry(stored) > _expiry(signer):
             others = tuple(root for root in signer.roots if root != signer.certificate)
-            self._authority.renew(kept._replace(roots=(*kept.roots, *others)))
-            _log.info("took the root certificate that another replica made, valid until %s", _ends(kept))
+            self._authority.renew(stored._replace(roots=(*stored.roots, *others)))
+            _log.info("adopted the root certificate of another replica, valid until %s", _expiry(stored))
             return True
         if not renewal_due(signer, self._now(), self._grace):
             return False
         fresh = renewed(signer, self._ttl, self._now())
         await asyncio.to_thread(self._store.save, fresh)
         self._authority.renew(fresh)
-        _log.info("renewed the root certificate, valid until %s", _ends(fresh))
+        _log.info("renewed the root certificate, valid until %s", _expiry(fresh))
         return True
 
 
-def _ends(signer: Signer) -> datetime.datetime:
+def _expiry(signer: Signer) -> datetime.datetime:
     return signer.certificate.not_valid_after_utc

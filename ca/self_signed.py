@@ -1,4 +1,4 @@
-"""The root of a mesh that brings none: made once, kept, and renewed from the same key before it ends."""
+"""Self-signed roots: created once, and renewed with the same key before they expire."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
 
 
 def make_root(trust_domain: str, ttl: datetime.timedelta, now: datetime.datetime, bits: int = 2048) -> Signer:
-    """Returns a new self-signed signer with an RSA key of `bits`, whose organization is the trust domain."""
+    """Return a new self-signed signer with an RSA key of `bits`. Its organization is the trust domain."""
     name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, trust_domain)])
     return sign_root(rsa.generate_private_key(65537, bits), name, ttl, now)
 
 
 def sign_root(key: PrivateKey, name: x509.Name, ttl: datetime.timedelta, now: datetime.datetime) -> Signer:
-    """Returns a self-signed signer of an existing key."""
+    """Return a self-signed signer with an existing key."""
     public = key.public_key()
     builder = x509.CertificateBuilder(name, name, public, x509.random_serial_number(), now - CLOCK_SKEW, now + ttl)
     builder = builder.add_extension(key_usage("key_cert_sign"), critical=True).add_extension(_AUTHORITY, critical=True)
@@ -30,13 +30,15 @@ def sign_root(key: PrivateKey, name: x509.Name, ttl: datetime.timedelta, now: da
 
 
 def renewal_due(signer: Signer, now: datetime.datetime, grace_percent: float) -> bool:
-    """True once less than `grace_percent` of the root's whole life is left."""
+    """Return whether less than `grace_percent` of the root's lifetime remains."""
     begin, end = signer.certificate.not_valid_before_utc, signer.certificate.not_valid_after_utc
     return end - now <= (end - begin) * (grace_percent / 100)
 
 
 def renewed(signer: Signer, ttl: datetime.timedelta, now: datetime.datetime) -> Signer:
-    """Returns a signer with a new root of the same key and name, under which leaves of the old one stay valid, and the roots that were
-    added by others."""
+    """Return a signer with a new root and the additional roots of the old signer.
+
+    The new root has the same key and name, so that certificates issued by the old one stay valid.
+    """
     fresh = sign_root(signer.key, signer.certificate.subject, ttl, now)
     return fresh._replace(roots=(*fresh.roots, *(root for root in signer.roots if root != signer.certificate)))

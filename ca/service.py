@@ -1,6 +1,6 @@
-"""IstioCertificateService over gRPC: who may have which certificate, and what a peer is told when it may not.
+"""The gRPC service IstioCertificateService.
 
-The peer learns a code and never a reason: that goes to the log.
+Errors give the peer a code. The reason goes only to the log.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _log = scope("serverca")
 
 
 class CallerRefused(Exception):
-    """A caller is not who it would have to be; `args[0]` is for the log."""
+    """The caller is not authenticated, or not allowed to request a certificate. `args[0]` is for the log."""
 
 
 class SigningObserver(Protocol):
-    """What is counted."""
+    """Receives the events that are counted."""
 
     def csr_received(self) -> None: ...
     def csr_unauthenticated(self) -> None: ...
@@ -38,21 +38,23 @@ class SigningObserver(Protocol):
 
 
 Sign = Callable[[bytes, Sequence[str], int, str], Awaitable[list[str]]]
-"""Takes a request in PEM, the identities, a life in seconds and the name of a signer, "" for the one of the mesh; returns a chain of certificates
-in PEM. SigningError where it cannot."""
+"""Signs a CSR in PEM for identities, with a lifetime in seconds and a signer's name ("" for the mesh's signer).
+
+Returns a certificate chain in PEM, or raises SigningError.
+"""
 Authenticate = Callable[[Any], Awaitable[Sequence[str]]]
-"""Takes a gRPC context and returns the verified identities of its caller, at least one; raises Refused."""
+"""Returns the verified identities, at least one, of the caller of a gRPC context, or raises CallerRefused."""
 Impersonate = Callable[[Any, str], Awaitable[None]]
-"""Takes a gRPC context and the identity that a node proxy asks for; raises Refused where it may not."""
+"""Raises CallerRefused unless the caller, a node proxy, may request a certificate for an identity."""
 
 
 async def refuse_impersonation(_: Any, identity: str) -> None:
-    """Raises Refused for every identity."""
-    raise CallerRefused(f"nobody may ask for the certificate of {identity}")
+    """Raise CallerRefused for every identity."""
+    raise CallerRefused(f"impersonation is disabled: {identity}")
 
 
 class CertificateService:
-    """Answers CreateCertificate with bytes in and out."""
+    """Implements CreateCertificate on serialized messages."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class CertificateService:
         self._sign, self._authenticate, self._observer, self._impersonate = sign, authenticate, observer, impersonate
 
     def handlers(self) -> Any:
-        """Returns the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
+        """Return the service for `grpc.aio.Server.add_generic_rpc_handlers`."""
         method = grpc.unary_unary_rpc_method_handler(self._create)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
@@ -87,12 +89,12 @@ class CertificateService:
             request = ca_pb2.IstioCertificateRequest.FromString(raw)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed request")
-        if asked := _text(request, IMPERSONATED):
+        if impersonated := _text(request, IMPERSONATED):
             try:
-                await self._impersonate(context, asked)
+                await self._impersonate(context, impersonated)
             except CallerRefused as error:
                 await self._deny(context, "request impersonation authentication failure", error)
-            identities = (asked,)
+            identities = (impersonated,)
         try:
             chain = await self._sign(
                 request.csr.encode(), identities, request.validity_duration, _text(request, CERT_SIGNER)
@@ -106,13 +108,13 @@ class CertificateService:
         answer: bytes = ca_pb2.IstioCertificateResponse(cert_chain=chain).SerializeToString()
         return answer
 
-    async def _deny(self, context: Any, told: str, error: CallerRefused) -> None:
+    async def _deny(self, context: Any, message: str, error: CallerRefused) -> None:
         self._observer.csr_unauthenticated()
-        _log.warning("%s: %s", told, error)
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, told)
+        _log.warning("%s: %s", message, error)
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
 
 
 def _text(request: ca_pb2.IstioCertificateRequest, key: str) -> str:
-    """Returns a text of the request's metadata, "" where it has none."""
+    """Return a string in the request's metadata, or ""."""
     value = request.metadata.fields.get(key)
     return value.string_value if value is not None else ""

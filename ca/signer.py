@@ -1,6 +1,7 @@
-"""A signing certificate with its key, and the leaves that it issues.
+"""Signers: a signing certificate with its key, and the leaf certificates that it issues.
 
-Shapes of leaves: https://istio.io/latest/docs/concepts/security/#pki and the SPIFFE X.509-SVID specification.
+https://istio.io/latest/docs/concepts/security/#pki
+https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ca.errors import SigningError
 from ca.pem import PrivateKey, bundle_pem, certificate_pem
 
 CLOCK_SKEW = datetime.timedelta(minutes=2)
-LONGEST_COMMON_NAME = 64
-"""Characters: the upper bound of X.520."""
+MAX_COMMON_NAME_LENGTH = 64
+"""Maximum number of characters, from X.520."""
 _EMPTY = x509.Name([])
 _LEAF = x509.BasicConstraints(ca=False, path_length=None)
 _SERVER_AND_CLIENT = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
@@ -29,7 +30,7 @@ _CURVE_HASHES: dict[str, hashes.HashAlgorithm] = {"secp384r1": hashes.SHA384(), 
 
 
 def key_usage(*names: str) -> x509.KeyUsage:
-    """Returns the key usage with these bits, named as in `x509.KeyUsage`, and no other."""
+    """Return a key usage with exactly these bits, named as in `x509.KeyUsage`."""
     every = (
         "digital_signature",
         "content_commitment",
@@ -46,7 +47,7 @@ _LEAF_USAGE = key_usage("digital_signature", "key_encipherment")
 
 
 def hash_of(key: PrivateKey) -> Any:
-    """Returns the digest that certificates are signed with by a key; None for Ed25519, which has its own."""
+    """Return the digest for signatures with a key, or None for Ed25519, which has its own."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     if isinstance(key, ec.EllipticCurvePrivateKey):
@@ -55,7 +56,7 @@ def hash_of(key: PrivateKey) -> Any:
 
 
 def general_name(identity: str) -> x509.GeneralName:
-    """Returns an identity as a subject alternative name: an IP address, a URI where it is a SPIFFE id, otherwise a DNS name."""
+    """Return an identity as a subject alternative name: a URI for a SPIFFE ID, an IP address, else a DNS name."""
     if identity.startswith("spiffe://"):
         return x509.UniformResourceIdentifier(identity)
     try:
@@ -65,8 +66,12 @@ def general_name(identity: str) -> x509.GeneralName:
 
 
 class Signer(NamedTuple):
-    """`intermediates` are the certificates between a leaf and the roots, the signing one first; none where it is a root itself.
-    `roots` is never empty."""
+    """A signing certificate with its key and chain.
+
+    intermediates: the certificates between a leaf and the roots, the signing certificate first. Empty if that is a
+    root.
+    roots: the root certificates, at least one.
+    """
 
     certificate: x509.Certificate
     key: PrivateKey
@@ -75,22 +80,25 @@ class Signer(NamedTuple):
 
     @property
     def roots_pem(self) -> bytes:
-        """The bundle that peers are verified with."""
+        """The root certificates as a PEM bundle."""
         return bundle_pem(self.roots)
 
     @property
     def expires(self) -> datetime.datetime:
-        """When the first of the certificates above a leaf ends, in UTC; a leaf is not valid beyond the signing one."""
+        """The earliest expiry of the signing certificate and the intermediates, in UTC."""
         return min(c.not_valid_after_utc for c in (self.certificate, *self.intermediates))
 
     def issue(
         self, request: SigningRequest, identities: Sequence[str], ttl: datetime.timedelta, now: datetime.datetime
     ) -> x509.Certificate:
-        """Returns a leaf for the identities, which are at least one, valid from two minutes before `now` for `ttl` after it, or until the
-        signing certificate ends. SigningError CERT_GEN_ERROR where that has ended, or where an identity cannot be a name."""
+        """Issue a leaf certificate for at least one identity.
+
+        It is valid from two minutes before `now` until `now + ttl`, or until the signing certificate expires. Raise
+        SigningError CERT_GEN_ERROR if that has expired, or if an identity is not a valid name.
+        """
         end = min(now + ttl, self.certificate.not_valid_after_utc)
         if end <= now:
-            raise SigningError("CERT_GEN_ERROR", f"the signing certificate ended at {end:%Y-%m-%dT%H:%M:%SZ}")
+            raise SigningError("CERT_GEN_ERROR", f"the signing certificate expired at {end:%Y-%m-%dT%H:%M:%SZ}")
         try:
             names = x509.SubjectAlternativeName([general_name(identity) for identity in identities])
             builder = x509.CertificateBuilder(
@@ -107,15 +115,15 @@ class Signer(NamedTuple):
                 builder = builder.add_extension(x509.AuthorityKeyIdentifier(issuer_key_id, None, None), critical=False)
             return builder.sign(self.key, hash_of(self.key))
         except (ValueError, TypeError, IndexError) as error:
-            raise SigningError("CERT_GEN_ERROR", f"no certificate can be made for {identities!r}: {error}") from error
+            raise SigningError("CERT_GEN_ERROR", f"cannot issue a certificate for {identities!r}: {error}") from error
 
     def chain(self, leaf: x509.Certificate) -> list[str]:
-        """Returns the leaf, its intermediates and, as one text, the bundle of roots, each in PEM."""
+        """Return the leaf, each intermediate and the bundle of roots, all in PEM."""
         return [*(certificate_pem(c).decode() + "\n" for c in (leaf, *self.intermediates)), self.roots_pem.decode()]
 
 
 def _subject(request: SigningRequest, identity: str) -> x509.Name:
-    if not request.has_common_name or len(identity) > LONGEST_COMMON_NAME:
+    if not request.has_common_name or len(identity) > MAX_COMMON_NAME_LENGTH:
         return _EMPTY
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, identity)])
 

@@ -1,4 +1,4 @@
-"""Where a self-signed root is kept without Kubernetes: in a folder, so that a restart does not make another one, or in memory."""
+"""Stores for a self-signed root without Kubernetes: a folder, which survives a restart, or memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CERTIFICATE, KEY = "ca-cert.pem", "ca-key.pem"
 
 
 class FolderStore:
-    """Keeps one self-signed signer as ca-cert.pem and ca-key.pem; the key is readable by its owner alone."""
+    """Stores one self-signed signer as ca-cert.pem and ca-key.pem. Only the owner can read the key."""
 
     def __init__(self, folder: str) -> None:
         if not folder:  # it would be the working directory
@@ -23,14 +23,17 @@ class FolderStore:
         self._folder = pathlib.Path(folder)
 
     def load(self) -> Signer | None:
-        """Returns the signer that is kept, or None where nothing is. KeyMaterialError where what is there is broken, or a part of it:
-        a new root in its place would cut off every proxy that trusts the old one."""
+        """Return the stored signer, or None if there is none.
+
+        Raise KeyMaterialError if the files are invalid or incomplete: a new root in their place would break every proxy
+        that trusts the old one.
+        """
         paths = [self._folder / KEY, self._folder / CERTIFICATE]
         present = [path.is_file() for path in paths]
         if not any(present):
             return None
         if not all(present):
-            raise KeyMaterialError(f"{self._folder}: of {KEY} and {CERTIFICATE} one is missing")
+            raise KeyMaterialError(f"{self._folder}: either {KEY} or {CERTIFICATE} is missing")
         try:
             key, certificate = (path.read_bytes() for path in paths)
         except OSError as error:
@@ -41,9 +44,10 @@ class FolderStore:
         return signer
 
     def save(self, signer: Signer) -> None:
-        """Keeps a signer in the place of the one before. KeyMaterialError where the folder cannot be written.
+        """Store a signer in place of the previous one. Raise KeyMaterialError if the folder is not writable.
 
-        The key goes first: it stays the same when a root is renewed, so that a crash in between leaves a pair that fits.
+        The key is written first. It stays the same when a root is renewed, so a crash in between leaves a matching
+        pair.
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,14 +71,15 @@ class FolderStore:
 
 
 class MemoryStore:
-    """Keeps a signer as long as the process lives."""
+    """Stores a signer for the lifetime of the process."""
 
     def __init__(self) -> None:
-        self._kept: Signer | None = None
+        self._signer: Signer | None = None
 
     def load(self) -> Signer | None:
-        """Returns the signer that was saved, None before."""
-        return self._kept
+        """Return the stored signer, or None."""
+        return self._signer
 
     def save(self, signer: Signer) -> None:
-        self._kept = signer
+        """Store a signer."""
+        self._signer = signer

@@ -1,4 +1,4 @@
-"""Whether a signing certificate, its key, its chain and the roots belong together."""
+"""Checks that a signing certificate, its key, its chain and the roots belong together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ca.signer import Signer
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
-    """True if the certificate may sign others."""
+    """Return whether a certificate may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):
@@ -19,37 +19,38 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 
 def check_signer(signer: Signer, where: str) -> None:
-    """Raises KeyMaterialError, which names `where`, unless the certificate may sign, its key is its own, and its chain leads to a root."""
+    """Check that a certificate may sign, that the key is its own, and that its chain leads to a root.
+
+    Raise KeyMaterialError, which names `where`, otherwise.
+    """
     if not is_authority(signer.certificate):
         raise KeyMaterialError(f"{where}: the signing certificate is not a CA (basicConstraints CA:TRUE)")
     if signer.certificate.public_key() != signer.key.public_key():
         raise KeyMaterialError(f"{where}: the private key does not belong to the signing certificate")
     if not leads_to(signer.certificate, signer.intermediates, signer.roots):
         raise KeyMaterialError(
-            f"{where}: the chain of the signing certificate does not lead to a certificate of the root bundle"
+            f"{where}: the chain of the signing certificate does not lead to a certificate in the root bundle"
         )
 
 
 def leads_to(
     certificate: x509.Certificate, intermediates: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]
 ) -> bool:
-    """Returns whether one of the roots is above a certificate, in whatever order the intermediates are."""
-    at, left = certificate, list(intermediates)
+    """Return whether a certificate chains to one of the roots. The intermediates may be in any order."""
+    at, candidates = certificate, list(intermediates)
     while True:
         if at in roots or any(_issued(root, at) for root in roots):
             return True
-        above = next((c for c in left if c != at and _issued(c, at)), None)
-        if above is None:
+        issuer = next((c for c in candidates if c != at and _issued(c, at)), None)
+        if issuer is None:
             return False
-        left.remove(above)
-        at = above
+        candidates.remove(issuer)
+        at = issuer
 
 
 def _issued(issuer: x509.Certificate, subject: x509.Certificate) -> bool:
     try:
         subject.verify_directly_issued_by(issuer)
-    except (
-        Exception
-    ):  # the library raises ValueError, TypeError, InvalidSignature and UnsupportedAlgorithm: all of them mean no
+    except Exception:  # ValueError, TypeError, InvalidSignature and UnsupportedAlgorithm all mean that it did not
         return False
     return True

@@ -85,13 +85,13 @@ def test_a_folder_with_roots_alone_adds_them(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("file", "data", "told"),
     [
-        ("ca-key.pem", None, "not ca-key.pem"),
-        ("cert-chain.pem", None, "not cert-chain.pem"),
+        ("ca-key.pem", None, "ca-key.pem is missing"),
+        ("cert-chain.pem", None, "cert-chain.pem is missing"),
         ("ca-key.pem", key_pem(ec_key(7)), "does not belong"),
-        ("ca-key.pem", b"no key", "ca-key.pem: it holds no private key"),
-        ("ca-cert.pem", b"nothing", "ca-cert.pem: it holds no certificates"),
+        ("ca-key.pem", b"no key", "ca-key.pem: no private key"),
+        ("ca-cert.pem", b"nothing", "ca-cert.pem: no valid certificates"),
         ("root-cert.pem", root(5).roots_pem, "does not lead to"),
-        ("cert-chain.pem", b"", "cert-chain.pem: it holds no certificates"),
+        ("cert-chain.pem", b"", "cert-chain.pem: no valid certificates"),
     ],
     ids=["no key", "no chain", "other key", "broken key", "broken certificate", "other root", "empty chain"],
 )
@@ -315,7 +315,7 @@ async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(
     store.save(old)
     late = Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY)
     leaf = old.issue(decode_csr(csr()), [IDENTITY], DAY, NOW)
-    assert await late.rotation.look()
+    assert await late.rotation.check()
     fresh = late.authority.signer
     assert fresh.certificate != old.certificate
     assert fresh.certificate.not_valid_after_utc == NOW + 190 * DAY
@@ -324,7 +324,7 @@ async def test_a_renewed_root_has_the_same_key_so_that_old_leaves_stay_valid(
     kept = store.load()
     assert kept is not None
     assert kept.certificate == fresh.certificate
-    assert not await late.rotation.look()
+    assert not await late.rotation.check()
     assert caplog.messages == ["renewed the root certificate, valid until 2026-07-11 03:04:05+00:00"]
 
 
@@ -336,17 +336,17 @@ async def test_a_root_that_another_replica_renewed_is_taken(
     old = root()
     store.save(old)
     one, other = (Replica(store, old._replace(roots=(*old.roots, *extra.roots)), NOW + 90 * DAY) for _ in range(2))
-    assert await one.rotation.look()
+    assert await one.rotation.check()
     caplog.clear()
-    assert await other.rotation.look()
+    assert await other.rotation.check()
     assert other.authority.signer.certificate == one.authority.signer.certificate
     assert (
         other.authority.signer.roots == one.authority.signer.roots == (one.authority.signer.certificate, *extra.roots)
     )
     assert caplog.messages == [
-        "took the root certificate that another replica made, valid until 2026-07-11 03:04:05+00:00"
+        "adopted the root certificate of another replica, valid until 2026-07-11 03:04:05+00:00"
     ]
-    assert not await other.rotation.look()
+    assert not await other.rotation.check()
 
 
 async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path: pathlib.Path) -> None:
@@ -354,10 +354,10 @@ async def test_a_store_that_fails_or_keeps_another_key_changes_nothing(tmp_path:
     replica = Replica(store, root(), NOW)
     store.save(root(1, life=200 * DAY))
     with pytest.raises(KeyMaterialError, match="another key"):
-        await replica.rotation.look()
+        await replica.rotation.check()
     (tmp_path / "ca-key.pem").unlink()
     with pytest.raises(KeyMaterialError):
-        await replica.rotation.look()
+        await replica.rotation.check()
     assert replica.authority.signer is root()
 
 
@@ -382,7 +382,7 @@ async def test_rotation_goes_on_after_a_failure(tmp_path: pathlib.Path, caplog: 
         await replica.rotation.run(sleep, lambda: 0.5)
     assert slept == [1800, 3600, 3600]
     assert caplog.messages == [
-        f"the root certificate is not renewed: {tmp_path}: of ca-key.pem and ca-cert.pem one is missing"
+        f"failed to renew the root certificate: {tmp_path}: either ca-key.pem or ca-cert.pem is missing"
     ]
     assert replica.authority.signer.certificate != root().certificate
 

@@ -121,12 +121,12 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
     live.reload.reload()
     write_plugged_in(tmp_path, intermediate(root(1), 1))
     live.reload.reload()
-    stays = "the signing certificate stays as it was: "
+    stays = "keeping the current signing certificate: "
     assert caplog.record_tuples == [
         (
             "pilot.ca",
             logging.INFO,
-            f"took the signing certificate of {tmp_path}, valid until 2026-01-12 03:04:05+00:00",
+            f"loaded the signing certificate from {tmp_path}, valid until 2026-01-12 03:04:05+00:00",
         ),
         (
             "pilot.ca",

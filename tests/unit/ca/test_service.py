@@ -20,10 +20,10 @@ from protos import ca_pb2
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
 
 REASONS = {  # for the log alone
-    "TTL_ERROR": "a life of 7776001 s is asked for, the longest is 7776000 s",
+    "TTL_ERROR": "the requested lifetime of 7776001 s exceeds 7776000 s",
     "CSR_ERROR": "the request cannot be read: ",
     "CA_NOT_READY": "the signer 'another' is asked for, and there is none but the mesh's own",
-    "CERT_GEN_ERROR": "no certificate can be made for ('spiffe://clüster/ns/shop/sa/web',): ",
+    "CERT_GEN_ERROR": "cannot issue a certificate for ('spiffe://clüster/ns/shop/sa/web',): ",
 }
 NODE = "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
 

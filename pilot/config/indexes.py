@@ -117,8 +117,8 @@ def full_host(domain: str) -> Callable[[ObjectKey, Object[Any]], Buckets]:
 
 def delegates(key: ObjectKey, o: Object[Any]) -> Buckets:
     """Return the keys of the VirtualServices that the routes delegate to."""
-    named = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
-    return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in named}
+    references = (rule.delegate for rule in o.spec.http if rule.delegate is not None)
+    return {ObjectKey(delegate.namespace or key.namespace, delegate.name) for delegate in references}
 
 
 def has_wildcard(_: ObjectKey, o: Object[Any]) -> Buckets:
@@ -158,7 +158,7 @@ def gateway_of_listener_set(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def granted_pairs(key: ObjectKey, o: Object[Any]) -> Buckets:
-    """Return (source kind, source namespace, target kind, target namespace) for each pair that a ReferenceGrant allows."""
+    """Return (source kind, source namespace, target kind, target namespace) for each pair in a ReferenceGrant."""
     return {
         (GroupKind(f.group, f.kind), f.namespace, GroupKind(t.group, t.kind), key.namespace)
         for f in o.spec.from_
@@ -175,5 +175,5 @@ def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
     """Return the namespace and GatewayClass of a ConfigMap with defaults for deployed Gateways, or () for other
     ConfigMaps.
     """
-    named = o.labels.get("gateway.istio.io/defaults-for-class")
-    return ((key.namespace, named),) if named else ()
+    class_name = o.labels.get("gateway.istio.io/defaults-for-class")
+    return ((key.namespace, class_name),) if class_name else ()

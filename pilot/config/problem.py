@@ -89,9 +89,9 @@ def warning(code: str, path: str, message: str) -> Problem:
     return Problem(code=code, path=path, message=message, severity=Severity.WARNING)
 
 
-def below(field: str, found: Iterable[Problem]) -> Problems:
+def below(field: str, problems: Iterable[Problem]) -> Problems:
     """Yield problems of a value as problems of the object that has the value in `field`."""
-    for problem in found:
+    for problem in problems:
         path = problem.path
         joined = field if not path else field + path if path[0] == "[" else f"{field}.{path}"
         yield msgspec.structs.replace(problem, path=joined)

@@ -69,10 +69,10 @@ def port_protocol(number: int, name: str, transport: str, app_protocol: str | No
     if transport == "UDP":
         return Protocol.UDP
     if app_protocol is not None:
-        if known := _APP_PROTOCOLS.get(app_protocol):
-            return known
+        if protocol := _APP_PROTOCOLS.get(app_protocol):
+            return protocol
         name = app_protocol
     if name[:8].lower() == "grpc-web":
         return Protocol.GRPC_WEB
-    found = parse_protocol(name.partition("-")[0])
-    return Protocol.TCP if found is Protocol.UNSUPPORTED and number in _SERVER_FIRST else found
+    by_name = parse_protocol(name.partition("-")[0])
+    return Protocol.TCP if by_name is Protocol.UNSUPPORTED and number in _SERVER_FIRST else by_name

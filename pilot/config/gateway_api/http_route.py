@@ -122,7 +122,7 @@ class HTTPRouteRule(Lenient, frozen=True):
 
 
 class HTTPRoute(Lenient, frozen=True):
-    """Routes HTTP requests for its hostnames at its parents. Of all rules for a hostname, the most specific match wins."""
+    """Routes HTTP requests for its hostnames at its parents. The most specific match for a hostname wins."""
 
     parent_refs: tuple[ParentReference, ...] = ()
     hostnames: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ class CustomTag(OneOf, frozen=True):
     @property
     def is_whole(self) -> bool:
         """Whether the tag has a source for its value."""
-        named = (
+        source = (
             self.literal.value
             if self.literal
             else self.environment.name
@@ -54,7 +54,7 @@ class CustomTag(OneOf, frozen=True):
             if self.header
             else ""
         )
-        return bool(named) and not any(c in named for c in "\0\r\n")
+        return bool(source) and not any(c in source for c in "\0\r\n")
 
 
 class LiteralValue(Strict, frozen=True):

@@ -13,8 +13,8 @@ def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> Consis
     `port` is 0 if the route names none. The most specific settings win: the subset's port, the subset, the port, the
     rule.
     """
-    found = next((s for s in rule.subsets if s.name == subset), None)
-    for policy in (found.traffic_policy if found is not None else None, rule.traffic_policy):
+    matching = next((s for s in rule.subsets if s.name == subset), None)
+    for policy in (matching.traffic_policy if matching is not None else None, rule.traffic_policy):
         settings = (_of_port(policy, port) or _of(policy)) if policy is not None else None
         if settings is not None:
             return settings
@@ -37,5 +37,5 @@ def _of_port(policy: TrafficPolicy, port: int) -> ConsistentHashLB | None:
     None also if that policy has no consistent hash settings.
     """
     settings: Iterable[PortTrafficPolicy] = policy.port_level_settings
-    found = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
-    return _of(found) if found is not None else None
+    port_policy = next((s for s in settings if s.port is not None and s.port.number == port), None) if port else None
+    return _of(port_policy) if port_policy is not None else None

@@ -14,7 +14,7 @@ Resolution = Literal["NONE", "STATIC", "DNS", "DNS_ROUND_ROBIN", "DYNAMIC_DNS"]
 
 
 class ServiceEntry(Strict, frozen=True):
-    """A service that is not declared by a Kubernetes Service. `status` has the addresses that a controller allocated."""
+    """A service without a Kubernetes Service. `status` has the addresses that a controller allocated."""
 
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()

@@ -83,7 +83,7 @@ class Condition(Strict, frozen=True):
 
 def dry_run(annotations: Mapping[str, str]) -> bool | None:
     """Return whether the annotations enable dry-run mode, or None if their value is not a Boolean."""
-    said = annotations.get(DRY_RUN)
-    if said is None or said in _FALSE:
+    annotation = annotations.get(DRY_RUN)
+    if annotation is None or annotation in _FALSE:
         return False
-    return True if said in _TRUE else None
+    return True if annotation in _TRUE else None

@@ -1,5 +1,5 @@
-"""The rules that a decoded object must keep beyond its types, by which Istio's webhook admits it, one module a kind.
+"""Validation of decoded objects beyond their types, equivalent to Istio's webhook.
 
-Each `validate_<kind>` yields problems with paths from the object's root. What the webhook denies is an error, what it
-only warns of a warning; so is what a stock Envoy would refuse.
+Each `validate_<kind>` yields problems with paths relative to the object. Problems that the webhook denies are errors.
+Problems that it only warns of, and values that a stock Envoy would reject, are warnings.
 """

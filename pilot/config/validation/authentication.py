@@ -1,4 +1,4 @@
-"""Rules of PeerAuthentication and RequestAuthentication."""
+"""Validation of PeerAuthentications and RequestAuthentications."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _validate_rule(rule: JWTRule) -> Problems:
         yield from _check_url("jwksUri", rule.jwks_uri)
     if rule.jwks:
         yield from _check_keys(rule.jwks)
-    named = {
+    names = {
         "audiences": rule.audiences,
         "fromHeaders": tuple(header.name for header in rule.from_headers),
         "fromParams": rule.from_params,
         "fromCookies": rule.from_cookies,
     }
-    for field, values in named.items():
+    for field, values in names.items():
         for index, value in enumerate(values):
             if not value:
                 yield error("missing-field", f"{field}[{index}]", "a name is required")
@@ -62,7 +62,7 @@ def _validate_rule(rule: JWTRule) -> Problems:
     yield from rules.check_duration("timeout", rule.timeout)
 
 
-def _check_url(path: str, url: str) -> rules.Found:
+def _check_url(path: str, url: str) -> rules.Findings:
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -72,9 +72,9 @@ def _check_url(path: str, url: str) -> rules.Found:
 
 
 def _check_keys(text: str) -> Problems:
-    """Yields the problems of a JSON web key, or a set of them (https://www.rfc-editor.org/rfc/rfc7517).
+    """Yield the problems of a JSON Web Key or a set of them. Private keys work, but cause a warning.
 
-    Private ones work, but should not be here.
+    https://www.rfc-editor.org/rfc/rfc7517
     """
     try:
         plain = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""Rules of AuthorizationPolicy."""
+"""Validation of AuthorizationPolicies."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ def _validate_to(item: To) -> Iterable[Problem]:
 
 
 def _check_custom(rule: Rule) -> Problems:
-    """Yields a problem for each field that is not known yet where external authorizers are asked: the authorizer comes
-    before the token is read.
-    """
+    """Yield an error for each field that is unknown when an external authorizer is called, before the token is read."""
     for index, item in enumerate(rule.from_):
         for field in _UNKNOWN_TO_CUSTOM:
             if item.source is not None and getattr(item.source, field):
@@ -128,7 +126,7 @@ def _check_custom(rule: Rule) -> Problems:
 
 
 def _warn_of_tcp(rule: Rule) -> Problems:
-    """Yields a warning where a rule that denies has nothing to tell connections apart by, so that it denies all of TCP."""
+    """Yield a warning if a DENY rule has only HTTP attributes, so that it denies all TCP connections."""
     sources = [item.source for item in rule.from_ if item.source is not None]
     operations = [item.operation for item in rule.to if item.operation is not None]
     knows_source = any(getattr(source, field) for source in sources for field in _TCP_SOURCES)

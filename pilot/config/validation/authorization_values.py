@@ -1,6 +1,4 @@
-"""Values of AuthorizationPolicies: what each field of sources and operations, and each key of a condition, may be
-compared with.
-"""
+"""Validation of the values in AuthorizationPolicies' sources, operations and conditions."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ from pilot.lib.path_template import find_template_fault
 from pilot.lib.regex import MAX_LENGTH
 
 Check = Callable[[str], str]
-"""Returns what is wrong with a value, "" where nothing is."""
+"""Returns what is wrong with a value, or ""."""
 _MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
-# Caps of our own: a list of any length is one matcher that every request is held against.
+# Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
 MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH
 
 
@@ -86,7 +84,7 @@ _WITH_NAME = ("request.headers", "request.auth.claims", "experimental.envoy.filt
 
 
 def check_values(values: Sequence[str], check: Check) -> Problems:
-    """Yields the problems of a list of values."""
+    """Yield the problems of a list of values."""
     most = _MOST_ACCOUNTS if check is _account else MOST_VALUES
     if len(values) > most:
         yield error("too-many", "", f"{len(values)} values; at most {most} are allowed")
@@ -101,7 +99,7 @@ def check_values(values: Sequence[str], check: Check) -> Problems:
 
 
 def check_condition(condition: Condition) -> Problems:
-    """Yields the problems of a condition of a rule."""
+    """Yield the problems of a rule's condition."""
     key = condition.key
     check = _any if key.startswith(_WITH_NAME) else _BY_KEY.get(key)
     if not key:

@@ -1,4 +1,4 @@
-"""Rules of the mesh config's `configSources`."""
+"""Validation of the mesh config's `configSources`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of TrafficExtension and WasmPlugin."""
+"""Validation of TrafficExtensions and WasmPlugins."""
 
 from __future__ import annotations
 
@@ -49,34 +49,34 @@ def _check_module(module: WasmConfig | WasmPlugin) -> Problems:
 
 
 def _check_url(url: str) -> Problems:
-    """Yields the problem of the place of a module; a place without a scheme is an image in a registry."""
+    """Yield the problem of a module's URL, if any. A URL without a scheme is the name of an image in a registry."""
     if not url:
         yield error("missing-field", "url", "a URL is required")
         return
     try:
         parts = urlsplit(url if "://" in url else f"oci://{url}")
-        there = bool(parts.path if parts.scheme == "file" else parts.hostname)
+        has_location = bool(parts.path if parts.scheme == "file" else parts.hostname)
         number = parts.port
     except ValueError:
         yield error("bad-url", "url", f"{url!r} is not a URL")
         return
     if parts.scheme not in _SCHEMES:
         yield error("bad-url", "url", f"unknown scheme {parts.scheme!r}: expected oci, http, https or file")
-    elif not there or number == 0 or any(c.isspace() or not c.isprintable() for c in url):
+    elif not has_location or number == 0 or any(c.isspace() or not c.isprintable() for c in url):
         yield error("bad-url", "url", f"{url!r} is not a URL")
 
 
 def _check_environment(vm: VmConfig) -> Problems:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, variable in enumerate(vm.env):
         place = f"env[{index}]"
         if not variable.name:
             yield error("missing-field", f"{place}.name", "a name is required")
         elif len(variable.name) > NAME:
             yield error("too-long", f"{place}.name", f"longer than {NAME} characters")
-        elif variable.name in seen:
+        elif variable.name in names:
             yield error("duplicate-name", f"{place}.name", f"duplicate {variable.name!r}")
-        seen.add(variable.name)
+        names.add(variable.name)
         if variable.value_from == "HOST" and variable.value:
             yield error("exclusive-fields", f"{place}.value", "a variable with valueFrom HOST cannot have a value")
         elif len(variable.value) > VALUE:

@@ -1,6 +1,6 @@
-"""Rules of the extension providers that spans and access logs go to.
+"""Validation of extension providers for traces and access logs.
 
-A provider that breaks one is not used; the mesh config stays.
+An invalid provider is not used; the rest of the mesh config takes effect.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _WITHOUT_QUERY = "%REQ_WITHOUT_QUERY("
 
 
 def validate_provider(provider: ExtensionProvider) -> Problems:
-    """Yields the problems of a provider, each a warning; external authorizers have rules of their own."""
+    """Yield the problems of a provider, all of them warnings. External authorizers are validated elsewhere."""
     if not provider.name:
         yield warning("missing-field", "name", "a name is required, because Telemetries refer to providers by name")
     for field in (*_WITH_SERVICE, "envoy_file_access_log"):
-        if (said := getattr(provider, field)) is not None:
+        if (settings := getattr(provider, field)) is not None:
             name = json_name(field)
             if field in _WITH_SERVICE:
-                yield from below(name, _check_service(said.service, said.port))
-            yield from below(name, _RULES.get(field, _accept)(said))
+                yield from below(name, _check_service(settings.service, settings.port))
+            yield from below(name, _RULES.get(field, _accept)(settings))
 
 
 def find_fault(provider: ExtensionProvider) -> str:
-    """Returns what is wrong with a provider first, "" where nothing is."""
+    """Return the first problem of a provider as text, or ""."""
     return next((f"{p.path}: {p.message}" for p in validate_provider(provider)), "")
 
 
@@ -87,37 +87,37 @@ def _check_header(header: HttpHeader) -> Problems:
         yield warning("missing-field", "envName", "a variable name is required")
 
 
-def _check_path(path: str, text: str) -> rules.Found:
+def _check_path(path: str, text: str) -> rules.Findings:
     return () if _PATH.fullmatch(text) else (warning("bad-path", path, f"{text!r} is not a valid URL path"),)
 
 
-# -- tracers ---------------------------------------------------------------------------------------------------------------
+# Tracers
 
 
-def _check_zipkin(said: ZipkinTracingProvider) -> Problems:
-    if said.path and not said.path.startswith("/"):
-        yield warning("bad-path", "path", f"{said.path!r}: must begin with /")
-    yield from _check_path("path", said.path)
-    yield from _check_timeout(said.timeout)
-    yield from each("headers", said.headers, _check_header)
+def _check_zipkin(zipkin: ZipkinTracingProvider) -> Problems:
+    if zipkin.path and not zipkin.path.startswith("/"):
+        yield warning("bad-path", "path", f"{zipkin.path!r}: must begin with /")
+    yield from _check_path("path", zipkin.path)
+    yield from _check_timeout(zipkin.timeout)
+    yield from each("headers", zipkin.headers, _check_header)
 
 
-def _check_http(said: HttpService) -> Problems:
-    yield from _check_path("path", said.path)
-    yield from _check_timeout(said.timeout)
-    yield from each("headers", said.headers, _check_header)
+def _check_http(http: HttpService) -> Problems:
+    yield from _check_path("path", http.path)
+    yield from _check_timeout(http.timeout)
+    yield from each("headers", http.headers, _check_header)
 
 
-def _check_open_telemetry(said: OpenTelemetryTracingProvider) -> Problems:
-    if said.http is not None:
-        yield from below("http", _check_http(said.http))
-        if said.grpc is not None:
+def _check_open_telemetry(provider: OpenTelemetryTracingProvider) -> Problems:
+    if provider.http is not None:
+        yield from below("http", _check_http(provider.http))
+        if provider.grpc is not None:
             yield warning("exclusive-fields", "grpc", "only one of http and grpc may be set")
-    if said.grpc is not None:
-        yield from below("grpc", _check_timeout(said.grpc.timeout))
-        yield from each("grpc.initialMetadata", said.grpc.initial_metadata, _check_header)
-    if (sampler := said.dynatrace_sampler) is not None:
-        if sampler.http_service is None and said.http is None:
+    if provider.grpc is not None:
+        yield from below("grpc", _check_timeout(provider.grpc.timeout))
+        yield from each("grpc.initialMetadata", provider.grpc.initial_metadata, _check_header)
+    if (sampler := provider.dynatrace_sampler) is not None:
+        if sampler.http_service is None and provider.http is None:
             yield warning(
                 "missing-field",
                 "dynatraceSampler.httpService",
@@ -135,17 +135,17 @@ def _check_dynatrace(api: DynatraceApi) -> Problems:
         yield from below("http", _check_http(api.http))
 
 
-# -- loggers ---------------------------------------------------------------------------------------------------------------
+# Loggers
 
 
 def check_log_format(path: str, text: str) -> Problems:
-    """Yields a warning if a text is no format of access logs that Envoy can parse."""
+    """Yield a warning if an access log format is not valid in Envoy."""
     for problem in check_format(path, text.replace(_WITHOUT_QUERY, "%REQ(")):
         yield warning(problem.code, path, problem.message)
 
 
 def check_log_fields(path: str, fields: Mapping[str, Any]) -> Problems:
-    """Yields a warning for each value, in maps and lists too, that is no format of access logs."""
+    """Yield a warning for each value, also in nested maps and lists, that is not a valid access log format."""
     for name, value in fields.items():
         yield from _check_value(f"{path}[{name}]", value)
 
@@ -161,16 +161,16 @@ def _check_value(path: str, value: Any) -> Problems:
 
 
 def decode_log_fields(text: str) -> dict[str, Any] | None:
-    """Returns the fields of a format that is a JSON object, None where a text is none."""
+    """Return the fields of an access log format that is a JSON object, or None for other text."""
     try:
-        found = msgspec.json.decode(text)
+        fields = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
-def _check_file(said: EnvoyFileAccessLogProvider) -> Problems:
-    if (form := said.log_format) is not None:
+def _check_file(provider: EnvoyFileAccessLogProvider) -> Problems:
+    if (form := provider.log_format) is not None:
         yield from check_log_format("logFormat.text", form.text or "")
         yield from check_log_fields("logFormat.labels", form.labels or {})
 
@@ -181,21 +181,21 @@ def _check_names(field: str, names: tuple[str, ...]) -> Problems:
             yield warning("bad-header-name", f"{field}[{index}]", f"{name!r} is not a valid header name")
 
 
-def _check_http_service_log(said: EnvoyHttpGrpcV3LogProvider) -> Problems:
-    yield from _check_states(said)
-    yield from _check_names("additionalRequestHeadersToLog", said.additional_request_headers_to_log)
-    yield from _check_names("additionalResponseHeadersToLog", said.additional_response_headers_to_log)
-    yield from _check_names("additionalResponseTrailersToLog", said.additional_response_trailers_to_log)
+def _check_http_service_log(provider: EnvoyHttpGrpcV3LogProvider) -> Problems:
+    yield from _check_states(provider)
+    yield from _check_names("additionalRequestHeadersToLog", provider.additional_request_headers_to_log)
+    yield from _check_names("additionalResponseHeadersToLog", provider.additional_response_headers_to_log)
+    yield from _check_names("additionalResponseTrailersToLog", provider.additional_response_trailers_to_log)
 
 
-def _check_states(said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider) -> Problems:
-    for index, name in enumerate(said.filter_state_objects_to_log):
+def _check_states(provider: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider) -> Problems:
+    for index, name in enumerate(provider.filter_state_objects_to_log):
         if not name:
             yield warning("missing-field", f"filterStateObjectsToLog[{index}]", "a name is required")
 
 
-def _check_open_telemetry_log(said: EnvoyOpenTelemetryLogProvider) -> Problems:
-    if (form := said.log_format) is not None:
+def _check_open_telemetry_log(provider: EnvoyOpenTelemetryLogProvider) -> Problems:
+    if (form := provider.log_format) is not None:
         yield from check_log_format("logFormat.text", form.text)
         for name, value in (form.labels or {}).items():
             if isinstance(value, str):

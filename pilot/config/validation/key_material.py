@@ -1,8 +1,8 @@
-"""Rules of certificates, keys and roots: what Envoy would refuse is found before it is sent. Whether they have expired
-is not looked at.
+"""Validation of certificates, keys and roots, so that values which Envoy would reject are not sent. Expiry is not
+checked.
 
-The library says that something is wrong by exceptions of many kinds, and of others in its next version: here they all
-mean the same.
+The cryptography library reports invalid input by many types of exceptions, which may change between versions. All of
+them are treated alike.
 """
 
 from __future__ import annotations
@@ -22,23 +22,18 @@ _BLOCK = re.compile(rb"^-----BEGIN ([A-Z0-9 ]+)-----\s[^:]+?^-----END \1-----\s*
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----\n?", re.DOTALL)
 
 
-def find_flaw(found: KeyPair | Roots) -> Flaw | None:
-    """Returns why Envoy would refuse a certificate with its key, or roots; None where it takes them.
-
-    Nothing of a key is in the reason.
-    """
-    return _flaw_of_pair(found) if isinstance(found, KeyPair) else _flaw_of_roots(found)
+def find_flaw(material: KeyPair | Roots) -> Flaw | None:
+    """Return why Envoy would reject a key pair or roots, or None. The reason contains no part of the key."""
+    return _flaw_of_pair(material) if isinstance(material, KeyPair) else _flaw_of_roots(material)
 
 
 def usable_staple(pair: KeyPair) -> Value | None:
-    """Returns the OCSP response of a certificate; None where there is none, or one that Envoy would refuse the
-    certificate for.
-    """
+    """Return the OCSP response of a key pair, or None if there is none or Envoy would reject it."""
     return None if pair.staple is None or find_staple_flaw(pair) else pair.staple
 
 
 def find_staple_flaw(pair: KeyPair) -> Flaw | None:
-    """Returns why the OCSP response cannot be sent with its certificate; None where it can, or there is none."""
+    """Return why an OCSP response cannot be used with its certificate, or None if it can or does not exist."""
     if pair.staple is None:
         return None
     try:
@@ -54,9 +49,7 @@ def find_staple_flaw(pair: KeyPair) -> Flaw | None:
 
 
 def find_authority_flaw(pem: str) -> str | None:
-    """Returns why a bundle cannot verify the mesh's workloads, None where it can: it needs certificates that may sign
-    others.
-    """
+    """Return why a bundle cannot verify workloads of the mesh, or None if it consists of CA certificates."""
     try:
         certificates = _load_certificates(Value("pem", pem.encode()))
     except Exception:
@@ -71,7 +64,7 @@ def find_authority_flaw(pem: str) -> str | None:
 def _may_sign(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except Exception:  # there is no such extension, or a broken one
+    except Exception:  # there is no such extension, or it is invalid
         return False
 
 
@@ -80,28 +73,26 @@ def _flaw(value: Value, reason: str) -> Flaw:
 
 
 def _load_certificates(value: Value) -> list[x509.Certificate]:
-    """Returns the certificates of a bundle, in which names and times are right too: the library looks at these only
-    when it is asked.
-    """
-    found = x509.load_pem_x509_certificates(_whole(value))
-    for one in found:
-        _ = one.subject, one.issuer, one.not_valid_before_utc, one.not_valid_after_utc
-    return found
+    """Return the certificates in a bundle. Names and times are accessed too, because the library parses them lazily."""
+    certificates = x509.load_pem_x509_certificates(_whole(value))
+    for certificate in certificates:
+        _ = certificate.subject, certificate.issuer, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return certificates
 
 
 def _check_lists(value: Value) -> int:
-    """Returns how many lists of revoked certificates there are. It raises something where one is broken."""
+    """Return the number of certificate revocation lists. Raises if one is invalid."""
     lists = _CRL.findall(_whole(value))
     for pem in lists:
-        found = x509.load_pem_x509_crl(pem)
-        _ = found.issuer, found.last_update_utc, found.next_update_utc, [entry.serial_number for entry in found]
+        revoked = x509.load_pem_x509_crl(pem)
+        _ = revoked.issuer, revoked.last_update_utc, revoked.next_update_utc, [entry.serial_number for entry in revoked]
     return len(lists)
 
 
 def _whole(value: Value) -> bytes:
-    """Returns PEM, each block of which begins a line and is closed.
+    """Return PEM after a check that each block starts a line and is closed.
 
-    ValueError for other PEM: some libraries pass over that, Envoy's does not.
+    Raises ValueError otherwise, because Envoy rejects such PEM although some libraries accept it.
     """
     if value.content.count(b"-----BEGIN ") != len(_BLOCK.findall(value.content)):
         raise ValueError("a block is not closed, or is indented")
@@ -128,7 +119,7 @@ def _flaw_of_pair(pair: KeyPair) -> Flaw | None:
 
 
 def _unsupported(key: object) -> str:
-    """Returns what Envoy has against a kind of key, "" for nothing."""
+    """Return why Envoy does not support a public key, or ""."""
     match key:
         case rsa.RSAPublicKey():
             return (
@@ -150,7 +141,7 @@ def _unsupported(key: object) -> str:
 def _must_staple(certificate: x509.Certificate) -> bool:
     try:
         features = certificate.extensions.get_extension_for_class(x509.TLSFeature).value
-    except Exception:  # there is no such extension, or a broken one
+    except Exception:  # there is no such extension, or it is invalid
         return False
     return x509.TLSFeatureType.status_request in features
 

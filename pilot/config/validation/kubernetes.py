@@ -1,5 +1,6 @@
-"""The rules of Kubernetes objects that an API server checks, as far as a mesh reads them: files come without that
-server.
+"""Validation of the fields of Kubernetes objects that a mesh reads.
+
+In files they have not been validated by an API server.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _TRANSPORTS = frozenset({"TCP", "UDP", "SCTP"})
 def validate_service(o: Object[Service]) -> Problems:
     service = o.spec
     yield from each("spec.ports", service.ports, _validate_service_port)
-    named = [port.name for port in service.ports]
-    if len(named) > 1 and (not all(named) or len({*named}) < len(named)):
+    names = [port.name for port in service.ports]
+    if len(names) > 1 and (not all(names) or len({*names}) < len(names)):
         yield error("duplicate-name", "spec.ports", "multiple ports must have unique names")
     if service.cluster_ip not in ("", "None"):
         yield from rules.check_address("spec.clusterIP", service.cluster_ip)
@@ -51,12 +52,12 @@ def validate_pod(o: Object[Pod]) -> Problems:
 
 
 def validate_endpoint_slice(o: Object[EndpointSlice]) -> Problems:
-    piece = o.spec
-    if piece.address_type not in ("IPv4", "IPv6", "FQDN"):
-        yield error("bad-enum", "addressType", f"{piece.address_type!r}: expected IPv4, IPv6 or FQDN")
-    elif piece.address_type != "FQDN":
-        yield from each("endpoints", piece.endpoints, _validate_addresses)
-    for index, port in enumerate(piece.ports):
+    endpoint_slice = o.spec
+    if endpoint_slice.address_type not in ("IPv4", "IPv6", "FQDN"):
+        yield error("bad-enum", "addressType", f"{endpoint_slice.address_type!r}: expected IPv4, IPv6 or FQDN")
+    elif endpoint_slice.address_type != "FQDN":
+        yield from each("endpoints", endpoint_slice.endpoints, _validate_addresses)
+    for index, port in enumerate(endpoint_slice.ports):
         if port.port is not None:
             yield from below(f"ports[{index}]", rules.check_port("port", port.port))
 

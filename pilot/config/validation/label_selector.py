@@ -1,4 +1,5 @@
-"""Rules of Kubernetes' label selectors.
+"""Validation of Kubernetes label selectors.
+
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 """
 

@@ -1,4 +1,7 @@
-"""Rules of MeshConfig and MeshNetworks. One error refuses the whole: the last good version stays."""
+"""Validation of MeshConfig and MeshNetworks.
+
+A single error rejects the whole; the last valid version stays in force.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ def _check_authority(authority: CertificateData) -> Problems:
         yield warning("bad-certificate", "pem", reason)
 
 
-def _check_trust_domain(path: str, domain: str) -> rules.Found:
+def _check_trust_domain(path: str, domain: str) -> rules.Findings:
     if domain and all(rules.is_dns_label(label) for label in domain.removesuffix(".").split(".")):
         return ()
     return (error("bad-trust-domain", path, f"{domain!r} is not a valid trust domain"),)
@@ -153,8 +156,8 @@ def validate_proxy_config(proxy: ProxyConfig) -> Problems:
         yield from below("connectionSettings", _validate_connections(proxy.connection_settings))
 
 
-def _check_endpoint(path: str, address: str) -> rules.Found:
-    """Returns a problem if an address is not `host:port`."""
+def _check_endpoint(path: str, address: str) -> rules.Findings:
+    """Return an error if an address is not host:port."""
     host, _, port = address.replace(_HOST_IP, "127.0.0.1", 1).rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):

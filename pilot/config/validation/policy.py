@@ -1,4 +1,4 @@
-"""Rules that policies share: what they are attached to, by a selector or by targets."""
+"""Validation of the selectors and targets of policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TARGETS = frozenset(
 def check_attachment(
     selector: WorkloadSelector | None, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
 ) -> Problems:
-    """Yields the problems of what a policy is attached to; it is attached in one way at most."""
+    """Yield the problems of a policy's selector and targets, of which at most one may be set."""
     if (selector is not None) + (target is not None) + bool(targets) > 1:
         yield error("exclusive-fields", "", "only one of selector, targetRef and targetRefs may be set")
     if selector is not None:
@@ -31,7 +31,7 @@ def check_attachment(
 
 
 def check_targets(targets: tuple[PolicyTargetReference, ...]) -> Problems:
-    """Yields the problems of the targets that a policy names."""
+    """Yield the problems of a policy's targets."""
     yield from each("targetRefs", targets, _check_target)
 
 

@@ -1,4 +1,4 @@
-"""Rules of objects of the kind ProxyConfig."""
+"""Validation of ProxyConfig objects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rules that many kinds share.
+"""Validation rules that several kinds share.
 
-Each gives the problems of one value, () where it is right; `path` is where the value is.
+Each function returns the problems of one value, which is at `path`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
 _DNS_LABEL = re.compile(_LABEL, re.ASCII)
 _SHORT_LABEL = "[a-zA-Z0-9](?:[-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
 _PLAIN_NAME = re.compile(rf"(?:{_SHORT_LABEL}\.)*(?![0-9]+\Z){_SHORT_LABEL}", re.ASCII)
-"""What most hosts are, without wildcard or dot at the end."""
+"""Matches most hostnames, without wildcards or a trailing dot."""
 _WILDCARD_LABEL = re.compile(rf"\*|(?:\*-?)?{_LABEL}", re.ASCII)
 _QUALIFIED = "(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_LABEL}(?:\.{_LABEL})*)/)?(?P<name>{_QUALIFIED})", re.ASCII)
 _LABEL_VALUE = re.compile(f"(?:{_QUALIFIED})?", re.ASCII)
 
-Found = Iterable[Problem]
+Findings = Iterable[Problem]
 
 
 def is_dns_label(text: str) -> bool:
     return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
 
 
-def check_port(path: str, number: int) -> Found:
+def check_port(path: str, number: int) -> Findings:
     return (
         ()
         if 1 <= number <= 65535
@@ -45,7 +45,7 @@ def check_port(path: str, number: int) -> Found:
     )
 
 
-def check_port_name(path: str, name: str) -> Found:
+def check_port_name(path: str, name: str) -> Findings:
     return (
         ()
         if is_dns_label(name)
@@ -53,7 +53,7 @@ def check_port_name(path: str, name: str) -> Found:
     )
 
 
-def check_protocol(path: str, protocol: str) -> Found:
+def check_protocol(path: str, protocol: str) -> Findings:
     if not protocol or parse_protocol(protocol) is not Protocol.UNSUPPORTED:
         return ()
     return (
@@ -65,48 +65,48 @@ def check_protocol(path: str, protocol: str) -> Found:
     )
 
 
-def check_duration(path: str, duration: Duration | None) -> Found:
-    """Returns a problem if a duration is less than a millisecond or not in whole ones; None is right."""
+def check_duration(path: str, duration: Duration | None) -> Findings:
+    """Return an error unless a duration is None or whole milliseconds, at least 1 ms."""
     if duration is None or (duration >= MILLISECOND and duration % MILLISECOND == 0):
         return ()
     return (error("bad-duration", path, f"{duration}: must be whole milliseconds, at least 1ms"),)
 
 
-def check_not_negative(path: str, number: int) -> Found:
+def check_not_negative(path: str, number: int) -> Findings:
     return () if number >= 0 else (error("out-of-range", path, f"{number}: must not be negative"),)
 
 
-def check_percent(path: str, percent: float | None, highest: int = 100) -> Found:
-    """Returns a problem if a percentage is not between 0 and `highest`; None is right."""
+def check_percent(path: str, percent: float | None, highest: int = 100) -> Findings:
+    """Return an error unless a percentage is None or between 0 and `highest`."""
     if percent is None or 0 <= percent <= highest:
         return ()
     return (error("bad-percentage", path, f"{percent}: must be between 0 and {highest}"),)
 
 
-def check_name(path: str, name: str) -> Found:
-    """Returns a problem if a name is not a whole domain name without wildcard; it may end with a dot."""
+def check_name(path: str, name: str) -> Findings:
+    """Return an error unless a name is a full domain name without wildcards. It may have a trailing dot."""
     return _check_length(path, name) or _check_labels_of(path, name, name)
 
 
-def check_host(path: str, host: str) -> Found:
-    """Returns a problem if a host is not a domain name, whose first label may be, or start with, a wildcard."""
+def check_host(path: str, host: str) -> Findings:
+    """Return an error unless a host is a domain name. Its first label may be, or start with, a wildcard."""
     if len(host) <= _LONGEST_NAME and _PLAIN_NAME.fullmatch(host):
         return ()
-    if found := _check_length(path, host):
-        return found
+    if problems := _check_length(path, host):
+        return problems
     first, dot, rest = host.partition(".")
     if len(first) > 63 or not _WILDCARD_LABEL.fullmatch(first):
         return (error("bad-host", path, f"{host!r} is not a domain name: invalid label {first!r}"),)
     return _check_labels_of(path, host, rest) if dot else ()
 
 
-def _check_length(path: str, host: str) -> Found:
+def _check_length(path: str, host: str) -> Findings:
     if not host:
         return (error("bad-host", path, "a name is required"),)
     return () if len(host) <= _LONGEST_NAME else (error("bad-host", path, f"longer than {_LONGEST_NAME} characters"),)
 
 
-def _check_labels_of(path: str, host: str, name: str) -> Found:
+def _check_labels_of(path: str, host: str, name: str) -> Findings:
     labels = name.removesuffix(".").split(".")
     if name.rpartition(".")[2].isdecimal():
         return (error("bad-host", path, f"{host!r} is not a domain name: the last label is a number"),)
@@ -116,8 +116,8 @@ def _check_labels_of(path: str, host: str, name: str) -> Found:
     return ()
 
 
-def check_server_name(path: str, name: str) -> Found:
-    """Returns a warning if connections cannot be told apart by this name in TLS."""
+def check_server_name(path: str, name: str) -> Findings:
+    """Return a warning if TLS connections cannot be matched by a name."""
     if is_server_name(name):
         return ()
     return (
@@ -129,9 +129,11 @@ def check_server_name(path: str, name: str) -> Found:
     )
 
 
-def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
-    """Yields a problem unless a text is `namespace/host`, where `*` and `.` are namespaces; for a Sidecar `~` is one
-    too, and for a Gateway the namespace may be missing.
+def check_scoped_host(path: str, text: str, gateway: bool) -> Findings:
+    """Yield an error unless a text is `namespace/host`.
+
+    The namespaces `*` and `.` are valid. `~` is valid for a Sidecar only; the namespace may be missing for a Gateway
+    only.
     """
     namespace, slash, host = text.partition("/")
     if not slash:
@@ -153,19 +155,19 @@ def check_scoped_host(path: str, text: str, gateway: bool) -> Found:
     yield from check_no_partial_wildcard(path, host)
 
 
-def check_no_partial_wildcard(path: str, host: str) -> Found:
-    """Returns a problem if a wildcard is not a whole label."""
+def check_no_partial_wildcard(path: str, host: str) -> Findings:
+    """Return an error if a wildcard is not a whole label."""
     if "*" not in host or host == "*" or host.startswith("*."):
         return ()
     return (error("bad-host", path, f"{host!r}: a wildcard must be a whole label"),)
 
 
-def check_address(path: str, address: str) -> Found:
+def check_address(path: str, address: str) -> Findings:
     return () if is_ip(address) else (error("bad-address", path, f"{address!r} is not an IP address"),)
 
 
-def check_subnet(path: str, subnet: str) -> Found:
-    """Returns a problem if a text is neither an address nor one with a prefix length."""
+def check_subnet(path: str, subnet: str) -> Findings:
+    """Return an error unless a text is an IP address or a CIDR range."""
     address, slash, length = subnet.partition("/")
     if not slash:
         return check_address(path, subnet)
@@ -174,9 +176,9 @@ def check_subnet(path: str, subnet: str) -> Found:
     return (error("bad-address", path, f"{subnet!r} is not a CIDR range"),)
 
 
-def check_unix(path: str, address: str) -> Found:
-    """Returns a problem if what follows `unix://` is neither an absolute path to a file nor an abstract name, or is
-    longer than the kernel takes it (unix(7)).
+def check_unix(path: str, address: str) -> Findings:
+    """Return an error unless the part after `unix://` is an absolute path or an abstract name, of valid length
+    (unix(7)).
     """
     if len(address.encode()) > _UNIX_PATH:
         return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)
@@ -185,9 +187,11 @@ def check_unix(path: str, address: str) -> Found:
     return (error("bad-address", path, f"{address!r} is not an absolute file path"),)
 
 
-def check_labels(path: str, labels: Mapping[str, str]) -> Found:
-    """Yields a problem for each key and value that breaks
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set."""
+def check_labels(path: str, labels: Mapping[str, str]) -> Findings:
+    """Yield an error for each invalid key or value.
+
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+    """
     for key, value in labels.items():
         match = _LABEL_KEY.fullmatch(key)
         if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
@@ -196,10 +200,10 @@ def check_labels(path: str, labels: Mapping[str, str]) -> Found:
             yield error("bad-label", f"{path}[{key}]", f"{value!r} is not a valid label value")
 
 
-def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Found:
-    """Yields the problems of a selector; `labels` None means that there is none.
+def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> Findings:
+    """Yield the problems of a selector, or none if `labels` is None.
 
-    One without labels selects all, which deserves a warning.
+    An empty selector selects all, which causes a warning.
     """
     if labels is None:
         return
@@ -212,26 +216,26 @@ def check_selector(path: str, labels: Mapping[str, str] | None, field: str) -> F
         yield warning("empty-selector", path, "a selector without labels selects all workloads in the namespace")
 
 
-def check_regex(path: str, pattern: str) -> Found:
+def check_regex(path: str, pattern: str) -> Findings:
     if not pattern:
         return (error("bad-regex", path, "a regular expression is required"),)
     fault = find_fault(pattern)
     return (error("bad-regex", path, f"{fault} (RE2 syntax)"),) if fault else ()
 
 
-def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Found:
-    """Yields the problems of an exportTo; with `nobody` "~" is allowed, alone."""
-    seen: set[str] = set()
+def check_export_to(path: str, names: Collection[str], namespace: str, nobody: bool = False) -> Findings:
+    """Yield the problems of an exportTo. With `nobody`, "~" is allowed as the only value."""
+    exports: set[str] = set()
     for index, name in enumerate(names):
         place = f"{path}[{index}]"
         key = namespace if name == "." else name
-        if key in seen:
+        if key in exports:
             yield error("duplicate-export", place, f"duplicate {name!r}")
-        seen.add(key)
+        exports.add(key)
         if key == "~" and not nobody:
             yield error("bad-export", place, "'~' is not supported for this kind")
         elif key not in ("*", "~") and not is_dns_label(key):
             yield error("bad-export", place, f"{name!r}: expected '.', '*' or a namespace")
     for whole in ("*", "~"):
-        if whole in seen and len(names) > 1:
+        if whole in exports and len(names) > 1:
             yield error("bad-export", path, f"{whole!r} cannot be combined with other values")

@@ -1,4 +1,4 @@
-"""Rules of Telemetry."""
+"""Validation of Telemetries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pilot.lib import cel
 
 
 def validate_telemetry(o: Object[Telemetry]) -> Problems:
-    """Yields the problems of a Telemetry alone."""
+    """Yield the problems of a Telemetry that do not depend on other objects."""
     yield from below("spec", _validate(o.spec))
 
 
@@ -43,22 +43,22 @@ def _validate(spec: Telemetry) -> Problems:
     yield from each("accessLogging", spec.access_logging, _validate_logging)
 
 
-def _overlap(one: TelemetryTracing, other: TelemetryTracing) -> bool:
-    modes = {part.match.mode if part.match is not None else "CLIENT_AND_SERVER" for part in (one, other)}
+def _overlap(entry: TelemetryTracing, later: TelemetryTracing) -> bool:
+    modes = {part.match.mode if part.match is not None else "CLIENT_AND_SERVER" for part in (entry, later)}
     return len(modes) == 1 or "CLIENT_AND_SERVER" in modes
 
 
 def _check_providers(providers: Sequence[ProviderRef]) -> Problems:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, provider in enumerate(providers):
         if not provider.name:
             yield error("missing-field", f"providers[{index}].name", "a name is required")
-        elif provider.name in seen:
+        elif provider.name in names:
             yield warning("duplicate-provider", f"providers[{index}].name", f"duplicate {provider.name}")
-        seen.add(provider.name)
+        names.add(provider.name)
 
 
-# -- tracing ---------------------------------------------------------------------------------------------------------------
+# Tracing
 
 
 def _validate_tracing(tracing: TelemetryTracing) -> Problems:
@@ -102,7 +102,7 @@ def _check_text(path: str, text: str) -> Problems:
         yield error("missing-field", path, "a text is required")
 
 
-# -- metrics ---------------------------------------------------------------------------------------------------------------
+# Metrics
 
 
 def _validate_metrics(metrics: Metrics) -> Problems:
@@ -133,7 +133,7 @@ def _validate_tag_override(tag: TagOverride) -> Problems:
         yield error("missing-field", "value", "UPSERT requires a value")
 
 
-# -- access logs -----------------------------------------------------------------------------------------------------------
+# Access logs
 
 
 def _validate_logging(logging: AccessLogging) -> Problems:

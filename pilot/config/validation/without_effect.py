@@ -1,4 +1,4 @@
-"""Fields of the mesh config that are understood and do nothing: whoever sets one is told, rather than left to find out."""
+"""Warnings about fields of the mesh config that are valid but have no effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _fields(reason: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, reason)
 
 
-# By struct: the fields, and what is to be said of each
+# By struct: the fields without effect, and the reason
 WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
     MeshConfig: {
         **_fields(_UNSUPPORTED, "hbone_idle_timeout", "ca"),
@@ -102,7 +102,7 @@ WITHOUT_EFFECT: Mapping[type[msgspec.Struct], Mapping[str, str]] = {
 
 
 def find_without_effect(value: Any, path: str = "") -> Iterator[Problem]:
-    """Yields a warning for each field of a message, and of the messages in it, that is set and has no effect."""
+    """Yield a warning for each field of a message, and of nested messages, that is set and has no effect."""
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             if item not in DEFAULT_PROVIDERS:
@@ -111,10 +111,10 @@ def find_without_effect(value: Any, path: str = "") -> Iterator[Problem]:
         return
     reasons = WITHOUT_EFFECT.get(type(value), {})
     for field in msgspec.structs.fields(type(value)):
-        said, place = getattr(value, field.name), ".".join(filter(None, (path, json_name(field.name))))
-        if said == (field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()):
+        field_value, place = getattr(value, field.name), ".".join(filter(None, (path, json_name(field.name))))
+        if field_value == (field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()):
             continue
         if (reason := reasons.get(field.name)) is not None:
             yield warning("no-effect", place, f"{json_name(field.name)} {reason}")
         else:
-            yield from find_without_effect(said, place)
+            yield from find_without_effect(field_value, place)

@@ -1,4 +1,4 @@
-"""Rules of a DestinationRule."""
+"""Validation of DestinationRules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _validate(rule: DestinationRule, namespace: str) -> Problems:
     yield from rules.check_host("host", rule.host)
     if rule.traffic_policy is not None:
         yield from below("trafficPolicy", validate_traffic_policy(rule.traffic_policy, namespace))
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, subset in enumerate(rule.subsets):
-        if subset.name in seen:
+        if subset.name in names:
             yield error("duplicate-name", f"subsets[{index}].name", f"duplicate {subset.name!r}")
-        seen.add(subset.name)
+        names.add(subset.name)
         yield from below(f"subsets[{index}]", _validate_subset(subset, namespace))
     yield from rules.check_export_to("exportTo", rule.export_to, namespace)
     if (selector := rule.workload_selector) is not None:

@@ -1,7 +1,6 @@
-"""Rules for EnvoyFilters: what a patch applies to, its match and its operation have to fit each other, and its value
-what is patched.
+"""Validation of EnvoyFilters: the target, match, operation and value of each patch.
 
-A patch whose value is wrong is left out, and the others of its object are applied.
+A patch with an invalid value is ignored; the other patches of the object are applied.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pilot.lib.protobuf.fault import shown
 
 HTTP_MANAGER = "envoy.filters.network.http_connection_manager"
 LONGEST_VERSION = 1024
-"""Characters of a regular expression for versions: a longer one is not compiled, and matches no proxy."""
+"""The length of version expressions, in characters. A longer expression is not compiled and matches no proxy."""
 _INSERTS = frozenset(("INSERT_BEFORE", "INSERT_AFTER", "INSERT_FIRST"))
 _FILTERS = frozenset(("NETWORK_FILTER", "HTTP_FILTER", "LISTENER_FILTER"))
 _LISTENERS = _FILTERS | {"LISTENER", "FILTER_CHAIN"}
@@ -38,7 +37,7 @@ _OPERATIONS: Mapping[str, frozenset[str]] = {
     "EXTENSION_CONFIG": _INSERTS | {"ADD"},
     "BOOTSTRAP": MERGES,
 }
-"""The operations that do something, by what they apply to. Where order does not matter, an insertion is an addition."""
+"""The operations with an effect, by applyTo. If order does not matter, an insertion is an addition."""
 _OLD_NAMES = {
     "envoy.http_connection_manager": HTTP_MANAGER,
     "envoy.tcp_proxy": "envoy.filters.network.tcp_proxy",
@@ -51,7 +50,7 @@ _OLD_NAMES = {
 
 
 def validate_envoy_filter(o: Object[EnvoyFilter]) -> Problems:
-    """Yields the problems of an EnvoyFilter."""
+    """Yield the problems of an EnvoyFilter."""
     yield from below("spec", _check(o.spec))
 
 
@@ -105,13 +104,13 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
 
 
 def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:
-    """Yields what is wrong with a value; any of it leaves the patch out."""
+    """Yield the problems of a value. Any problem causes the patch to be ignored."""
     for fault in read_value(apply_to, operation, value)[1]:
         place = shown(fault.place)
         yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
 
 
-# -- matches ---------------------------------------------------------------------------------------------------------------
+# Matches
 
 
 def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
@@ -122,13 +121,13 @@ def _check_match(apply_to: str, match: EnvoyConfigObjectMatch) -> Problems:
             )
         else:
             yield from rules.check_regex("proxy.proxyVersion", match.proxy.proxy_version)
-    wanted = "listener" if apply_to in _LISTENERS else "routeConfiguration" if apply_to in _ROUTES else "cluster"
-    given = {"listener": match.listener, "routeConfiguration": match.route_configuration, "cluster": match.cluster}
+    required = "listener" if apply_to in _LISTENERS else "routeConfiguration" if apply_to in _ROUTES else "cluster"
+    parts = {"listener": match.listener, "routeConfiguration": match.route_configuration, "cluster": match.cluster}
     if apply_to not in ("EXTENSION_CONFIG", "BOOTSTRAP"):
-        for name in (name for name, part in given.items() if part is not None and name != wanted):
-            yield error("bad-match", name, f"{apply_to} must be matched by {wanted}")
+        for name in (name for name, part in parts.items() if part is not None and name != required):
+            yield error("bad-match", name, f"{apply_to} must be matched by {required}")
     else:
-        for name in (name for name, part in given.items() if part is not None):
+        for name in (name for name, part in parts.items() if part is not None):
             yield warning("no-effect", name, f"has no effect on {apply_to}")
     if match.listener is not None and apply_to in _LISTENERS:
         yield from below("listener", _check_listener(apply_to, match.listener))
@@ -170,8 +169,8 @@ def _check_name(path: str, name: str) -> Problems:
 
 
 def _names_filter(apply_to: str, match: EnvoyConfigObjectMatch | None) -> bool:
-    found = match.listener if match is not None else None
-    if found is None or apply_to == "LISTENER_FILTER":
-        return found is not None and bool(found.listener_filter)
-    named = found.filter_chain.filter if found.filter_chain is not None else None
-    return named is not None and (apply_to == "NETWORK_FILTER" or named.sub_filter is not None)
+    listener = match.listener if match is not None else None
+    if listener is None or apply_to == "LISTENER_FILTER":
+        return listener is not None and bool(listener.listener_filter)
+    filter_match = listener.filter_chain.filter if listener.filter_chain is not None else None
+    return filter_match is not None and (apply_to == "NETWORK_FILTER" or filter_match.sub_filter is not None)

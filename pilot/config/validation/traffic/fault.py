@@ -1,4 +1,4 @@
-"""Rules of fault injection."""
+"""Validation of fault injection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRPC_STATUS = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""Names of gRPC's status codes, at the index of their number (https://grpc.io/docs/guides/status-codes/)."""
+"""Names of gRPC status codes, in the order of their numbers (https://grpc.io/docs/guides/status-codes/)."""
 
 
 def validate_fault(fault: HTTPFaultInjection) -> Problems:
@@ -58,10 +58,8 @@ def _validate_delay(delay: Delay) -> Problems:
         yield error("not-supported", "exponentialDelay", "only fixedDelay is supported")
 
 
-def _check_share(percentage: Percent | None) -> rules.Found:
-    """Returns a problem for a share of requests that is less than a millionth, which is what Envoy counts in, or more
-    than all.
-    """
+def _check_share(percentage: Percent | None) -> rules.Findings:
+    """Return an error unless a percentage is 0, or between a millionth, Envoy's smallest unit, and 100 %."""
     if percentage is None or percentage.value == 0 or 0.0001 <= percentage.value <= 100:
         return ()
     return (error("bad-percentage", "percentage.value", f"{percentage.value}: must be 0, or between 0.0001 and 100"),)

@@ -1,4 +1,4 @@
-"""Rules of a Gateway."""
+"""Validation of Gateways."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _validate(gateway: Gateway) -> Problems:
     if not gateway.servers:
         yield error("missing-field", "servers", "at least one server is required")
     yield from each("servers", gateway.servers, _validate_server)
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, server in enumerate(gateway.servers):
         if server.port is not None:
-            if server.port.name in seen:
+            if server.port.name in names:
                 yield error("duplicate-name", f"servers[{index}].port.name", f"duplicate {server.port.name!r}")
-            seen.add(server.port.name)
+            names.add(server.port.name)
 
 
 def _validate_server(server: Server) -> Problems:
@@ -64,8 +64,9 @@ def _validate_port(port: Port, bind: str) -> Problems:
 
 
 def _check_tls_there(server: Server, protocol: Protocol) -> Problems:
-    """Yields a problem where TLS settings are missing, or stand beside a protocol without TLS; a passed through HTTP
-    port may have them.
+    """Yield an error if TLS settings are missing, or set for a protocol without TLS.
+
+    HTTP servers may have TLS settings without certificates, for redirects to HTTPS.
     """
     if protocol is Protocol.UNSUPPORTED:
         return

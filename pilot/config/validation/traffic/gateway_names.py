@@ -1,4 +1,4 @@
-"""Names of Gateways, as VirtualServices refer to them."""
+"""Validation of references from VirtualServices to Gateways."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.config.validation import rules
 
 
 def check_gateway_names(path: str, names: Iterable[str]) -> Problems:
-    """Yields a problem for each name that is not `namespace/name`, a name of the own namespace, or the mesh."""
+    """Yield a problem for each name that is not `namespace/name`, a name in the same namespace, or "mesh"."""
     for index, text in enumerate(names):
         place = f"{path}[{index}]"
         namespace, slash, name = text.partition("/")

@@ -1,4 +1,4 @@
-"""Names and values of HTTP headers that a user has a proxy match, add or remove."""
+"""Validation of names and values of HTTP headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pilot.config.networking.virtual_service import HeaderOperations, Headers
 from pilot.config.problem import Problems, below, error
 from pilot.config.validation.format_string import is_known
-from pilot.config.validation.rules import Found
+from pilot.config.validation.rules import Findings
 
 CLAIM_PREFIX = "@request.auth.claims"
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)  # RFC 9110 section 5.6.2
@@ -16,16 +16,16 @@ _STRICT = re.compile(r"[-_A-Za-z0-9]+", re.ASCII)
 _PSEUDO = frozenset({":method", ":scheme", ":authority", ":path", ":status"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LINE = re.compile(r"[\x00\n\r]")
-# Envoy's format strings: %% is a percent sign, %COMMAND% or %COMMAND(arguments)% a value of the request; a bracketed list of quoted
-# texts is another form of arguments, and blanks may stand around it.
+# Envoy's format strings: %% is a literal percent sign; %COMMAND% and %COMMAND(arguments)% are values of the request.
+# Arguments may also be a list of quoted strings in brackets, with spaces around it.
 _VARIABLE = re.compile(
     r"%(?:%|[^%(]*(?:\((?:[ ]*\[(?:[ ]*\"(?:\\.|[^\"\\])*\"[ ]*,?)*[ ]*\][ ]*|(?:\\.|[^)\\])*)\)[ ]*)?%)", re.DOTALL
 )
 
 
 def is_claim(name: str) -> bool:
-    """Returns whether a match is of a claim of the request's JSON web token, `@request.auth.claims.NAME` or
-    `…[NAME][NAME]`.
+    """Return whether a header match refers to a JWT claim: `@request.auth.claims.NAME` or
+    `@request.auth.claims[NAME][NAME]`.
     """
     if not name.lower().startswith(CLAIM_PREFIX):
         return False
@@ -33,46 +33,42 @@ def is_claim(name: str) -> bool:
     return len(rest) > 1 if rest.startswith(".") else len(rest) > 2 and rest.startswith("[") and rest.endswith("]")
 
 
-def check_matched_name(path: str, name: str) -> Found:
-    """Returns a problem if a header that a route matches is no token, no pseudo header and no claim."""
+def check_matched_name(path: str, name: str) -> Findings:
+    """Return an error unless a matched header is a token, a pseudo-header or a JWT claim."""
     if name in _PSEUDO or _TOKEN.fullmatch(name) or is_claim(name):
         return ()
     return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
-def check_cors_name(path: str, name: str) -> Found:
-    """Returns a problem if a header of a CORS policy is neither a token nor `*`."""
+def check_cors_name(path: str, name: str) -> Findings:
+    """Return an error unless a header in a CORS policy is a token or `*`."""
     return () if _TOKEN.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
-def check_strict_name(path: str, name: str) -> Found:
-    """Returns a problem if there are other characters than letters, digits, - and _."""
+def check_strict_name(path: str, name: str) -> Findings:
+    """Return an error unless a name consists of letters, digits, hyphens and underscores."""
     return () if _STRICT.fullmatch(name) else (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
 
 
-def check_value(path: str, value: str) -> Found:
-    """Returns a problem if the value of a header that is set has control characters, or is no format string that Envoy
-    can parse.
-    """
+def check_value(path: str, value: str) -> Findings:
+    """Return an error if the value to set for a header has control characters or is not a valid format string."""
     if _CONTROL.search(value):
         return (error("bad-header-value", path, "control characters are not allowed"),)
     return check_format(path, value, "bad-header-value")
 
 
-def check_format(path: str, text: str, code: str = "bad-format") -> Found:
-    """Returns a problem if a text is no format string that Envoy can parse: one of a header's value, an access log or a
-    tag of spans.
-    """
+def check_format(path: str, text: str, code: str = "bad-format") -> Findings:
+    """Return an error if Envoy cannot parse a format string in a header value, an access log or a span tag."""
     if "%" in _VARIABLE.sub("", text):
         return (error(code, path, f"{text!r}: a literal % must be written as %%"),)
-    for found in _VARIABLE.findall(text):
-        if found != "%%" and not is_known(found[1:-1]):
-            return (error(code, path, f"{found} is not a valid command operator of Envoy"),)
+    for operator in _VARIABLE.findall(text):
+        if operator != "%%" and not is_known(operator[1:-1]):
+            return (error(code, path, f"{operator} is not a valid command operator of Envoy"),)
     return ()
 
 
-def check_line(path: str, text: str) -> Found:
-    """Returns a problem if a text that becomes a header's value as it is has line breaks."""
+def check_line(path: str, text: str) -> Findings:
+    """Return an error if a literal header value has line breaks."""
     return (error("bad-header-value", path, "line breaks are not allowed"),) if _LINE.search(text) else ()
 
 
@@ -96,11 +92,8 @@ def _check_values(field: str, values: Mapping[str, str], authority: bool) -> Pro
         yield from check_value(f"{field}[{name}]", value)
 
 
-def _check_operated_name(path: str, name: str, authority: bool) -> Found:
-    """Returns a problem if a header cannot be changed.
-
-    `authority` tells whether the host may be named, as that of a request.
-    """
+def _check_operated_name(path: str, name: str, authority: bool) -> Findings:
+    """Return an error if a header cannot be modified. `authority` is true if the Host header may be."""
     lower = name.lower()
     if not name or _LINE.search(name):
         return (error("bad-header-name", path, f"{name!r} is not a valid header name"),)
@@ -110,7 +103,7 @@ def _check_operated_name(path: str, name: str, authority: bool) -> Found:
 
 
 def authorities(headers: Headers | None) -> list[str]:
-    """Returns the values that the operations give to the request's host."""
+    """Return the values that header operations set for the Host header of requests."""
     if headers is None or headers.request is None:
         return []
     request = headers.request

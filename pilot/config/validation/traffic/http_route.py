@@ -1,4 +1,4 @@
-"""Rules of one HTTP route of a VirtualService."""
+"""Validation of HTTP routes of VirtualServices."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SECOND = 1_000_000_000
 
 
 def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Problems:
-    """Yields the problems of a route.
+    """Yield the problems of a route.
 
-    `delegated`: its VirtualService has no hosts; `gateway`: the mesh does not use its VirtualService.
+    `delegated` is true if the VirtualService has no hosts, `gateway` if it applies to gateways only.
     """
     yield from _validate_action(route, delegated)
     for index, match in enumerate(route.match):
@@ -71,12 +71,12 @@ def validate_http_route(route: HTTPRoute, delegated: bool, gateway: bool) -> Pro
 
 
 def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
-    """Yields a problem unless a route does one thing: forward, redirect, answer, or delegate."""
+    """Yield errors unless a route has exactly one action: route, redirect, direct response or delegate."""
     if route.delegate is not None:
         if delegated:
             yield error("exclusive-fields", "delegate", "a delegate cannot delegate")
-        for field, there in (("redirect", route.redirect is not None), ("route", bool(route.route))):
-            if there:
+        for field, is_set in (("redirect", route.redirect is not None), ("route", bool(route.route))):
+            if is_set:
                 yield error("exclusive-fields", field, f"a route that delegates cannot have {field}")
         return
     instead = (
@@ -89,8 +89,8 @@ def _validate_action(route: HTTPRoute, delegated: bool) -> Problems:
             "rewrite": route.rewrite is not None,
             "directResponse": instead == "redirect" and route.direct_response is not None,
         }
-        for field, there in others.items():
-            if there:
+        for field, is_set in others.items():
+            if is_set:
                 yield error("exclusive-fields", field, f"a route with {instead} cannot have {field}")
     elif not route.route:
         yield error("missing-field", "route", "one of route, redirect, directResponse and delegate is required")
@@ -105,8 +105,8 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
     ):
         if value is not None:
             yield from check_string_match(field, value, empty_prefix=field == "uri")
-    for field, named in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
-        for name, value in named.items():
+    for field, matches in (("headers", match.headers), ("withoutHeaders", match.without_headers)):
+        for name, value in matches.items():
             place = f"{field}[{name}]"
             yield from check_matched_name(place, name)
             if not gateway and is_claim(name):
@@ -125,7 +125,7 @@ def _validate_match(match: HTTPMatchRequest, gateway: bool) -> Problems:
         yield error("bad-namespace", "sourceNamespace", f"{match.source_namespace!r} is not a valid namespace")
 
 
-def check_string_match(path: str, match: StringMatch, empty_prefix: bool = False) -> rules.Found:
+def check_string_match(path: str, match: StringMatch, empty_prefix: bool = False) -> rules.Findings:
     if match.prefix == "" and not empty_prefix:
         return (error("empty-prefix", f"{path}.prefix", "must not be empty"),)
     return () if match.regex is None else rules.check_regex(f"{path}.regex", match.regex)
@@ -138,7 +138,7 @@ def _validate_destination(weighted: HTTPRouteDestination) -> Problems:
 
 
 def check_weighted(destination: Destination | None, weight: int) -> Problems:
-    """Yields the problems of a destination, which must be there, and of its weight."""
+    """Yield the problems of a required destination and its weight."""
     if destination is None:
         yield error("missing-field", "destination", "a destination is required")
     else:
@@ -146,8 +146,8 @@ def check_weighted(destination: Destination | None, weight: int) -> Problems:
     yield from rules.check_not_negative("weight", weight)
 
 
-def check_weights(path: str, weights: list[int]) -> rules.Found:
-    """Returns a problem if the weights add up to 0, or to more than Envoy's 32 bits."""
+def check_weights(path: str, weights: list[int]) -> rules.Findings:
+    """Return an error if the weights add up to 0, or to more than Envoy's 32 bits."""
     total = sum(weights)
     if len(weights) > 1 and total == 0:
         return (error("bad-weights", path, "the weights add up to 0"),)

@@ -1,4 +1,4 @@
-"""Rules of load balancing: algorithms, localities, warm-up."""
+"""Validation of load balancer settings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pilot.config.validation import rules
 from pilot.config.validation.traffic.headers import check_line
 
 _TOPOLOGY = frozenset({"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"})
-# https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto: what Envoy takes at most
+# Envoy's maxima: https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/cluster.proto
 _MAX_TABLE = 5_000_011
 _MAX_RING = 8_388_608
 
 
 def validate_load_balancer(settings: LoadBalancerSettings, outlier: bool) -> Problems:
-    """Yields the problems of load balancer settings.
+    """Yield the problems of load balancer settings.
 
-    `outlier` tells whether outlier detection stands beside them, without which nothing fails over.
+    `outlier` tells whether outlier detection is configured too, which failover requires.
     """
     if settings.consistent_hash is not None:
         yield from below("consistentHash", _validate_hash(settings.consistent_hash))
@@ -74,13 +74,13 @@ def _validate_hash(hashing: ConsistentHashLB) -> Problems:
 def _validate_cookie(cookie: HTTPCookie) -> Problems:
     if not cookie.name:
         yield error("missing-field", "name", "a cookie name is required")
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, attribute in enumerate(cookie.attributes):
         if not attribute.name:
             yield error("missing-field", f"attributes[{index}].name", "an attribute name is required")
-        elif attribute.name in seen:
+        elif attribute.name in names:
             yield error("duplicate-name", f"attributes[{index}].name", f"duplicate {attribute.name!r}")
-        seen.add(attribute.name)
+        names.add(attribute.name)
 
 
 def _is_prime(number: int) -> bool:
@@ -126,27 +126,30 @@ def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> 
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
-    """Yields a problem for each locality that is not `region/zone/subzone`, where a `*` may end one, or that another
-    one covers.
+    """Yield an error for each locality that is not `region/zone/subzone` with an optional `*` at the end, or that
+    another one covers.
     """
-    seen: list[tuple[str, ...]] = []
+    accepted: list[tuple[str, ...]] = []
     for locality in localities:
         parts = tuple(locality.split("/", 2))
         if not all(parts):
             yield error("bad-locality", path, f"{locality!r}: region, zone and subzone must not be empty")
         elif "*" in locality[:-1]:
             yield error("bad-locality", path, f"{locality!r}: a wildcard must be at the end")
-        elif (other := next((o for o in seen if _overlap(o, parts)), None)) is not None:
-            yield error("bad-locality", path, f"{locality!r} overlaps with {'/'.join(other)!r}")
+        elif (overlapping := next((o for o in accepted if _overlap(o, parts)), None)) is not None:
+            yield error("bad-locality", path, f"{locality!r} overlaps with {'/'.join(overlapping)!r}")
         else:
-            seen.append(parts)
+            accepted.append(parts)
 
 
 def _overlap(earlier: tuple[str, ...], later: tuple[str, ...]) -> bool:
-    """Returns whether two localities overlap. A wildcard after what it covers means the rest, which is no overlap."""
-    for one, two in zip(earlier, later, strict=False):
-        if one == "*":
+    """Return whether two localities overlap.
+
+    A wildcard after the localities that it covers means the rest, so it does not overlap.
+    """
+    for level, later_level in zip(earlier, later, strict=False):
+        if level == "*":
             return True
-        if one != two:
+        if level != later_level:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Rules of a retry policy."""
+"""Validation of retry policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilot.config.networking.virtual_service import HTTPRetry
 from pilot.config.problem import Problems, error
 from pilot.config.validation import rules
 
-# https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter#x-envoy-retry-on and …-grpc-on
+# https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter#x-envoy-retry-on
 RETRY_ON = frozenset(
     {
         "5xx",

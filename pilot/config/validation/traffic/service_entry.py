@@ -1,4 +1,4 @@
-"""Rules of a ServiceEntry: above all which resolution goes with which hosts, addresses and endpoints."""
+"""Validation of ServiceEntries, most of which depends on the resolution."""
 
 from __future__ import annotations
 

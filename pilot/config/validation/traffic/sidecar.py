@@ -1,4 +1,4 @@
-"""Rules of a Sidecar."""
+"""Validation of Sidecars."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def _validate(sidecar: Sidecar, namespace: str) -> Problems:
 
 
 def _check_distinct(field: str, ports: list[SidecarPort | None]) -> Iterator[Problem]:
-    seen: set[int] = set()
+    numbers: set[int] = set()
     for index, port in enumerate(ports):
         if port is not None and port.number:
-            if port.number in seen:
+            if port.number in numbers:
                 yield error("duplicate-port", f"{field}[{index}].port.number", f"duplicate {port.number}")
-            seen.add(port.number)
+            numbers.add(port.number)
 
 
 def _check_sockets(listeners: tuple[IstioEgressListener, ...]) -> Iterator[Problem]:
-    seen: set[str] = set()
+    sockets: set[str] = set()
     for index, listener in enumerate(listeners):
         if listener.port is not None and listener.port.number == 0:
-            if listener.bind in seen:
+            if listener.bind in sockets:
                 yield error("duplicate-port", f"egress[{index}].bind", f"duplicate {listener.bind!r}")
-            seen.add(listener.bind)
+            sockets.add(listener.bind)
 
 
 def _check_port(port: SidecarPort) -> Problems:
@@ -157,17 +157,17 @@ def _validate_egress(listener: IstioEgressListener, namespace: str) -> Problems:
 
 
 def _find_covered(hosts: tuple[str, ...], namespace: str) -> Iterator[Problem]:
-    """Yields a warning for each host that an earlier one of its namespace contains already."""
-    seen: dict[str, set[str]] = {}
+    """Yield a warning for each host that overlaps with an earlier host in the same namespace."""
+    hosts_by_scope: dict[str, set[str]] = {}
     for index, text in enumerate(hosts):
         scope, slash, host = text.partition("/")
         if not slash or scope.startswith("~"):
             continue
-        known = seen.setdefault(namespace if scope == "." else scope, set())
-        if host in known or "*" in known or (host == "*" and known):
+        earlier = hosts_by_scope.setdefault(namespace if scope == "." else scope, set())
+        if host in earlier or "*" in earlier or (host == "*" and earlier):
             yield warning("duplicate-host", f"hosts[{index}]", f"{text!r} overlaps with another host in its namespace")
-        known.add(host)
-    if "*" in seen.get("*", ()) and len(seen) > 1:
+        earlier.add(host)
+    if "*" in hosts_by_scope.get("*", ()) and len(hosts_by_scope) > 1:
         yield warning("duplicate-host", "hosts", "other hosts have no effect beside '*/*'")
 
 

@@ -1,4 +1,4 @@
-"""Rules of TLS: that a server ends, and that a client starts."""
+"""Validation of TLS settings of servers and clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.problem import Problem, Problems, error, warning
 
-# What Envoy's BoringSSL knows, https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/transport_sockets/tls/v3/common.proto
+# Of BoringSSL: https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/transport_sockets/tls/v3/common.proto
 CIPHER_SUITES = frozenset(
     {
         "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -33,7 +33,10 @@ CONFIG_MAP = "configmap://"
 
 
 def is_cipher_suite(name: str) -> bool:
-    """Returns whether Envoy knows a cipher suite; an expression of several (starting with `[`, `-` …) counts as one."""
+    """Return whether Envoy supports a cipher suite.
+
+    Expressions that start with `[`, `-` or the like are not checked.
+    """
     return name in ("", "ALL") or not name[0].isalnum() or name in CIPHER_SUITES
 
 
@@ -64,13 +67,13 @@ def _check_ciphers(tls: ServerTLSSettings) -> Iterator[Problem]:
             "minProtocolVersion",
             "no default cipher suite supports TLS below 1.2; set cipherSuites",
         )
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, name in enumerate(tls.cipher_suites):
         if not is_cipher_suite(name):
             yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"unknown cipher suite {name!r} is ignored")
-        elif name in seen:
+        elif name in names:
             yield warning("bad-cipher-suite", f"cipherSuites[{index}]", f"duplicate {name!r}")
-        seen.add(name)
+        names.add(name)
 
 
 def _certificate_fields(tls: ServerTLSSettings, crl: bool) -> list[str]:
@@ -102,9 +105,9 @@ def _check_files(tls: ServerTLSSettings) -> Iterator[Problem]:
 
 
 def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
-    """Yields the problems of TLS that a client begins.
+    """Yield the problems of a client's TLS settings.
 
-    `namespace` is that of the object, the only one that a ConfigMap with roots may be in.
+    `namespace` is that of the object. A ConfigMap with roots must be in the same namespace.
     """
     if tls.credential_name.startswith(CONFIG_MAP):
         place, slash, name = tls.credential_name[len(CONFIG_MAP) :].partition("/")
@@ -115,8 +118,8 @@ def validate_client_tls(tls: ClientTLSSettings, namespace: str) -> Problems:
     if len(tls.sni.encode()) > 255:
         yield error("bad-host", "sni", "longer than 255 characters")
     if tls.insecure_skip_verify:
-        named = tls.ca_certificates or tls.subject_alt_names or (tls.mode == "SIMPLE" and tls.credential_name)
-        if tls.mode in ("SIMPLE", "MUTUAL") and named:
+        verification = tls.ca_certificates or tls.subject_alt_names or (tls.mode == "SIMPLE" and tls.credential_name)
+        if tls.mode in ("SIMPLE", "MUTUAL") and verification:
             yield error(
                 "exclusive-fields", "insecureSkipVerify", "cannot be combined with settings that verify the server"
             )

@@ -1,7 +1,4 @@
-"""Rules of what happens to traffic after routing: connection pools, outliers, tunnels.
-
-Load balancing and TLS have their own modules.
-"""
+"""Validation of traffic policies: connection pools, outlier detection and tunnels."""
 
 from __future__ import annotations
 
@@ -122,7 +119,7 @@ def _validate_tcp(tcp: TCPSettings) -> Problems:
     yield from rules.check_not_negative("maxConnections", tcp.max_connections)
     yield from rules.check_duration("connectTimeout", tcp.connect_timeout)
     yield from rules.check_duration("maxConnectionDuration", tcp.max_connection_duration)
-    if tcp.idle_timeout:  # 0 turns it off
+    if tcp.idle_timeout:  # 0 disables it
         yield from rules.check_duration("idleTimeout", tcp.idle_timeout)
     if tcp.tcp_keepalive is not None:
         yield from rules.check_duration("tcpKeepalive.time", tcp.tcp_keepalive.time)

@@ -1,7 +1,4 @@
-"""Routes of a VirtualService that no request can take, because earlier ones take all of theirs.
-
-Only worth a word, not a refusal.
-"""
+"""Warnings about routes of VirtualServices that are never reached, because earlier routes take their requests."""
 
 from __future__ import annotations
 
@@ -17,13 +14,14 @@ _MAPS = ("headers", "query_params", "without_headers")
 
 
 def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRoute]) -> Problems:
-    """Yields a warning for each route after one without a match, match that was there before, and longer prefix behind
-    a shorter one.
+    """Yield a warning for each route or match that is never reached.
+
+    These are routes after one without a match, repeated matches, and prefixes that an earlier, shorter prefix covers.
     """
     if not routes or (len(routes) == 1 and len(routes[0].match) < 2):
         return
     catch_all: str | None = None
-    seen: dict[bytes, str] = {}
+    spots_by_match: dict[bytes, str] = {}
     prefixes: list[tuple[str, str, HTTPMatchRequest]] = []
     for index, route in enumerate(routes):
         place = f"{field}[{index}]"
@@ -38,7 +36,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
                 msgspec.structs.replace(match, name="") if isinstance(match, HTTPMatchRequest) and match.name else match
             )
             key = msgspec.msgpack.encode(unnamed, order="deterministic")
-            if (earlier := seen.setdefault(key, spot)) != spot:
+            if (earlier := spots_by_match.setdefault(key, spot)) != spot:
                 yield warning("unreachable-match", spot, f"never reached: same as {earlier}")
             elif isinstance(match, HTTPMatchRequest) and match.uri is not None and (prefix := match.uri.prefix):
                 if (
@@ -51,9 +49,7 @@ def find_unreachable(field: str, routes: Sequence[HTTPRoute | TLSRoute | TCPRout
 
 
 def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
-    """Returns whether every request of `later` whose path is one of `earlier` is one of `earlier`, as far as equal
-    conditions show.
-    """
+    """Return whether `earlier` matches all requests of `later` whose path it matches, as far as equal conditions show."""
     same = earlier.ignore_uri_case == later.ignore_uri_case and all(
         getattr(earlier, f) in (None, getattr(later, f)) for f in _OTHERS
     )
@@ -70,8 +66,8 @@ def _covers(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
 
 def _maps_cover(earlier: HTTPMatchRequest, later: HTTPMatchRequest) -> bool:
     for field in _MAPS:
-        wanted: Mapping[str, StringMatch] = getattr(earlier, field)
-        given: Mapping[str, StringMatch] = getattr(later, field)
-        if any(given.get(name) != match for name, match in wanted.items()):
+        conditions: Mapping[str, StringMatch] = getattr(earlier, field)
+        later_conditions: Mapping[str, StringMatch] = getattr(later, field)
+        if any(later_conditions.get(name) != match for name, match in conditions.items()):
             return False
     return True

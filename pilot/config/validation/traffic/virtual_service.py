@@ -1,4 +1,4 @@
-"""Rules of a VirtualService."""
+"""Validation of VirtualServices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilot.lib.addresses import is_ip
 from pilot.lib.hosts import is_wildcard, matches, subset_of
 
 MESH = "mesh"
-_SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # what proxies put into SNI between networks
+_SNI = re.compile(r"outbound_\.[0-9]+_\.[^_]*_\.[a-zA-Z].*", re.ASCII)  # the SNI of connections between networks
 
 
 def validate_virtual_service(o: Object[VirtualService]) -> Problems:
@@ -60,7 +60,7 @@ def _check_hosts(service: VirtualService, gateway: bool) -> Problems:
         yield from problems or _check_distinct(service.hosts)
 
 
-def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
+def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Findings:
     if is_ip(host) or (sni and _SNI.fullmatch(host)):
         return ()
     if host == "*" and not gateway:
@@ -75,18 +75,18 @@ def _check_host(path: str, host: str, gateway: bool, sni: bool) -> rules.Found:
 
 
 def _check_distinct(hosts: tuple[str, ...]) -> Problems:
-    """Yields a problem for each host that overlaps with an earlier one.
+    """Yield an error for each host that overlaps with an earlier one.
 
-    Exact ones are told apart by a set, because lists of thousands are found.
+    Exact hosts are compared by a set, because there may be thousands.
     """
-    seen: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     wildcards: list[str] = []
     for index, host in enumerate(hosts):
         others = hosts[:index] if is_wildcard(host) else wildcards
-        rival = host if host in seen else next((other for other in others if matches(host, other)), None)
+        rival = host if host in indexes else next((other for other in others if matches(host, other)), None)
         if rival is not None:
             yield error("duplicate-host", f"hosts[{index}]", f"{host!r} overlaps with {rival!r}")
-        seen.setdefault(host, index)
+        indexes.setdefault(host, index)
         if is_wildcard(host):
             wildcards.append(host)
 
@@ -105,8 +105,8 @@ def _validate_tls_match(match: TLSMatchAttributes, hosts: tuple[str, ...], gatew
         place = f"sniHosts[{index}]"
         if is_ip(name):
             yield warning("sni-address", place, "most clients do not send an IP address as SNI")
-        elif found := () if gateway and _SNI.fullmatch(name) else tuple(rules.check_host(place, name)):
-            yield from found
+        elif problems := () if gateway and _SNI.fullmatch(name) else tuple(rules.check_host(place, name)):
+            yield from problems
         elif not any(subset_of(name, host) for host in hosts):
             yield error("sni-not-of-host", place, f"{name!r} does not match any host of the VirtualService")
         else:

@@ -1,4 +1,4 @@
-"""Rules of WorkloadEntry and WorkloadGroup."""
+"""Validation of WorkloadEntries and WorkloadGroups."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def validate_workload_entry(o: Object[WorkloadEntryObject]) -> Problems:
 
 
 def check_workload(entry: WorkloadEntry, ports: Collection[str] | None, names: bool) -> Problems:
-    """Yields the problems of a workload entry.
+    """Yield the problems of a workload entry.
 
-    `ports` has the names of the ports of the ServiceEntry that it is in; `names` tells whether its address may be a
+    `ports` has the port names of the ServiceEntry that contains it, if any. `names` tells whether its address may be a
     domain name.
     """
     unix = entry.address.startswith(rules.UNIX)

@@ -13,7 +13,7 @@ from pilot.config import selector, telemetry
 from pilot.config.extensions import traffic_extension as extension
 from pilot.config.extensions.wasm_plugin import WasmPlugin
 from pilot.config.mesh import tracing
-from pilot.config.mesh.proxy_config_override import ProxyConfigOverride
+from pilot.config.mesh.proxy_config import ProxyConfigOverride
 from pilot.config.networking import destination_rule as rule
 from pilot.config.networking import envoy_filter, gateway, sidecar
 from pilot.config.networking import service_entry as entry

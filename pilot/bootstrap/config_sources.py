@@ -1,6 +1,6 @@
-"""The sources that the mesh config names: folders, servers of objects over xDS, and whether the own cluster's API server is one.
+"""Config sources of the mesh config: folders, servers of objects over xDS, and the local cluster's API server.
 
-They are opened once, when a process starts, as the mesh config says then.
+They are opened once at startup. A later change of the mesh config takes effect after a restart.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from pilot.bootstrap.kubernetes import IngestTarget
-from pilot.bootstrap.server_credentials import ReadSecret, server_credentials, server_name
-from pilot.config.config_source import AddressFault, SourceAddress, parse_source_address
+import grpc
+
+from pilot.bootstrap.clusters.api_servers import IngestTarget
+from pilot.bootstrap.security.secret_store import ReadSecret, SecretError
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
+from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.problem import Problem, Severity
+from pilot.config.source_address import AddressFault, SourceAddress, parse_source_address
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.mcp_source import McpSource
@@ -24,44 +27,50 @@ from pilot.mcp import stream
 from pilot.settings import Settings
 
 BACKOFF = Backoff(0.5, 30.0)
-STEP = 2
-"""Ranks between two sources that follow each other: the API server has one for its remote clusters too."""
+RANK_STEP = 2
+"""Difference between the ranks of consecutive sources. The API server also has a rank for its remote clusters."""
+_ROOT_KEYS = ("cacert", "ca.crt")
 _log = scope("config")
 
 
 class ConfigSources:
-    """`kubernetes_rank` is the rank of the API server: sources that are named before `k8s://` come before it, and the others behind. `read_secret`
-    reads the roots that a `credentialName` means; None without an API server."""
+    """Opens and reads the config sources.
+
+    `kubernetes_rank` is the rank of the API server. Sources listed before `k8s://` take precedence over it, and later ones do
+    not. `read_secret` reads the roots named by `credentialName`; it is None without an API server.
+    """
 
     def __init__(
         self, settings: Settings, target: IngestTarget, kubernetes_rank: int, read_secret: ReadSecret | None
     ) -> None:
         self._settings, self._target, self._rank, self._read_secret = settings, target, kubernetes_rank, read_secret
-        self._choose = random.Random()
+        self._rng = random.Random()
         self._opened: tuple[ConfigSource, ...] = ()
         self.folders: list[FileSource] = []
         self.servers: list[tuple[McpSource, stream.McpStream]] = []
         self.has_kubernetes = False
 
     def open(self, sources: Sequence[ConfigSource]) -> None:
-        """Takes the sources of the mesh config; those that are none have been told of where it was validated."""
+        """Create the sources of the mesh config. Invalid addresses are skipped; validation reports them."""
         self._opened = tuple(sources)
-        found = [(source, address) for source in sources if (address := _address(source)) is not None]
-        schemes = [address.scheme for _, address in found]
+        valid = [(source, address) for source in sources if (address := _parse_address(source)) is not None]
+        schemes = [address.scheme for _, address in valid]
         self.has_kubernetes = "k8s" in schemes
-        first = self._rank - STEP * (schemes.index("k8s") if self.has_kubernetes else 0)
-        for position, (source, address) in enumerate(found):
-            rank = first + STEP * position
+        first = self._rank - RANK_STEP * (schemes.index("k8s") if self.has_kubernetes else 0)
+        for position, (source, address) in enumerate(valid):
+            rank = first + RANK_STEP * position
             if address.scheme == "fs":
                 self.folders.append(self._folder(address.place, rank))
             elif address.scheme == "xds":
                 self.servers.append(self._server(source, address.place, rank))
 
     async def load(self) -> int:
-        """Reads all sources but the API server; returns the number of files. It waits for servers as long as it takes: what they have may be
-        policies that must not be missing."""
-        for _, follower in self.servers:
-            await follower.start()
+        """Read all sources except the API server. Return the number of files.
+
+        There is no timeout for servers, because they may have policies that must not be missing.
+        """
+        for _, mcp_stream in self.servers:
+            await mcp_stream.start()
         try:
             count = sum([await asyncio.to_thread(folder.load_initial) for folder in self.folders])
         except OSError as error:
@@ -72,24 +81,24 @@ class ConfigSources:
             await source.synced.wait()
         return count
 
-    async def follow(self) -> None:
-        """Follows the folders from now on; servers are followed since they were loaded."""
+    async def watch(self) -> None:
+        """Start to watch folders. Servers are watched since `load`."""
         for folder in self.folders:
             await folder.start()
 
     async def stop(self) -> None:
-        """Follows nothing any more."""
+        """Stop watching."""
         for folder in self.folders:
             await folder.stop()
-        for _, follower in self.servers:
-            await follower.stop()
+        for _, mcp_stream in self.servers:
+            await mcp_stream.stop()
 
-    def configured(self, mesh: MeshConfig) -> None:
-        """Tells of sources that a later mesh config names: they are read when the process starts again."""
-        changed = mesh.config_sources != self._opened
-        message = "other sources than those that this process began with: they are read when it starts again"
+    def on_mesh_config(self, mesh: MeshConfig) -> None:
+        """Report a change of the config sources, which takes effect after a restart."""
+        is_changed = mesh.config_sources != self._opened
+        message = "config sources have changed; the change takes effect after a restart"
         problem = Problem(code="needs-restart", path="configSources", message=message, severity=Severity.WARNING)
-        self._target.problems.replace(("configSources", ""), (problem,) if changed else ())
+        self._target.problems.replace(("configSources", ""), (problem,) if is_changed else ())
 
     def _folder(self, path: str, rank: int) -> FileSource:
         ingest, target = self._settings.ingest, self._target
@@ -98,19 +107,19 @@ class ConfigSources:
             target.batch,
             target.ledger.source(rank, path),
             self._origin(),
-            target.read,
+            target.catalogue,
             ingest.largest_file,
             ingest.state_dir,
         )
 
     def _server(self, source: ConfigSource, place: str, rank: int) -> tuple[McpSource, stream.McpStream]:
-        """Returns what takes the objects of a server, and what follows it."""
+        """Return the receiver of a server's objects, and the stream to the server."""
         target, tls = self._target, source.tls_settings
-        kinds = [kind for kind in target.read if kind.is_over_xds]
+        kinds = [kind for kind in target.catalogue if kind.is_over_xds]
         objects = McpSource(f"xds://{place}", kinds, target.batch, target.ledger, rank, self._origin(), target.problems)
-        reached = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
+        server = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
         return objects, stream.McpStream(
-            reached, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._choose
+            server, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._rng
         )
 
     def _client(self) -> stream.McpClient:
@@ -122,8 +131,52 @@ class ConfigSources:
         return DocumentOrigin(self._settings.mesh.registry.cluster_id, True, self._settings.ingest.revision)
 
 
-def _address(source: ConfigSource) -> SourceAddress | None:
+def _parse_address(source: ConfigSource) -> SourceAddress | None:
     try:
         return parse_source_address(source.address)
     except AddressFault:
         return None
+
+
+async def server_credentials(
+    tls: ClientTLSSettings | None, read_secret: ReadSecret | None
+) -> grpc.ChannelCredentials | None:
+    """Return the channel credentials for a server, or None for plaintext. Files and Secrets are read on each call.
+
+    Raise CannotConnectError if they are missing.
+    """
+    if tls is None or tls.mode == "DISABLE":
+        return None
+    if tls.credential_name:
+        roots = await _read_secret_roots(tls.credential_name, read_secret)
+    else:
+        roots = _read_file(tls.ca_certificates)
+    if tls.mode == "MUTUAL" and tls.client_certificate:
+        return grpc.ssl_channel_credentials(roots, _read_file(tls.private_key), _read_file(tls.client_certificate))
+    return grpc.ssl_channel_credentials(roots)
+
+
+def server_name(tls: ClientTLSSettings | None) -> str:
+    """Return the name to verify in the server's certificate, or "" for the host of its address."""
+    if tls is None or tls.mode == "DISABLE":
+        return ""
+    return tls.subject_alt_names[0] if tls.subject_alt_names else tls.sni
+
+
+async def _read_secret_roots(name: str, read_secret: ReadSecret | None) -> bytes:
+    try:
+        data = await read_secret(name) if read_secret is not None else {}
+    except SecretError as error:
+        raise stream.CannotConnectError(str(error)) from error
+    for key in _ROOT_KEYS:
+        if data.get(key):
+            return data[key]
+    raise stream.CannotConnectError(f"there is no Secret {name} with {' or '.join(_ROOT_KEYS)}")
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise stream.CannotConnectError(f"{path}: {error.strerror or error}") from error

@@ -7,10 +7,10 @@ from typing import Any
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.kubernetes.service import EXPORT_TO
-from pilot.config.networking.consistent_hash import hashes
+from pilot.config.networking.destination_rule import hashes
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.security.jwks import jwks_source
+from pilot.config.security.request_authentication import jwks_source
 from pilot.lib.labels import NETWORK
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"

@@ -1,14 +1,13 @@
-"""Configuration objects as tables hold them: the metadata that can affect a proxy, and the decoded spec."""
+"""Configuration objects as tables hold them: the metadata that can affect a proxy, the decoded spec, and the origin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from pilot.config.group_kind import GroupKind
-from pilot.config.origin import Origin
 from pilot.config.problem import ObjectRef
 
 S = TypeVar("S")
@@ -67,3 +66,30 @@ class Object(msgspec.Struct, Generic[S], frozen=True, gc=False):
 def age(o: Object[Any]) -> tuple[str, str, str]:
     """Return Istio's sort key for competing objects: oldest first, then by name, then by namespace."""
     return o.created, o.name, o.namespace
+
+
+class EndpointPicker(NamedTuple):
+    """An ext_proc server that picks the endpoint of each request.
+
+    If `fails_open` is true, any endpoint is used while the server does not answer.
+    """
+
+    host: str
+    port: int
+    fails_open: bool
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that an object is derived from, and the API whose semantics apply to it.
+
+    Gateways: `services` are the hostnames of the Services whose workloads, in `namespace`, implement the Gateway; if
+    there are none, the selector applies. `account` is the service account of these workloads, or "" for any.
+    VirtualServices: `pickers` are the endpoint pickers of named routes.
+    """
+
+    semantics: Literal["gateway", "ingress"]
+    parents: tuple[ObjectRef, ...] = ()
+    services: tuple[str, ...] = ()
+    namespace: str = ""
+    account: str = ""
+    pickers: tuple[tuple[str, EndpointPicker], ...] = ()

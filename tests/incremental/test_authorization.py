@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
 from pilot.mesh.model.proxy import Proxy

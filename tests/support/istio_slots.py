@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from tests.support.objects import make
 from tests.support.slot import Slot, one_of
 

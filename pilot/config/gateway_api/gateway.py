@@ -1,4 +1,9 @@
-"""gateway.networking.k8s.io Gateway. https://gateway-api.sigs.k8s.io/api-types/gateway/"""
+"""Gateway, GatewayClass and ListenerSet.
+
+https://gateway-api.sigs.k8s.io/api-types/gateway/
+https://gateway-api.sigs.k8s.io/api-types/gatewayclass/
+https://gateway-api.sigs.k8s.io/geps/gep-1713/
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,12 @@ from typing import Literal
 import msgspec
 
 from pilot.config.base import Int32, Lenient
-from pilot.config.gateway_api.reference import LocalObjectReference, ObjectReference, SecretObjectReference
+from pilot.config.gateway_api.reference import (
+    LocalObjectReference,
+    ObjectReference,
+    ParentReference,
+    SecretObjectReference,
+)
 from pilot.config.selector import LabelSelector
 
 From = Literal["All", "Same", "Selector", "None"]
@@ -122,3 +132,16 @@ class Gateway(Lenient, frozen=True):
     allowed_listeners: AllowedListeners = AllowedListeners()
     tls: GatewayTLS | None = None
     status: GatewayStatus = GatewayStatus()
+
+
+class GatewayClass(Lenient, frozen=True):
+    """The controller that implements the Gateways of a class."""
+
+    controller_name: str = ""
+
+
+class ListenerSet(Lenient, frozen=True):
+    """Additional listeners of a Gateway that may have a different owner."""
+
+    parent_ref: ParentReference = ParentReference()
+    listeners: tuple[Listener, ...] = ()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pilot.config import indexes
-from pilot.config.gateway_api.backend import XBackend
-from pilot.config.gateway_api.backend_policy import BackendTLSPolicy, XBackendTrafficPolicy
-from pilot.config.gateway_api.gateway import Gateway
-from pilot.config.gateway_api.gateway_class import GatewayClass
+from pilot.config.gateway_api.backend import BackendTLSPolicy, XBackend, XBackendTrafficPolicy
+from pilot.config.gateway_api.gateway import Gateway, GatewayClass, ListenerSet
 from pilot.config.gateway_api.grpc_route import GRPCRoute
 from pilot.config.gateway_api.http_route import HTTPRoute
 from pilot.config.gateway_api.inference_pool import InferencePool
 from pilot.config.gateway_api.l4_route import TCPRoute, TLSRoute, UDPRoute
-from pilot.config.gateway_api.listener_set import ListenerSet
-from pilot.config.gateway_api.reference_grant import ReferenceGrant
+from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import EXPERIMENTAL_GATEWAY_API, GATEWAY_API, INFERENCE, GroupKind
 from pilot.config.kind import Kind
 

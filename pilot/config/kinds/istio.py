@@ -7,7 +7,7 @@ from pilot.config.extensions.traffic_extension import TrafficExtension
 from pilot.config.extensions.wasm_plugin import WasmPlugin
 from pilot.config.group_kind import EXTENSIONS, NETWORKING, SECURITY, GroupKind
 from pilot.config.kind import AGE, Column, CustomResource, Kind, RegistryKind
-from pilot.config.mesh.proxy_config_override import ProxyConfigOverride
+from pilot.config.mesh.proxy_config import ProxyConfigOverride
 from pilot.config.networking.destination_rule import DestinationRule
 from pilot.config.networking.envoy_filter import EnvoyFilter
 from pilot.config.networking.gateway import Gateway

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pilot.config import indexes
 from pilot.config.group_kind import MULTICLUSTER, GroupKind
 from pilot.config.kind import Kind, RegistryKind
-from pilot.config.kubernetes.config_map import ConfigMap
+from pilot.config.kubernetes.cluster_scoped import Namespace, Node
 from pilot.config.kubernetes.endpoint_slice import EndpointSlice
 from pilot.config.kubernetes.ingress import Ingress, IngressClass
-from pilot.config.kubernetes.namespace import Namespace
-from pilot.config.kubernetes.node import Node
 from pilot.config.kubernetes.pod import Pod, metadata_of_pod
-from pilot.config.kubernetes.secret import Secret, secret_data
-from pilot.config.kubernetes.service import Service
-from pilot.config.kubernetes.service_export import ServiceExport, ServiceImport
+from pilot.config.kubernetes.secret_config_map import ConfigMap, Secret, secret_data
+from pilot.config.kubernetes.service import Service, ServiceExport, ServiceImport
 from pilot.config.validation.kubernetes import validate_endpoint_slice, validate_pod, validate_service
 
 SERVICE = RegistryKind(

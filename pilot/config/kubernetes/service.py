@@ -1,4 +1,8 @@
-"""Kubernetes Service. https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/"""
+"""Service, and ServiceExport and ServiceImport of the Multi-Cluster Services API.
+
+https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/
+https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
+"""
 
 from __future__ import annotations
 
@@ -47,3 +51,13 @@ class Service(Lenient, frozen=True):
     external_traffic_policy: str = ""
     traffic_distribution: str = ""
     status: ServiceStatus = ServiceStatus()
+
+
+class ServiceExport(Lenient, frozen=True):
+    """Exports the Service with the same name in its cluster to other clusters."""
+
+
+class ServiceImport(Lenient, frozen=True):
+    """An exported service from the view of one cluster. `ips` are its addresses there."""
+
+    ips: tuple[str, ...] = ()

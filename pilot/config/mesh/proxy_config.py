@@ -8,6 +8,7 @@ from pilot.config.base import Int32, OneOf, Strict, UInt32
 from pilot.config.mesh.tracing import Tracing
 from pilot.config.networking.destination_rule import ClientTLSSettings, TcpKeepalive
 from pilot.config.networking.workload_group import ReadinessProbe
+from pilot.config.selector import WorkloadSelector
 from pilot.lib.duration import Duration
 
 AuthenticationPolicy = Literal["NONE", "MUTUAL_TLS", "INHERIT"]
@@ -197,3 +198,14 @@ class RemoteService(Strict, frozen=True):
     address: str = ""
     tls_settings: ClientTLSSettings | None = None
     tcp_keepalive: TcpKeepalive | None = None
+
+
+class ProxyConfigOverride(Strict, frozen=True):
+    """The spec of a ProxyConfig object, which overrides the proxy config of the Pods in a namespace or of those that it
+    selects.
+    """
+
+    selector: WorkloadSelector | None = None
+    concurrency: Int32 | None = None
+    environment_variables: dict[str, str] = {}
+    image: ProxyImage | None = None

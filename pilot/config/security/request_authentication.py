@@ -4,6 +4,8 @@ https://istio.io/latest/docs/reference/config/security/request_authentication/
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pilot.config.base import Strict
 from pilot.config.selector import PolicyTargetReference, WorkloadSelector
 from pilot.lib.duration import Duration
@@ -41,3 +43,31 @@ class JWTHeader(Strict, frozen=True):
 class ClaimToHeader(Strict, frozen=True):
     header: str = ""
     claim: str = ""
+
+
+DEFAULT_TIMEOUT = Duration.of(5)
+
+
+class JwksKey(NamedTuple):
+    """The name of a key set: its URL, or the issuer whose OpenID configuration has the URL if `uri` is ""."""
+
+    issuer: str
+    uri: str
+
+    def __str__(self) -> str:
+        return self.uri or self.issuer
+
+
+class JwksSource(NamedTuple):
+    """A key set to fetch. `timeout` is in nanoseconds."""
+
+    key: JwksKey
+    timeout: int
+
+
+def jwks_source(rule: JWTRule) -> JwksSource | None:
+    """Return the source of a rule's keys, or None if the rule contains its keys."""
+    if rule.jwks or not (rule.jwks_uri or rule.issuer):
+        return None
+    key = JwksKey("", rule.jwks_uri) if rule.jwks_uri else JwksKey(rule.issuer, "")
+    return JwksSource(key, rule.timeout or DEFAULT_TIMEOUT)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pilot.config.config_source import AddressFault, parse_source_address
 from pilot.config.mesh.mesh_config import ConfigSource
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.problem import Problems, below, error, warning
+from pilot.config.source_address import AddressFault, parse_source_address
 from pilot.config.validation.traffic.tls import validate_client_tls
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pilot.config.mesh.proxy_config_override import ProxyConfigOverride
+from pilot.config.mesh.proxy_config import ProxyConfigOverride
 from pilot.config.object import Object
 from pilot.config.problem import Problems, error
 from pilot.config.validation import rules

@@ -14,7 +14,7 @@ from envoy.extensions.filters.http.ext_proc.v3 import ext_proc_pb2, processing_m
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2, duration_pb2, wrappers_pb2
 
-from pilot.config.origin import EndpointPicker
+from pilot.config.object import EndpointPicker
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.well_known_types import pack
 

@@ -13,7 +13,7 @@ from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import empty_pb2
 
-from pilot.config.security.jwks import DEFAULT_TIMEOUT
+from pilot.config.security.request_authentication import DEFAULT_TIMEOUT
 from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD, outbound_cluster
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE
-from pilot.config.networking.consistent_hash import hashes
+from pilot.config.networking.destination_rule import hashes
 from pilot.config.networking.virtual_service import HTTPMatchRequest, VirtualService
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub

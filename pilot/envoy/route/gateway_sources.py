@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.config.networking.consistent_hash import hash_of_destination
-from pilot.config.networking.destination_rule import ConsistentHashLB
+from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
 from pilot.derive import derived
 from pilot.envoy.route.asks import asks_of
 from pilot.envoy.route.context import RouteContext

@@ -7,8 +7,7 @@ from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import struct_pb2
 
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import EndpointPicker
+from pilot.config.object import EndpointPicker, Object, ObjectKey
 from pilot.envoy.http_filter import endpoint_picker
 from pilot.envoy.http_filter.prebuilt_http_filters import CORS_FILTER, FAULT_FILTER, STATEFUL_SESSION_FILTER
 from pilot.envoy.names import config_path

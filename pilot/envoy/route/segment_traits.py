@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.config.networking.consistent_hash import hash_of_destination
-from pilot.config.networking.destination_rule import ConsistentHashLB
+from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
 from pilot.derive import derived
 from pilot.envoy.route.asks import Asks
 from pilot.envoy.route.destination import DestinationKey, DestinationService

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.config.networking.consistent_hash import hash_of_destination
-from pilot.config.networking.destination_rule import ConsistentHashLB
+from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.protocol import Protocol

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 import msgspec
 
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.envoy_jwks import has_keys
 

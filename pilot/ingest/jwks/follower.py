@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.problem import Problem, Severity
-from pilot.config.security.jwks import JwksKey, JwksSource
+from pilot.config.security.request_authentication import JwksKey, JwksSource
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Batch
 from pilot.ingest.jwks.client import KeySetError

@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.whole_file import write_whole
 from pilot.lib.envoy_jwks import has_keys
 from pilot.lib.log import scope

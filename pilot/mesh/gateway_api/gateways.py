@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pilot.config.gateway_api.gateway import Gateway, Listener
-from pilot.config.gateway_api.listener_set import ListenerSet
+from pilot.config.gateway_api.gateway import Gateway, Listener, ListenerSet
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.object import Object, ObjectKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pilot.config.gateway_api.reference_grant import ReferenceGrant
+from pilot.config.gateway_api.reference import ReferenceGrant
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import REFERENCE_GRANT
 from pilot.derive import derived

@@ -11,8 +11,7 @@ import msgspec
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.object import ObjectKey
-from pilot.config.security.jwks import JwksSource, jwks_source
-from pilot.config.security.request_authentication import JWTRule
+from pilot.config.security.request_authentication import JwksSource, JWTRule, jwks_source
 from pilot.derive import derived, hub
 from pilot.mesh.registry.mesh_services import find_service
 from pilot.mesh.tables.database import Mesh

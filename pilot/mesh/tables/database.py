@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.derive import Database, Table
-from pilot.mesh.model.nack import Refusal, RefusalKey
+from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.indexes import proxy_lacks, proxy_namespace, proxy_type, refused_objects
 from pilot.settings.mesh import MeshSettings
@@ -55,7 +55,7 @@ class Mesh(Database):
         # Whether a service account may list the Secrets of its namespace, once reviewed. EVERY_ACCOUNT if there is nothing to review.
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # Rejections by connected proxies, until the proxy accepts a response of the same type.
-        self.refusals: Table[RefusalKey, Refusal] = Table(self, "Refusal", object=refused_objects)
+        self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=refused_objects)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
         # The roots of the mesh's own authorities, a PEM bundle for each source. Empty if proxies are not sent roots.

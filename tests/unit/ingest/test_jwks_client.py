@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.jwks.client import DISCOVERY, JwksClient, KeySetError, make_tls
 from pilot.lib.address_rules import AddressRules, BlockedAddress
 from tests.support.credentials import Authority

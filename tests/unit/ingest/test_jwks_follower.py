@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from pilot.config.problem import Problem
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.batch import Batch, Commit
 from pilot.ingest.jwks.client import KeySetError
 from pilot.ingest.jwks.follower import KEPT_SECONDS, KeySets

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.config.gateway_api.backend_policy import BackendTLSPolicy
+from pilot.config.gateway_api.backend import BackendTLSPolicy
 from pilot.config.gateway_api.reference import LocalPolicyTargetReference
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import BACKEND_TLS_POLICY

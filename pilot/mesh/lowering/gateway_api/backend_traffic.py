@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pilot.config.gateway_api.backend_policy import RetryConstraint
+from pilot.config.gateway_api.backend import RetryConstraint
 from pilot.config.gateway_api.reference import LocalPolicyTargetReference
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import BACKEND_TRAFFIC_POLICY

@@ -10,8 +10,7 @@ from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.kinds.gateway_api import BACKEND, INFERENCE_POOL
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination, PortSelector
-from pilot.config.object import ObjectKey, RegistryKey
-from pilot.config.origin import EndpointPicker
+from pilot.config.object import EndpointPicker, ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
 from pilot.mesh.lowering.gateway_api.external_backends import external_backend

@@ -19,8 +19,7 @@ from pilot.config.networking.destination_rule import (
     TrafficPolicy,
 )
 from pilot.config.networking.virtual_service import PortSelector
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.gateway_api.names import policy_rule

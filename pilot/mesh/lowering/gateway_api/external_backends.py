@@ -11,8 +11,7 @@ from pilot.config.kinds.gateway_api import BACKEND
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.config.networking.service_entry import ServiceEntry, ServicePort
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef, Severity
 from pilot.config.validation.traffic.service_entry import validate_service_entry
 from pilot.derive import Gather, derived

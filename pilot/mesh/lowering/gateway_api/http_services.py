@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.gateway_api.names import merged_service, part_name

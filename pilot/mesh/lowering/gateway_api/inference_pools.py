@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from pilot.config.origin import EndpointPicker
+from pilot.config.object import EndpointPicker
 from pilot.mesh.model.service import POOL_SEMANTICS, SEMANTICS, Service, ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.database import Mesh

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.kinds.istio import GATEWAY
 from pilot.config.networking.gateway import Gateway
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.derive import Gather, derived
 from pilot.mesh.gateway_api.gateways import ListenerKey, OwnerKey, find_owner, routers_of
 from pilot.mesh.gateway_api.listeners import built_listener, owned_listeners

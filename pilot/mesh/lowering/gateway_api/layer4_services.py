@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pilot.config.kinds.gateway_api import TCP_ROUTE
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import VirtualService
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived
 from pilot.lib.hosts import matches, subset_of

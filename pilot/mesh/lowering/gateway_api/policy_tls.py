@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pilot.config.gateway_api.backend_policy import BackendTLSPolicyValidation
+from pilot.config.gateway_api.backend import BackendTLSPolicyValidation
 from pilot.config.group_kind import GroupKind
 from pilot.config.key_material import Flaw
 from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET

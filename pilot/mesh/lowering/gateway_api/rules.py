@@ -24,7 +24,7 @@ from pilot.config.networking.virtual_service import (
     HTTPRouteDestination,
     StringMatch,
 )
-from pilot.config.origin import EndpointPicker
+from pilot.config.object import EndpointPicker
 from pilot.mesh.lowering.gateway_api.backends import Backends
 from pilot.mesh.lowering.gateway_api.filters import (
     HEADERS,

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pilot.config.kinds.istio import GATEWAY
 from pilot.config.kubernetes.ingress import Ingress
 from pilot.config.networking.gateway import Gateway, Port, Server, ServerTLSSettings
-from pilot.config.object import Object, ObjectKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin
 from pilot.derive import Gather, derived
 from pilot.mesh.lowering.ingress.supported import ingress_mode, supported_ingress, supported_ingresses
 from pilot.mesh.tables.database import Mesh

@@ -17,8 +17,7 @@ from pilot.config.networking.virtual_service import (
     StringMatch,
     VirtualService,
 )
-from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.origin import Origin
+from pilot.config.object import Object, ObjectKey, Origin, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
 from pilot.mesh.lowering.ingress.gateways import GENERATED, ingress_gateway

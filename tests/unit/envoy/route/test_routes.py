@@ -10,8 +10,7 @@ from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import json_format
 
 from pilot.config.group_kind import NETWORKING, GroupKind
-from pilot.config.networking.consistent_hash import hash_of_destination, hashes
-from pilot.config.networking.destination_rule import ConsistentHashLB, DestinationRule
+from pilot.config.networking.destination_rule import ConsistentHashLB, DestinationRule, hash_of_destination, hashes
 from pilot.config.networking.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
 from pilot.config.object import Object
 from pilot.config.protocol import Protocol

@@ -11,7 +11,7 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from msgspec.structs import replace
 
 from pilot.config.key_material import Flaw, find_key_pair, find_roots
-from pilot.config.kubernetes.secret import secret_data
+from pilot.config.kubernetes.secret_config_map import secret_data
 from pilot.mesh.model.credential_key import CredentialKey, parse_field, parse_resource
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from tests.support.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
-from pilot.config.security.jwks import JwksKey
+from pilot.config.security.request_authentication import JwksKey
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
 from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets
 from tests.support.listeners import WEB_POD, http, listeners, service

@@ -1,4 +1,6 @@
-"""Kubernetes Node. https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/node-v1/"""
+"""Kubernetes' cluster-scoped kinds: Node and Namespace.
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/
+"""
 
 from __future__ import annotations
 
@@ -23,3 +25,7 @@ class Node(Lenient, frozen=True):
     """A Node. Its locality is in the labels of the object."""
 
     status: NodeStatus = NodeStatus()
+
+
+class Namespace(Lenient, frozen=True):
+    """A Namespace. A namespace may exist without a row; then it has no labels."""

@@ -1,4 +1,4 @@
-"""Kubernetes Secret. https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/secret-v1/"""
+"""Secret and ConfigMap. https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/"""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def secret_data(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     joined = {k: "".join(v.split()) if isinstance(v, str) else v for k, v in (data or {}).items()}
     laid_over = {k: base64.b64encode(v.encode()).decode() if isinstance(v, str) else v for k, v in (text or {}).items()}
     return {"data": joined | laid_over}
+
+
+class ConfigMap(Lenient, frozen=True):
+    data: dict[str, str] = {}
+    binary_data: dict[str, bytes] = {}

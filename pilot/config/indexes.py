@@ -7,7 +7,7 @@ from typing import Any
 
 from pilot.config.group_kind import GroupKind
 from pilot.config.kubernetes.service import EXPORT_TO
-from pilot.config.networking.destination_rule import hashes
+from pilot.config.networking.destination_rule import has_consistent_hash
 from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.security.request_authentication import jwks_source
@@ -137,7 +137,7 @@ def wildcard_rules(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 def hashing_wildcards(_: ObjectKey, o: Object[Any]) -> Buckets:
     """Return True for a rule with a wildcard host and consistent hashing."""
-    return (True,) if o.spec.host.startswith("*") and hashes(o.spec) else ()
+    return (True,) if o.spec.host.startswith("*") and has_consistent_hash(o.spec) else ()
 
 
 # RequestAuthentications

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pilot.config.builtins import to_builtins
 from pilot.config.kind import AnyKind
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import Object, age
-from pilot.config.plain import plain
 from pilot.config.problem import plain_problem
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.debug.page import Later, Query, Refused
@@ -67,12 +67,17 @@ def show_policies(rows: Iterable[Object[AuthorizationPolicy]], root: str) -> dic
 
 
 def _policy(o: Object[AuthorizationPolicy]) -> dict[str, Any]:
-    return {"name": o.name, "namespace": o.namespace, "annotations": dict(o.annotations) or None, "spec": plain(o.spec)}
+    return {
+        "name": o.name,
+        "namespace": o.namespace,
+        "annotations": dict(o.annotations) or None,
+        "spec": to_builtins(o.spec),
+    }
 
 
 def mesh(sources: Sources, query: Query) -> Any:
     """Returns the mesh config in force."""
-    return plain(sources.db.mesh.peek("mesh"), whole=True)
+    return to_builtins(sources.db.mesh.peek("mesh"), with_defaults=True)
 
 
 def problemz(sources: Sources, query: Query) -> Any:
@@ -97,5 +102,5 @@ def to_kubernetes(api_version: str, o: Object[Any]) -> dict[str, Any]:
         "apiVersion": api_version,
         "kind": o.kind.name,
         "metadata": {name: value for name, value in metadata.items() if value},
-        "spec": plain(o.spec),
+        "spec": to_builtins(o.spec),
     }

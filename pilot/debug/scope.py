@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import DESTINATION_RULE
 from pilot.config.networking.destination_rule import DestinationRule
 from pilot.config.object import Object
-from pilot.config.plain import plain
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.plain_json import LazyFields
 from pilot.debug.registry import ZERO_TIME, LookedUp, look_up, show_service
@@ -61,7 +61,7 @@ async def sidecarz(sources: Sources, query: Query) -> Any:
         "name": scope.sidecar.name if scope.sidecar is not None else _DEFAULT,
         "namespace": scope.namespace,
         "outboundTrafficPolicy": None if is_gateway else {"mode": mode} if mode != _REGISTRY_ONLY else {},
-        "sidecar": plain(find_sidecar(db, scope.sidecar)),
+        "sidecar": to_builtins(find_sidecar(db, scope.sidecar)),
     }
     version, domain = _rule_version(db), db.settings.registry.domain
 
@@ -103,7 +103,7 @@ def _show_rule(rule: MergedRule, first: Object[DestinationRule], version: str, d
         "resourceVersion": "",
         "creationTimestamp": first.created or ZERO_TIME,
         "generation": 0,
-        "Spec": plain(rule.spec),
+        "Spec": to_builtins(rule.spec),
         "Status": {},
         "Extra": None,
     }

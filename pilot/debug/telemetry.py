@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pilot.config.builtins import to_builtins
 from pilot.config.kinds.istio import TELEMETRY
 from pilot.config.object import Object, age
-from pilot.config.plain import plain
 from pilot.config.telemetry import Telemetry
 from pilot.debug.page import Later, Query, asked_connection
 from pilot.debug.sources import Sources
@@ -33,7 +33,8 @@ def _show(rows: Iterable[Object[Telemetry]], root: str) -> dict[str, Any]:
         found.setdefault(row.namespace, []).append(row)
     listed = {
         namespace: [
-            {"name": row.name, "namespace": row.namespace, "spec": plain(row.spec)} for row in sorted(of_it, key=age)
+            {"name": row.name, "namespace": row.namespace, "spec": to_builtins(row.spec)}
+            for row in sorted(of_it, key=age)
         ]
         for namespace, of_it in sorted(found.items())
     }
@@ -51,9 +52,9 @@ def of_proxy(db: Mesh, node_id: str) -> dict[str, Any]:
     by_level = {_level(row, root): {"Namespace": row.namespace, "Name": row.name} for row in rows}
     return {
         **{level: by_level.get(level, _NOBODY) for level in LEVELS},
-        "Metrics": [plain(entry) for row in rows for entry in row.spec.metrics],
+        "Metrics": [to_builtins(entry) for row in rows for entry in row.spec.metrics],
         "Logging": [_logging(row, root) for row in rows if row.spec.access_logging],
-        "Tracing": [plain(entry) for row in rows for entry in row.spec.tracing],
+        "Tracing": [to_builtins(entry) for row in rows for entry in row.spec.tracing],
     }
 
 
@@ -69,4 +70,4 @@ def _logging(row: Object[Telemetry], root: str) -> dict[str, Any]:
         level: {"Namespace": row.namespace, "Name": row.name} if level == _level(row, root) else _NOBODY
         for level in LEVELS
     }
-    return {**levels, "Logging": [plain(entry) for entry in row.spec.access_logging]}
+    return {**levels, "Logging": [to_builtins(entry) for entry in row.spec.access_logging]}

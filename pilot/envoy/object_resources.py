@@ -6,9 +6,9 @@ from typing import Any
 
 from google.protobuf import json_format
 
+from pilot.config.builtins import to_builtins
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.object import Object, ObjectKey, RegistryKey
-from pilot.config.plain import plain
 from pilot.derive import Gather, derived
 from pilot.envoy.resource import Resource
 from pilot.mcp.object_types import ObjectType
@@ -36,7 +36,7 @@ _RESOLUTION = {
 def _object(db: Mesh, key: ObjectKey | RegistryKey, kind: GroupKind) -> Resource | None:
     """Return an object as the message for its kind."""
     row = find_object(db, kind, key)
-    return _resource(row, plain(row.spec)) if row is not None else None
+    return _resource(row, to_builtins(row.spec)) if row is not None else None
 
 
 objects: Gather[ObjectKey | RegistryKey, [GroupKind], Resource] = Gather("objects", object_keys, _object)
@@ -99,6 +99,6 @@ def _entry(service: Service) -> dict[str, Any]:
 def mesh_config_resource(db: Mesh) -> dict[str, Resource]:
     """Return the effective mesh config, which is not wrapped in an object."""
     message = json_format.ParseDict(
-        plain(mesh_config(db), whole=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True
+        to_builtins(mesh_config(db), with_defaults=True), mesh_config_pb2.MeshConfig(), ignore_unknown_fields=True
     )
     return {"": Resource.of(f"type.googleapis.com/{message.DESCRIPTOR.full_name}", message, "")}

@@ -222,7 +222,7 @@ class ZoneAwareLoadBalancerSetting(Strict, frozen=True):
     min_cluster_size: UInt32 | None = None
 
 
-def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
+def destination_hash(rule: DestinationRule, subset: str, port: int) -> ConsistentHashLB | None:
     """Return the consistent hash settings for a destination of a route, or None if the rule has none.
 
     `port` is 0 if the route names none. The most specific settings win: the subset's port, the subset, the port, the
@@ -236,7 +236,7 @@ def hash_of_destination(rule: DestinationRule, subset: str, port: int) -> Consis
     return None
 
 
-def hashes(rule: DestinationRule) -> bool:
+def has_consistent_hash(rule: DestinationRule) -> bool:
     """Return whether any part of the rule has consistent hash settings."""
     policies = (rule.traffic_policy, *(s.traffic_policy for s in rule.subsets))
     return any(_of(p) or any(_of(setting) for setting in p.port_level_settings) for p in policies if p is not None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pilot.config.envoy_value import MERGES, read_value
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, FilterMatch
+from pilot.config.patch_value import MERGES, read_patch_value
 from pilot.derive import derived, hub
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch
@@ -61,7 +61,7 @@ def patch(db: Mesh, key: PatchKey) -> ReadPatch | None:
     )
     value = None
     if operation != "REMOVE":
-        value, faults = read_value(found.apply_to, operation, found.patch.value or {})
+        value, faults = read_patch_value(found.apply_to, operation, found.patch.value or {})
         if faults:
             return None
     return ReadPatch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pilot.config.kinds.istio import DESTINATION_RULE
-from pilot.config.networking.destination_rule import hashes
+from pilot.config.networking.destination_rule import has_consistent_hash
 from pilot.config.networking.virtual_service import HTTPMatchRequest, VirtualService
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
@@ -98,6 +98,6 @@ def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
 def may_hash(db: Mesh, host: str) -> bool:
     """Returns whether there may be consistent hashing for a host, for any client."""
     rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "host", host.lower()))
-    return any(row is not None and hashes(row.spec) for row in rows) or any(
+    return any(row is not None and has_consistent_hash(row.spec) for row in rows) or any(
         subset_of(host, w) for w in _hashing_wildcards(db)
     )

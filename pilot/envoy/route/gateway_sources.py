@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
+from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.derive import derived
 from pilot.envoy.route.asks import asks_of
 from pilot.envoy.route.context import RouteContext
@@ -74,7 +74,7 @@ def _hashing(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB
     """Returns what the DestinationRule that a router follows for a destination says of hashing."""
     ref = service_in_sight(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
-    return hash_of_destination(rule.spec, key.subset, key.port) if rule is not None else None
+    return destination_hash(rule.spec, key.subset, key.port) if rule is not None else None
 
 
 @derived

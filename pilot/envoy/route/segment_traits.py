@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
+from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.derive import derived
 from pilot.envoy.route.asks import Asks
 from pilot.envoy.route.destination import DestinationKey, DestinationService
@@ -89,7 +89,7 @@ def _hashing(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> Cons
     item = scope_services(db, routing.scope).get(key.host)
     rule_key = merged_rule_key(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
     found = merged_rule(db, rule_key) if rule_key else None
-    return hash_of_destination(found.spec, key.subset, key.port) if found is not None else None
+    return destination_hash(found.spec, key.subset, key.port) if found is not None else None
 
 
 def virtual_host_key(host: HostKey, asks: Asks, listener: int, traits: SegmentTraitsKey) -> VirtualHostKey:

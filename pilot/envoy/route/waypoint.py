@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.config.networking.destination_rule import ConsistentHashLB, hash_of_destination
+from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.config.networking.virtual_service import VirtualService
 from pilot.config.object import Object, ObjectKey
 from pilot.config.protocol import Protocol
@@ -147,4 +147,4 @@ def _speaking(found: Service) -> tuple[tuple[int, str], ...]:
 def _hashing(db: Mesh, key: DestinationKey, owner: str, by: ServingKey) -> ConsistentHashLB | None:
     ref = find_ref(db, key.host, owner, by)
     rule = destination_rule(db, by.scope, ref, by.labels) if ref is not None else None
-    return hash_of_destination(rule.spec, key.subset, key.port) if rule is not None else None
+    return destination_hash(rule.spec, key.subset, key.port) if rule is not None else None

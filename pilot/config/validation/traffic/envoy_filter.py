@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilot.config.envoy_value import MERGES, read_value
 from pilot.config.networking.envoy_filter import (
     EnvoyConfigObjectMatch,
     EnvoyConfigObjectPatch,
@@ -16,6 +15,7 @@ from pilot.config.networking.envoy_filter import (
     ListenerMatch,
 )
 from pilot.config.object import Object
+from pilot.config.patch_value import MERGES, read_patch_value
 from pilot.config.problem import Problems, below, each, error, warning
 from pilot.config.validation import rules
 from pilot.config.validation.policy import check_targets
@@ -105,7 +105,7 @@ def _check_patch(item: EnvoyConfigObjectPatch) -> Problems:
 
 def _check_value(apply_to: str, operation: str, value: Mapping[str, object]) -> Problems:
     """Yield the problems of a value. Any problem causes the patch to be ignored."""
-    for fault in read_value(apply_to, operation, value)[1]:
+    for fault in read_patch_value(apply_to, operation, value)[1]:
         place = shown(fault.place)
         yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
 

@@ -10,7 +10,12 @@ from envoy.config.route.v3 import route_components_pb2
 from google.protobuf import json_format
 
 from pilot.config.group_kind import NETWORKING, GroupKind
-from pilot.config.networking.destination_rule import ConsistentHashLB, DestinationRule, hash_of_destination, hashes
+from pilot.config.networking.destination_rule import (
+    ConsistentHashLB,
+    DestinationRule,
+    destination_hash,
+    has_consistent_hash,
+)
 from pilot.config.networking.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
 from pilot.config.object import Object
 from pilot.config.protocol import Protocol
@@ -496,11 +501,11 @@ RULE = {
 )
 def test_the_most_special_settings(subset: str, port: int, expected: str) -> None:
     rule = decoded(RULE, DestinationRule)
-    found = hash_of_destination(rule, subset, port)
+    found = destination_hash(rule, subset, port)
     assert found is not None
     assert found.http_header_name == expected
-    assert hashes(rule)
-    assert not hashes(DestinationRule(host="a.com"))
+    assert has_consistent_hash(rule)
+    assert not has_consistent_hash(DestinationRule(host="a.com"))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ TYPES: Mapping[str, type[Any]] = {
 """The messages that patches change, by applyTo."""
 
 
-def read_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
+def read_patch_value(apply_to: str, operation: str, plain: Mapping[str, Any]) -> tuple[Any, list[Violation]]:
     """Return the message, and what is wrong with it, with paths as the user wrote them.
 
     Values that do not fit the message are reported first. If there are none, violations of the message's validation

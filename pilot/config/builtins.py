@@ -1,4 +1,4 @@
-"""Conversion of configuration structs to the JSON that users write."""
+"""Conversion of configuration structs to the built-in types that JSON has."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ EXACT = 2**53
 """The limit below which floats represent all whole numbers."""
 
 
-def plain(value: Any, whole: bool = False) -> Any:
+def to_builtins(value: Any, with_defaults: bool = False) -> Any:
     """Return a struct as a dict with JSON names.
 
     Durations become text such as "1.5s", whole floats become integers, and sets become sorted lists. Fields with their
-    default are omitted. With `whole`, only the fields that protobuf's JSON omits are omitted.
+    default are omitted. With `with_defaults`, only the fields that protobuf's JSON format omits are omitted.
     """
     if isinstance(value, msgspec.Struct):
-        fields = _fields(type(value))
+        fields = _struct_fields(type(value))
         return {
-            field.encode_name: plain(getattr(value, field.name), whole)
+            field.encode_name: to_builtins(getattr(value, field.name), with_defaults)
             for field in fields
-            if _said(value, field, whole)
+            if _is_included(value, field, with_defaults)
         }
     if isinstance(value, Duration):
         return str(value)
@@ -36,32 +36,36 @@ def plain(value: Any, whole: bool = False) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
         return int(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item, whole) for key, item in value.items()}
+        return {str(key): to_builtins(item, with_defaults) for key, item in value.items()}
     if isinstance(value, frozenset | set):
-        return sorted(plain(item, whole) for item in value)
+        return sorted(to_builtins(item, with_defaults) for item in value)
     if isinstance(value, list | tuple):
-        return [plain(item, whole) for item in value]
+        return [to_builtins(item, with_defaults) for item in value]
     return value
 
 
-def _said(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, whole: bool) -> bool:
+def _is_included(struct: msgspec.Struct, field: msgspec.structs.FieldInfo, with_defaults: bool) -> bool:
     value = getattr(struct, field.name)
     if value is None or (isinstance(value, tuple | list | Mapping) and not value):
         return False
-    if whole:
+    if with_defaults:
         if isinstance(value, Duration) or field.default is None:
             return True  # set explicitly, even if false or 0
-        return bool(value) and value != _first_names(type(struct)).get(field.name)
+        return bool(value) and value != _zero_values(type(struct)).get(field.name)
     return field.required or bool(value != field.default)
 
 
 @functools.cache
-def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+def _struct_fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     """Return the fields of a struct. Cached, because msgspec evaluates their annotations each time."""
     return msgspec.structs.fields(struct)
 
 
 @functools.cache
-def _first_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
+def _zero_values(struct: type[msgspec.Struct]) -> Mapping[str, str]:
     """Return the fields with an enum type, and the value with number 0 of each."""
-    return {f.name: typing.get_args(f.type)[0] for f in _fields(struct) if typing.get_origin(f.type) is typing.Literal}
+    return {
+        f.name: typing.get_args(f.type)[0]
+        for f in _struct_fields(struct)
+        if typing.get_origin(f.type) is typing.Literal
+    }

@@ -30,8 +30,9 @@ class Catalogue:
         return self._by_table.get(table_name)
 
     def short_name(self, group_kind: GroupKind) -> str:
-        """Return the label of a kind in metrics: its name, as in istiod, or "group/name" if an earlier kind has that
-        name.
+        """Return the label of a kind in metrics.
+
+        The label is the name, as in istiod, or "group/name" if an earlier kind has the same name.
         """
         is_short = group_kind in self._short_names or group_kind not in self._kinds
         return group_kind.name if is_short else str(group_kind)

@@ -172,8 +172,6 @@ def policy_targets(key: ObjectKey, o: Object[Any]) -> Buckets:
 
 
 def defaults_for_class(key: RegistryKey, o: Object[Any]) -> Buckets:
-    """Return the namespace and GatewayClass of a ConfigMap with defaults for deployed Gateways, or () for other
-    ConfigMaps.
-    """
+    """Return the namespace and GatewayClass of a ConfigMap with defaults for deployed Gateways."""
     class_name = o.labels.get("gateway.istio.io/defaults-for-class")
     return ((key.namespace, class_name),) if class_name else ()

@@ -61,9 +61,9 @@ def parse_protocol(name: str) -> Protocol:
 
 
 def port_protocol(number: int, name: str, transport: str, app_protocol: str | None) -> Protocol:
-    """Return the protocol of a Kubernetes Service's port, from appProtocol or else from the port name up to its first
-    hyphen.
+    """Return the protocol of a Kubernetes Service's port.
 
+    The protocol is that of appProtocol or else of the port name up to its first hyphen.
     https://istio.io/latest/docs/ops/configuration/traffic-management/protocol-selection/
     """
     if transport == "UDP":

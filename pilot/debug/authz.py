@@ -20,7 +20,7 @@ from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.proxies.classify import inbound_facet
 from pilot.mesh.security.policies import proxy_policies
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.trust_domains import own_trust_domains
+from pilot.mesh.tables.trust import mesh_trust_domains
 
 _SPACE_DELIMITED = ("scope", "permission")
 _NO_CERTIFICATE = "denied", "PeerAuthentication: STRICT, and the client has no certificate of the mesh"
@@ -71,7 +71,7 @@ def authz(sources: Sources, query: Query) -> Any:
     mode, speaks_tcp = _port(db, node_id, asked.port) if sidecar else ("", False)
     tcp = speaks_tcp if asked.tcp is None else asked.tcp
     own = connection.proxy.ips[0] if connection.proxy.ips else ""
-    call = _call(asked, own_trust_domains(db)[0], own, tcp)
+    call = _call(asked, mesh_trust_domains(db)[0], own, tcp)
     found = _evaluate(db, keys, tcp, call)
     decision, why = _NO_CERTIFICATE if mode == "STRICT" and not call.principal else decide(found)
     head = {

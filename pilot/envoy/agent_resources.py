@@ -20,7 +20,7 @@ from pilot.mesh.proxies.resolver import ResolverFacet
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.trust_bundle import trust_bundle
+from pilot.mesh.tables.trust import trust_bundle
 from pilot.mesh.traffic.imports import ImportKey, scope_services
 from protos import nds_pb2
 from protos.istio import mesh_proxy_config_pb2

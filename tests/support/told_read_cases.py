@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilot.config.group_kind import NETWORKING, GroupKind
 from pilot.config.problem import ObjectRef
-from pilot.mesh.model.nack import Refusal, RefusalKey
+from pilot.mesh.model.nack import Nack, NackKey
 from tests.support.gateway_slots import API, cluster_wide, gateway_object
 from tests.support.mesh_edits import Rows
 from tests.support.objects import make, pod
@@ -36,7 +36,7 @@ SAFE = (
 def refused(proxy: str, *names: str) -> Rows:
     """Returns the row of what a proxy refuses, which follows from these VirtualServices."""
     objects = tuple(ObjectRef(GroupKind(NETWORKING, "VirtualService"), "a", name) for name in names)
-    return {("Refusal", RefusalKey(proxy, "type.googleapis.com/x")): Refusal(proxy, "x", "no such field", objects)}
+    return {("Refusal", NackKey(proxy, "type.googleapis.com/x")): Nack(proxy, "x", "no such field", objects)}
 
 
 def exported(to: str) -> Rows:
@@ -129,12 +129,12 @@ TOLD_CASES = (
     ),
     ReadCase(f"{VIEWS}/tables/proxies.py proxy_namespaces Proxy.buckets", mesh(exported("edge")), [held(ROUTER)]),
     ReadCase(
-        f"{VIEWS}/tables/nacks.py refused_objects Refusal.buckets",
+        f"{VIEWS}/tables/nacks.py nacked_objects Refusal.buckets",
         mesh(refused("one", "first")),
         [refused("two", "second")],
     ),
     ReadCase(
-        f"{VIEWS}/tables/nacks.py refusals_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]
+        f"{VIEWS}/tables/nacks.py nacks_of Refusal.keys", mesh(refused("one", "first")), [refused("two", "first")]
     ),
     *(
         ReadCase(

@@ -1,4 +1,5 @@
 """inference.networking.k8s.io InferencePool.
+
 https://gateway-api-inference-extension.sigs.k8s.io/api-types/inferencepool/
 """
 

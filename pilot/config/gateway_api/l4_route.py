@@ -1,4 +1,5 @@
 """gateway.networking.k8s.io TCPRoute, TLSRoute and UDPRoute.
+
 https://gateway-api.sigs.k8s.io/concepts/api-overview/#route-resources
 """
 

@@ -1,4 +1,5 @@
 """Kubernetes' cluster-scoped kinds: Node and Namespace.
+
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/
 """
 

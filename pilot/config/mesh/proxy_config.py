@@ -201,8 +201,9 @@ class RemoteService(Strict, frozen=True):
 
 
 class ProxyConfigOverride(Strict, frozen=True):
-    """The spec of a ProxyConfig object, which overrides the proxy config of the Pods in a namespace or of those that it
-    selects.
+    """The spec of a ProxyConfig object.
+
+    It overrides the proxy config of the Pods in its namespace, or of those that it selects.
     """
 
     selector: WorkloadSelector | None = None

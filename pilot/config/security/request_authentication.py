@@ -1,4 +1,5 @@
-"""security.istio.io RequestAuthentication.
+"""security.istio.io RequestAuthentication, and the key sets of token issuers.
+
 https://istio.io/latest/docs/reference/config/security/request_authentication/
 """
 

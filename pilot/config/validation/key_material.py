@@ -1,8 +1,7 @@
-"""Validation of certificates, keys and roots, so that values which Envoy would reject are not sent. Expiry is not
-checked.
+"""Validation of certificates, keys and roots, so that values which Envoy would reject are not sent.
 
-The cryptography library reports invalid input by many types of exceptions, which may change between versions. All of
-them are treated alike.
+Expiry is not checked. The cryptography library reports invalid input by many types of exceptions, which may change
+between versions. All of them are treated alike.
 """
 
 from __future__ import annotations

@@ -177,8 +177,9 @@ def check_subnet(path: str, subnet: str) -> Findings:
 
 
 def check_unix(path: str, address: str) -> Findings:
-    """Return an error unless the part after `unix://` is an absolute path or an abstract name, of valid length
-    (unix(7)).
+    """Return an error unless a Unix socket has a valid address (unix(7)).
+
+    `address`, without `unix://`, must be an absolute path or an abstract name.
     """
     if len(address.encode()) > _UNIX_PATH:
         return (error("bad-address", path, f"longer than {_UNIX_PATH} bytes"),)

@@ -35,7 +35,7 @@ from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.registry.networks import HBONE_PORT
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
-from pilot.mesh.tables.trust_domains import trust_domains
+from pilot.mesh.tables.trust import trust_domains
 
 _Cluster = cluster_pb2.Cluster
 WAYPOINT = "waypoint"  # in an endpoint's metadata: the address of the waypoint that the tunnel ends at, where that is not the destination itself

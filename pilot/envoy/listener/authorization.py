@@ -26,7 +26,7 @@ from pilot.envoy.rbac.rule import NEVER, build_rule
 from pilot.envoy.rbac.rules import ActionRules, BuiltAuthorization, build_action, build_rbac, rule_name
 from pilot.mesh.security.authorizers import Authorizer, authorizer
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.trust_domains import own_trust_domains
+from pilot.mesh.tables.trust import mesh_trust_domains
 
 F = TypeVar("F")
 PhasedHttpFilters = tuple[tuple[Phase, hcm_pb2.HttpFilter], ...]
@@ -41,7 +41,7 @@ def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
-    spec, place = row.spec, RuleContext(row.namespace, own_trust_domains(db), tcp, tunnelled)
+    spec, place = row.spec, RuleContext(row.namespace, mesh_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
     built = (
         [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]

@@ -26,7 +26,7 @@ from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import ListeningFacet, PolicyFacet
 from pilot.mesh.registry.networks import HBONE_PORT
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.trust_domains import trust_domains
+from pilot.mesh.tables.trust import trust_domains
 
 _ACTION = route_components_pb2.RouteAction
 _ROUTE = route_components_pb2.Route(

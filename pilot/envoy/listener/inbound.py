@@ -39,7 +39,7 @@ from pilot.envoy.transport_socket.downstream import HTTP_ALPN, PEER_ALPN
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet, SecretServersFacet, TlsFilesFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
-from pilot.mesh.tables.trust_domains import trust_domains
+from pilot.mesh.tables.trust import trust_domains
 
 BLACK_HOLE_CHAIN = "virtualInbound-blackhole"
 

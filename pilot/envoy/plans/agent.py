@@ -10,11 +10,11 @@ from pilot.envoy.plans.addresses import address_groups
 from pilot.envoy.plans.plan import Group
 from pilot.lib.xds_types import PROXY_CONFIG
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.trust_bundle import has_several_roots
+from pilot.mesh.tables.trust import has_trust_bundle
 
 
 @derived
 def companion_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
     """Returns the roots to trust where the mesh has several, and in an ambient mesh what an Envoy knows its peers by that no longer say who they
     are."""
-    return {**({PROXY_CONFIG: (Group(trusted_roots, ()),)} if has_several_roots(db) else {}), **address_groups(db)}
+    return {**({PROXY_CONFIG: (Group(trusted_roots, ()),)} if has_trust_bundle(db) else {}), **address_groups(db)}

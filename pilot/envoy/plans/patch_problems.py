@@ -25,7 +25,7 @@ from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch, selecting_filters
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
-from pilot.mesh.tables.proxies import every_proxy
+from pilot.mesh.tables.proxies import all_proxies
 
 _NOT_DELIVERED = frozenset(("BOOTSTRAP",))
 
@@ -60,7 +60,7 @@ def _reach_of(db: Mesh, node_id: str) -> Reach | None:
     return Reach(frozenset(found), frozenset(_patched_groups(plan(db, node_id)))) if found else None
 
 
-_reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", every_proxy, _reach_of)
+_reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", all_proxies, _reach_of)
 
 
 @derived

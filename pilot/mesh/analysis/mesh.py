@@ -15,7 +15,7 @@ from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config, mesh_networks
-from pilot.mesh.tables.trust_bundle import has_several_roots
+from pilot.mesh.tables.trust import has_trust_bundle
 
 SERVICE_NOT_FOUND = "service-not-found"
 MESH, NETWORKS = (
@@ -63,7 +63,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
                 )
         if is_authorizer(provider) and (fault := find_fault(provider)):
             yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
-    if not has_several_roots(db):
+    if not has_trust_bundle(db):
         for index, authority in enumerate(mesh.ca_certificates):
             if authority.pem:
                 yield warning(

@@ -23,7 +23,7 @@ from pilot.mesh.model.telemetry_features import (
     ZIPKIN,
 )
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.proxies import lacking_builds
+from pilot.mesh.tables.proxies import missing_features
 from pilot.mesh.telemetry.providers import provider_port, telemetry_provider
 
 
@@ -91,7 +91,11 @@ def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iter
     """Yields a notice for each thing that some proxies do not have, of these namespaces or, where there are none, of any."""
     for need in dict.fromkeys(needs):
         places = sorted(
-            {place for place, lacks in lacking_builds(db) if need in lacks and (not namespaces or place in namespaces)}
+            {
+                place
+                for place, lacks in missing_features(db)
+                if need in lacks and (not namespaces or place in namespaces)
+            }
         )
         if places:
             message = f"proxies in {', '.join(places)} do not have {need}: {_WITHOUT.get(need, 'it is left out there')}"

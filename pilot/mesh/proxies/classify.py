@@ -41,7 +41,7 @@ from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.workloads import proxy_labels, proxy_locality, proxy_network
 from pilot.mesh.scope.sidecar_scope import selector_keys, sidecar_of
 from pilot.mesh.security.policies import in_scope, proxy_policies
-from pilot.mesh.tables.clusters import addressed_as, cluster_of
+from pilot.mesh.tables.clusters import cluster_of, preferred_cluster
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.tables.proxies import find_proxy
@@ -185,7 +185,7 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
         ),
         labels=outbound.labels,
         auto_addresses=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
-        cluster=addressed_as(db, proxy),
+        cluster=preferred_cluster(db, proxy),
         own_address=proxy.ips[0] if db.settings.listeners.headless_filter_chains else "",
     )
 

@@ -7,7 +7,7 @@ import msgspec
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
 from pilot.mesh.proxies.classify import listening_facet, outbound_facet, uses_auto_addresses
-from pilot.mesh.tables.clusters import addressed_as
+from pilot.mesh.tables.clusters import preferred_cluster
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
@@ -37,7 +37,7 @@ def sidecar_routes_facet(db: Mesh, node_id: str) -> SidecarRoutesFacet:
             ipv6=listens.ipv6,
             dual=listens.ipv4 and listens.ipv6 and db.settings.registry.dual_stack,
             auto=uses_auto_addresses(proxy, db.settings.registry.ip_autoallocate),
-            cluster=addressed_as(db, proxy),
+            cluster=preferred_cluster(db, proxy),
         ),
         attempt_count=not (headers.attempt_count is not None and headers.attempt_count.disabled),
         forwarded_host=bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled),

@@ -35,7 +35,7 @@ from pilot.mesh.security.policies import (
     terminating_subject,
     waypoint_subject,
 )
-from pilot.mesh.tables.clusters import addressed_as
+from pilot.mesh.tables.clusters import preferred_cluster
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 from pilot.mesh.telemetry.telemetry import telemetry_facet
@@ -123,7 +123,7 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
     dual = listens.ipv4 and listens.ipv6
     auto = db.settings.registry.ip_autoallocate
     return AddressFamiliesFacet(
-        outbound.reach.ipv4, outbound.reach.ipv6, dual, auto, addressed_as(db, find_proxy(db, node_id))
+        outbound.reach.ipv4, outbound.reach.ipv6, dual, auto, preferred_cluster(db, find_proxy(db, node_id))
     )
 
 

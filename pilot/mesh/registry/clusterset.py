@@ -11,7 +11,7 @@ from pilot.config.kinds.kubernetes import SERVICE_EXPORT
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.mesh.model.service import Registry, Service
-from pilot.mesh.tables.cluster_local import is_cluster_local
+from pilot.mesh.tables.clusters import is_cluster_local
 from pilot.mesh.tables.database import Mesh
 
 DOMAIN = "clusterset.local"

@@ -20,11 +20,10 @@ from pilot.mesh.model.credential_key import CA_SUFFIX, CredentialKey, parse_fiel
 from pilot.mesh.model.facets import CredentialReaderFacet
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.clusters import cluster_of
-from pilot.mesh.tables.credentials import Credential, credential
+from pilot.mesh.tables.credentials import Credential, credential, lists_secrets
 from pilot.mesh.tables.database import AccountKey, Mesh
 from pilot.mesh.tables.proxies import find_proxy
 from pilot.mesh.tables.proxy_config import proxy_config
-from pilot.mesh.tables.secret_access import lists_secrets
 
 KEY_PROVIDER_TYPES = {
     "cryptomb": "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",

@@ -1,16 +1,25 @@
-"""The clusters of the mesh. The own cluster is the one whose configuration counts, named by the setting `cluster_id`."""
+"""The clusters of the mesh, and services that are local to their cluster.
+
+The local cluster, named by the setting `cluster_id`, is the one whose configuration applies.
+https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-ServiceSettings-Settings
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.mesh.mesh_config import ServiceSettings
 from pilot.derive import hub
+from pilot.lib.hosts import is_wildcard, most_specific
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
 
 
 @hub
 def service_clusters(db: Mesh) -> tuple[str, ...]:
-    """Returns the clusters that have Kubernetes Services, the own one first, the others by name."""
+    """Return the clusters with Kubernetes Services, the local cluster first, the others by name."""
     return tuple(
         sorted(
             SERVICE.buckets(db, "cluster"), key=lambda cluster: (cluster != db.settings.registry.cluster_id, cluster)
@@ -19,12 +28,57 @@ def service_clusters(db: Mesh) -> tuple[str, ...]:
 
 
 def cluster_of(db: Mesh, proxy: Proxy) -> str:
-    """Returns the cluster that a proxy says it runs in, the own one where it says nothing."""
+    """Return the cluster in a proxy's metadata, or the local cluster if it has none."""
     return proxy.text("CLUSTER_ID", db.settings.registry.cluster_id)
 
 
-def addressed_as(db: Mesh, proxy: Proxy) -> str:
-    """Returns the cluster whose addresses of services come first for a proxy; "" for proxies of the own cluster, and of clusters without services:
-    both take the addresses that a service has by default."""
+def preferred_cluster(db: Mesh, proxy: Proxy) -> str:
+    """Return the cluster whose addresses of services a proxy prefers.
+
+    The result is "" for proxies in the local cluster and in clusters without services, which use the default addresses.
+    """
     cluster = cluster_of(db, proxy)
     return cluster if cluster != db.settings.registry.cluster_id and cluster in service_clusters(db) else ""
+
+
+@hub
+def cluster_local_hosts(db: Mesh) -> Mapping[str, bool]:
+    """Return which hosts, including wildcards, are local to their cluster. The most specific entry wins."""
+    mesh, domain = mesh_config(db), db.settings.registry.domain
+    config = mesh.default_config
+    discovery = config.discovery_address.rpartition(":")[0] if config is not None else ""
+    defaults = [f"*.kube-system.svc.{domain}", f"kubernetes.default.svc.{domain}"]
+    if discovery:
+        defaults.append(discovery if discovery.endswith(domain) else f"{discovery}.{domain}")
+    return build_cluster_local_hosts(mesh.service_settings, defaults)
+
+
+def build_cluster_local_hosts(settings: Iterable[ServiceSettings], defaults: Iterable[str]) -> dict[str, bool]:
+    """Return the hosts in the service settings, and the defaults that no setting overrides."""
+    explicit: dict[str, bool] = {}
+    local_by_default = list(defaults)
+    for setting in settings:
+        local = setting.settings is not None and setting.settings.cluster_local
+        explicit.update(dict.fromkeys(setting.hosts, local))
+        if not local:
+            local_by_default = [
+                default
+                for default in local_by_default
+                if not any(
+                    host == default or (is_wildcard(default) and host.endswith(default[1:])) for host in setting.hosts
+                )
+            ]
+    return explicit | dict.fromkeys(local_by_default, True)
+
+
+def is_cluster_local(db: Mesh, hostname: str) -> bool:
+    """Return whether a service is local to its cluster. Not memoised."""
+    return is_local(cluster_local_hosts(db), hostname)
+
+
+def is_local(hosts: Mapping[str, bool], hostname: str) -> bool:
+    """Return the value of the most specific of these hosts that matches, or False."""
+    if hostname in hosts:
+        return hosts[hostname]
+    best = most_specific(hostname, [h for h in hosts if is_wildcard(h)])
+    return best is not None and hosts[best]

@@ -1,4 +1,4 @@
-"""Credentials: what the Secrets and ConfigMaps hold that Gateways and DestinationRules name."""
+"""Credentials: the contents of Secrets and ConfigMaps that Gateways and DestinationRules refer to."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ from pilot.config.object import RegistryKey
 from pilot.config.validation.key_material import find_flaw
 from pilot.derive import derived
 from pilot.mesh.model.credential_key import CredentialKey
-from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey, Mesh
 
-_NO_CREDENTIALS = frozenset(("helm.sh/release.v1", "kubernetes.io/service-account-token"))
+_IGNORED_TYPES = frozenset(("helm.sh/release.v1", "kubernetes.io/service-account-token"))
 
 Credential = KeyPair | Roots
 
 
 @derived
 def credential(db: Mesh, name: CredentialKey, cluster: str, roots: bool) -> Credential | Flaw | None:
-    """Returns the credential of a name for proxies of a cluster, `roots` or a certificate with its key: the first that serves, of that cluster
-    and the own one. Where there are none that serve it returns what is wrong with the first one, None where there is no object of the name."""
-    own = db.settings.registry.cluster_id
-    clusters = (cluster, own) if name.source == "Secret" and cluster != own else (own,)
-    found = [one for where in clusters if (one := _in_cluster(db, name, where, roots)) is not None]
-    return next((one for one in found if not isinstance(one, Flaw)), found[0] if found else None)
+    """Return a credential for the proxies of a cluster: roots, or a certificate with its key.
+
+    The first valid one wins, of the proxies' cluster and the local cluster. If none is valid, return what is wrong with
+    the first, or None if there is no object with the name.
+    """
+    local_cluster = db.settings.registry.cluster_id
+    clusters = (cluster, local_cluster) if name.source == "Secret" and cluster != local_cluster else (local_cluster,)
+    candidates = [candidate for place in clusters if (candidate := _in_cluster(db, name, place, roots)) is not None]
+    return next(
+        (candidate for candidate in candidates if not isinstance(candidate, Flaw)),
+        candidates[0] if candidates else None,
+    )
 
 
 def _in_cluster(db: Mesh, name: CredentialKey, cluster: str, roots: bool) -> Credential | Flaw | None:
-    return next((_held(db, name, key, roots) for key in _objects(db, name, cluster)), None)
+    return next((_credential_in(db, name, key, roots) for key in _objects(db, name, cluster)), None)
 
 
 def _objects(db: Mesh, name: CredentialKey, cluster: str) -> Iterator[RegistryKey]:
-    """Yields the objects of a cluster that the name may mean, the first of which counts."""
-    for one in name.names:
-        key = RegistryKey(cluster, name.namespace, one)
+    """Yield the objects of a cluster that a name may refer to. The first takes precedence."""
+    for object_name in name.names:
+        key = RegistryKey(cluster, name.namespace, object_name)
         if _data(db, name, key) is not None:
             yield key
 
@@ -42,25 +48,28 @@ def _objects(db: Mesh, name: CredentialKey, cluster: str) -> Iterator[RegistryKe
 def _data(db: Mesh, name: CredentialKey, key: RegistryKey) -> Mapping[str, bytes] | None:
     if name.source == "ConfigMap":
         return _config_map_data(db, key)
-    found = SECRET.get(db, key)
-    return found.spec.data if found is not None and found.spec.type not in _NO_CREDENTIALS else None
+    row = SECRET.get(db, key)
+    return row.spec.data if row is not None and row.spec.type not in _IGNORED_TYPES else None
 
 
 def _config_map_data(db: Mesh, key: RegistryKey) -> Mapping[str, bytes] | None:
-    found = CONFIG_MAP.get(db, key)
-    return (
-        {**found.spec.binary_data, **{k: v.encode() for k, v in found.spec.data.items()}} if found is not None else None
-    )
+    row = CONFIG_MAP.get(db, key)
+    return {**row.spec.binary_data, **{k: v.encode() for k, v in row.spec.data.items()}} if row is not None else None
 
 
-def _held(db: Mesh, name: CredentialKey, key: RegistryKey, roots: bool) -> Credential | Flaw:
+def _credential_in(db: Mesh, name: CredentialKey, key: RegistryKey, roots: bool) -> Credential | Flaw:
     data = _data(db, name, key)
     assert data is not None
-    found = find_roots(data) if roots else find_key_pair(data)
-    flaw = found if isinstance(found, Flaw) else find_flaw(found)
-    return found if flaw is None else flaw._replace(object=key.name)
+    material = find_roots(data) if roots else find_key_pair(data)
+    flaw = material if isinstance(material, Flaw) else find_flaw(material)
+    return material if flaw is None else flaw._replace(object=key.name)
 
 
 def secret_namespaces(db: Mesh, *names: str) -> tuple[str, ...]:
     """Return the namespaces in which any cluster has a Secret with one of these names, sorted."""
     return tuple(sorted({key.namespace for name in names for key in SECRET.keys(db, "named", ("", name))}))
+
+
+def lists_secrets(db: Mesh, account: AccountKey) -> bool | None:
+    """Return whether a service account may list the Secrets of its namespace, or None while the review is pending."""
+    return db.secret_access.get(EVERY_ACCOUNT) or db.secret_access.get(account)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
@@ -10,7 +10,7 @@ from pilot.config.security.request_authentication import JwksKey
 from pilot.derive import Database, Table
 from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import Proxy
-from pilot.mesh.tables.indexes import proxy_lacks, proxy_namespace, proxy_type, refused_objects
+from pilot.mesh.model.telemetry_features import lacking
 from pilot.settings.mesh import MeshSettings
 
 
@@ -24,14 +24,14 @@ class AccountKey(NamedTuple):
 
 EVERY_ACCOUNT = AccountKey("", "", "")
 MESH_CONFIG, KEY_SETS, RESOLVED_HOSTS = "MeshConfig", "JsonWebKeySet", "ResolvedHost"
-"""Names of tables that sources write."""
+"""The names of tables that configuration sources write."""
 
 
 class Mesh(Database):
-    """The tables that everything is derived from.
+    """The database from which everything is derived.
 
-    Tables of kinds are read through their kind: `VIRTUAL_SERVICE.get(db, key)`. The other tables are attributes. `settings`,
-    `catalogue` and `environment`, the variables of the process, never change and are not tracked.
+    Tables of kinds are read through their kind: `VIRTUAL_SERVICE.get(db, key)`. The other tables are attributes.
+    `settings`, `catalogue` and `environment` (the variables of the process) never change and are not tracked.
     """
 
     def __init__(
@@ -55,8 +55,28 @@ class Mesh(Database):
         # Whether a service account may list the Secrets of its namespace, once reviewed. EVERY_ACCOUNT if there is nothing to review.
         self.secret_access: Table[AccountKey, bool] = Table(self, "SecretAccess")
         # Rejections by connected proxies, until the proxy accepts a response of the same type.
-        self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=refused_objects)
+        self.nacks: Table[NackKey, Nack] = Table(self, "Refusal", object=nacked_objects)
         # The addresses of the host names of network gateways, once resolved.
         self.resolved_hosts: Table[str, tuple[str, ...]] = Table(self, RESOLVED_HOSTS)
         # The roots of the mesh's own authorities, a PEM bundle for each source. Empty if proxies are not sent roots.
         self.authority_roots: Table[str, tuple[str, ...]] = Table(self, "AuthorityRoots")
+
+
+Buckets = Iterable[Hashable]
+
+
+def proxy_type(_: str, proxy: Proxy) -> Buckets:
+    return (proxy.type,)
+
+
+def nacked_objects(_: NackKey, nack: Nack) -> Buckets:
+    return nack.objects
+
+
+def proxy_namespace(_: str, proxy: Proxy) -> Buckets:
+    return (proxy.namespace,)
+
+
+def proxy_lacks(_: str, proxy: Proxy) -> Buckets:
+    """Return the namespace of a proxy and the telemetry features that its build lacks, or () if it has all of them."""
+    return ((proxy.namespace, lacks),) if (lacks := lacking(proxy)) else ()

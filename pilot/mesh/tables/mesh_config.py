@@ -11,19 +11,19 @@ BUILT_IN = MeshConfig()
 
 
 def mesh_config(db: Mesh) -> MeshConfig:
-    """Returns the whole mesh config. Whoever reads it is run again by any edit of it, so that what many values need goes through a hub."""
-    found = db.mesh.get("mesh")
-    return found if isinstance(found, MeshConfig) else BUILT_IN
+    """Return the whole mesh config. Any edit of it reruns the callers, so values with many readers go through a hub."""
+    config = db.mesh.get("mesh")
+    return config if isinstance(config, MeshConfig) else BUILT_IN
 
 
 @hub
 def mesh_networks(db: Mesh) -> MeshNetworks:
-    """Returns the mesh networks; they are empty where no file has any."""
-    found = db.mesh.get("networks")
-    return found if isinstance(found, MeshNetworks) else MeshNetworks()
+    """Return the mesh networks, which are empty if none are configured."""
+    networks = db.mesh.get("networks")
+    return networks if isinstance(networks, MeshNetworks) else MeshNetworks()
 
 
 @hub
 def root_namespace(db: Mesh) -> str:
-    """Returns the namespace whose policies and rules count for every other."""
+    """Return the root namespace, whose policies apply to all namespaces."""
     return mesh_config(db).root_namespace

@@ -1,4 +1,4 @@
-"""Which objects proxies have refused what follows from."""
+"""Rejections by proxies (NACKs), by the objects that caused them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Iterable
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.model.nack import Refusal
+from pilot.mesh.model.nack import Nack
 from pilot.mesh.tables.database import Mesh
 
-_NAMED = 3
+_LISTED = 3
 
 
 @derived
-def refused_objects(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Returns every object that something follows from which some proxy refused."""
-    return db.refusals.buckets("object")
+def nacked_objects(db: Mesh) -> tuple[ObjectRef, ...]:
+    """Return all objects whose resources a proxy has rejected."""
+    return db.nacks.buckets("object")
 
 
 @derived
-def refusals_of(db: Mesh, ref: ObjectRef) -> tuple[Refusal, ...]:
-    """Returns what proxies refused that follows from an object, by proxy."""
-    return tuple(found for key in db.refusals.keys("object", ref) if (found := db.refusals.get(key)) is not None)
+def nacks_of(db: Mesh, ref: ObjectRef) -> tuple[Nack, ...]:
+    """Return the rejections of resources that are derived from an object, by proxy."""
+    return tuple(nack for key in db.nacks.keys("object", ref) if (nack := db.nacks.get(key)) is not None)
 
 
-def tell(refusals: Iterable[Refusal]) -> str:
-    """Returns refusals in words: what each says once, with the first of those who say it."""
+def describe_nacks(nacks: Iterable[Nack]) -> str:
+    """Return a summary of rejections. Equal ones are listed once, with the first proxies."""
     by_text: dict[tuple[str, str], list[str]] = {}
-    for one in refusals:
-        by_text.setdefault((one.type_name, one.message), []).append(one.proxy)
+    for nack in nacks:
+        by_text.setdefault((nack.type_name, nack.message), []).append(nack.proxy)
     return "; ".join(
-        f"{_names(proxies)} refused {type_name}: {message}" for (type_name, message), proxies in by_text.items()
+        f"{_names(proxies)} rejected {type_name}: {message}" for (type_name, message), proxies in by_text.items()
     )
 
 
 def _names(proxies: list[str]) -> str:
-    rest = len(proxies) - _NAMED
-    return ", ".join(proxies[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(proxies) - _LISTED
+    return ", ".join(proxies[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def refused_condition(refusals: tuple[Refusal, ...]) -> tuple[StatusCondition, ...]:
-    """Returns the condition of an object of the Gateway API that proxies refuse; () where none does."""
-    return (StatusCondition("Programmed", False, "Refused", tell(refusals)),) if refusals else ()
+def nack_condition(nacks: tuple[Nack, ...]) -> tuple[StatusCondition, ...]:
+    """Return the condition of a Gateway API object whose resources are rejected, or ()."""
+    return (StatusCondition("Programmed", False, "Refused", describe_nacks(nacks)),) if nacks else ()

@@ -1,4 +1,4 @@
-"""Labels and annotations of the namespaces of a cluster. A namespace that no object declares has none."""
+"""Labels and annotations of namespaces. A namespace without an object has none."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def namespace_labels(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
-    """Returns the namespace's labels."""
+    """Return the labels of a namespace in a cluster."""
     row = NAMESPACE.get(db, RegistryKey(cluster, "", namespace))
     return row.labels if row is not None else {}
 
 
 @derived
 def namespace_annotations(db: Mesh, cluster: str, namespace: str) -> Mapping[str, str]:
-    """Returns the namespace's annotations that matter to a mesh."""
+    """Return the annotations of a namespace in a cluster that can affect the mesh."""
     row = NAMESPACE.get(db, RegistryKey(cluster, "", namespace))
     return row.annotations if row is not None else {}

@@ -1,4 +1,4 @@
-"""The proxies that are or were connected, by node id."""
+"""The proxies that are or were connected, by node ID."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from pilot.mesh.tables.database import Mesh
 
 
 def connected_proxy(db: Mesh, node_id: str) -> Proxy | None:
-    """Returns the proxy of a node id, None where there is none."""
+    """Return a proxy, or None if it does not exist."""
     return db.proxies.get(node_id)
 
 
 def find_proxy(db: Mesh, node_id: str) -> Proxy:
-    """Returns the proxy of a node id, which must be there: raises LookupError where it is not."""
-    found = db.proxies.get(node_id)
-    if found is None:
+    """Return a proxy. Raises LookupError if it does not exist."""
+    proxy = db.proxies.get(node_id)
+    if proxy is None:
         raise LookupError(f"no proxy {node_id}")
-    return found
+    return proxy
 
 
 @derived
-def every_proxy(db: Mesh) -> tuple[str, ...]:
-    """Returns the node ids of all proxies."""
+def all_proxies(db: Mesh) -> tuple[str, ...]:
+    """Return the node IDs of all proxies."""
     return db.proxies.all_keys()
 
 
 @derived
 def routers(db: Mesh) -> tuple[str, ...]:
-    """Returns the node ids of the routers."""
+    """Return the node IDs of all routers."""
     return db.proxies.keys("type", NodeType.ROUTER)
 
 
 def proxy_namespaces(db: Mesh) -> tuple[str, ...]:
-    """Returns the namespaces that proxies are in."""
+    """Return the namespaces with proxies."""
     return db.proxies.buckets("namespace")
 
 
 @derived
-def lacking_builds(db: Mesh) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Returns each namespace with what telemetry may need and the build of some proxy there does not have."""
+def missing_features(db: Mesh) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return each namespace with the telemetry features that the build of a proxy there lacks."""
     return db.proxies.buckets("lacks")

@@ -1,4 +1,4 @@
-"""The effective proxy config of one proxy."""
+"""The effective proxy config of a proxy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.tables.proxies import connected_proxy
 
-_READ = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
+_XDS_FIELDS = ("tracing", "proxyHeaders", "connectionSettings", "gatewayTopology", "privateKeyProvider")
 
 
 @derived
 def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
-    """Returns what the proxy announces as its config (PROXY_CONFIG: its companion has merged it already), else the mesh's default.
+    """Return the effective proxy config of a proxy.
 
-    Of an announced one only the parts are read that matter to xDS; a part that cannot be read counts as absent, and so does a wrong field of one.
+    This is the one in its metadata, which its agent has merged, or else the default of the mesh config. Only the parts
+    that affect xDS are read. Invalid parts and invalid fields are ignored.
     """
     proxy = connected_proxy(db, node_id)
     announced = proxy.metadata.get("PROXY_CONFIG") if proxy is not None else None
@@ -32,21 +33,21 @@ def proxy_config(db: Mesh, node_id: str) -> ProxyConfig:
 
 
 def decode_proxy_config(announced: dict[str, Any]) -> ProxyConfig:
-    """Returns the config in the JSON form of istio.mesh.v1alpha1.ProxyConfig; what cannot be read counts as absent."""
-    found = ProxyConfig()
-    for name in _READ:
+    """Decode a proxy config in the JSON form of istio.mesh.v1alpha1.ProxyConfig, ignoring invalid parts."""
+    config = ProxyConfig()
+    for name in _XDS_FIELDS:
         if name in announced:
             try:
                 part = _decode_valid(name, announced[name])
             except msgspec.ValidationError:
                 continue
             field = next(f for f in msgspec.structs.fields(ProxyConfig) if f.encode_name == name)
-            found = msgspec.structs.replace(found, **{field.name: getattr(part, field.name)})
-    return found
+            config = msgspec.structs.replace(config, **{field.name: getattr(part, field.name)})
+    return config
 
 
 def _decode_valid(name: str, plain: Any) -> ProxyConfig:
-    """Returns a part of the config, without the fields that have a value which no proxy takes."""
+    """Return a part of the proxy config without its invalid fields."""
     part = msgspec.convert({name: plain}, ProxyConfig, dec_hook=_decode)
     wrong = {
         p.path.split(".")[1] for p in validate_proxy_config(part) if p.severity is Severity.ERROR and "." in p.path

@@ -19,10 +19,10 @@ READERS = {
     "mesh": "mesh/tables/mesh_config.py",
     "proxies": "mesh/tables/proxies.py",
     "jwks": "mesh/security/jwt.py",
-    "secret_access": "mesh/tables/secret_access.py",
+    "secret_access": "mesh/tables/credentials.py",
     "resolved_hosts": "mesh/registry/networks.py",
-    "refusals": "mesh/tables/nacks.py",
-    "authority_roots": "mesh/tables/trust_bundle.py",
+    "nacks": "mesh/tables/nacks.py",
+    "authority_roots": "mesh/tables/trust.py",
 }
 """The only module that reads each table that holds no kind."""
 

@@ -17,13 +17,13 @@ from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
-from pilot.mesh.model.nack import Refusal, RefusalKey
+from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.nacks import tell
-from pilot.xds.discovery import Discovery
-from pilot.xds.nacks import SOON, Refusals
-from pilot.xds.sotw import SotwSession
+from pilot.mesh.tables.nacks import describe_nacks
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.nacks import DEBOUNCE, NackRecorder
+from pilot.xds.session.sotw import SotwSession
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
@@ -116,7 +116,7 @@ async def test_a_route_whose_change_was_refused_says_so_until_it_is_taken(
         server.put(route("two", "/changed"))
         await router.take()
         await router.refuse("no such thing")
-        await until(lambda: refusal(server, "two") == "False Refused: f-0.a refused RDS: no such thing")
+        await until(lambda: refusal(server, "two") == "False Refused: f-0.a rejected RDS: no such thing")
         assert refusal(server, "one") == "", "what has not changed since is not meant"
         await until(lambda: any(p.code == "refused" and p.object.name == "two" for p in plane.plane.problems))
         server.put(route("two", "/mended"))
@@ -144,11 +144,11 @@ async def test_only_what_the_message_names_is_meant(server: ApiServer, tmp_path:
 async def test_a_proxy_that_goes_refuses_nothing_any_more(server: ApiServer, tmp_path: pathlib.Path) -> None:
     async with routing(server, tmp_path) as (plane, router):
         await router.refuse("http.80: nothing of it")
-        await until(lambda: len(plane.plane.db.refusals) == 1)
+        await until(lambda: len(plane.plane.db.nacks) == 1)
         await router.client.__aexit__()
         await until(lambda: not plane.plane.discovery.connections())
-        plane.plane.refusals.sweep()
-        assert len(plane.plane.db.refusals) == 0
+        plane.plane.nacks.sweep()
+        assert len(plane.plane.db.nacks) == 0
         await until(lambda: refusal(server, "one") == "")
 
 
@@ -158,7 +158,7 @@ class Stream:
     def __init__(self) -> None:
         self.db, self.clock = Mesh(), VirtualClock()
         self.discovery = Discovery(self.db, Metrics(), plan, linger=0.0)
-        self.refusals = Refusals(self.db, self.discovery, self.clock)
+        self.nacks = NackRecorder(self.db, self.discovery, self.clock)
         self.session = SotwSession(self.discovery.name_sets)
         proxy = Proxy(
             type=NodeType.SIDECAR, id="pod.ns", ips=("10.0.0.1",), dns_domain="ns.svc", namespace="ns", metadata={}
@@ -173,7 +173,7 @@ class Stream:
         request.error_detail.message = message
         rejected = self.session.receive(request).rejected
         assert rejected is not None
-        self.refusals.refused(self.connection, request.type_url, rejected[1])
+        self.nacks.on_nack(self.connection, request.type_url, rejected[1])
 
     def take(self, kind: str) -> None:
         url = BY_SHORT_NAME[kind]
@@ -183,15 +183,15 @@ class Stream:
         )
         subscription.nonce_sent = "n"
         assert self.session.receive(request).acknowledged
-        self.refusals.taken(self.connection, url)
+        self.nacks.on_ack(self.connection, url)
 
-    def rows(self) -> list[tuple[RefusalKey, Refusal]]:
-        self.clock.advance(SOON)
-        return list(self.db.refusals.rows())
+    def rows(self) -> list[tuple[NackKey, Nack]]:
+        self.clock.advance(DEBOUNCE)
+        return list(self.db.nacks.rows())
 
 
-def row(kind: str, message: str) -> tuple[RefusalKey, Refusal]:
-    return RefusalKey("node", BY_SHORT_NAME[kind]), Refusal("pod.ns", kind.upper(), message)
+def row(kind: str, message: str) -> tuple[NackKey, Nack]:
+    return NackKey("node", BY_SHORT_NAME[kind]), Nack("pod.ns", kind.upper(), message)
 
 
 def test_refusals_gather_for_a_moment_and_the_last_of_a_type_counts() -> None:
@@ -199,10 +199,10 @@ def test_refusals_gather_for_a_moment_and_the_last_of_a_type_counts() -> None:
     for kind in ("cds", "lds"):
         stream.ask(kind)
     stream.refuse("cds", "one")
-    stream.clock.advance(SOON / 2)
+    stream.clock.advance(DEBOUNCE / 2)
     stream.refuse("lds", "m" * 301)
     stream.refuse("cds", "two")
-    assert not list(stream.db.refusals.rows())
+    assert not list(stream.db.nacks.rows())
     assert stream.clock.waiting == 1, "one look at all of them"
     assert stream.rows() == [row("cds", "two"), row("lds", cut("m" * 301, 300))]
     stream.refuse("lds", "three")
@@ -224,7 +224,7 @@ def test_what_is_taken_or_not_asked_for_any_more_before_it_is_looked_at_is_no_re
     assert stream.rows() == [row("cds", "still refused")]
 
 
-class Blaming(Refusals):
+class Blaming(NackRecorder):
     """Resources follow from the objects that a test says, which changed in the revisions that it says."""
 
     def __init__(self, *follows: tuple[str, dict[str, int]]) -> None:
@@ -270,6 +270,6 @@ def test_of_too_many_nobody_is_meant(resources: int, objects: int, count: int) -
 )
 def test_of_many_proxies_that_refuse_the_same_three_are_named(count: int, who: str) -> None:
     assert (
-        tell([Refusal(f"p{n + 1}", "RDS", "no such thing") for n in range(count)])
-        == f"{who} refused RDS: no such thing"
+        describe_nacks([Nack(f"p{n + 1}", "RDS", "no such thing") for n in range(count)])
+        == f"{who} rejected RDS: no such thing"
     )

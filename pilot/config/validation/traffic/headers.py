@@ -24,8 +24,9 @@ _VARIABLE = re.compile(
 
 
 def is_claim(name: str) -> bool:
-    """Return whether a header match refers to a JWT claim: `@request.auth.claims.NAME` or
-    `@request.auth.claims[NAME][NAME]`.
+    """Return whether a header match refers to a JWT claim.
+
+    Such a match is called `@request.auth.claims.NAME` or `@request.auth.claims[NAME][NAME]`.
     """
     if not name.lower().startswith(CLAIM_PREFIX):
         return False

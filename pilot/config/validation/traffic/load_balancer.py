@@ -126,8 +126,9 @@ def _check_failover(failover: Iterable[Failover], used: bool, outlier: bool) -> 
 
 
 def _check_localities(path: str, localities: Iterable[str]) -> Problems:
-    """Yield an error for each locality that is not `region/zone/subzone` with an optional `*` at the end, or that
-    another one covers.
+    """Yield an error for each locality that is invalid or that another one covers.
+
+    A locality is `region/zone/subzone`, with an optional `*` at the end.
     """
     accepted: list[tuple[str, ...]] = []
     for locality in localities:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.mesh.security.mtls import mtls_mode, namespace_mtls
-from pilot.mesh.tables.trust_domains import trust_domains
+from pilot.mesh.tables.trust import trust_domains
 from tests.support.world import World
 
 WEB = frozenset({("app", "web"), ("version", "v1")})

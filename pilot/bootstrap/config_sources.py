@@ -36,8 +36,8 @@ _log = scope("config")
 class ConfigSources:
     """Opens and reads the config sources.
 
-    `kubernetes_rank` is the rank of the API server. Sources listed before `k8s://` take precedence over it, and later ones do
-    not. `read_secret` reads the roots named by `credentialName`; it is None without an API server.
+    `kubernetes_rank` is the rank of the API server. Sources listed before `k8s://` take precedence over it, and later
+    ones do not. `read_secret` reads the roots named by `credentialName`; it is None without an API server.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ConfigSources:
         target, tls = self._target, source.tls_settings
         kinds = [kind for kind in target.catalogue if kind.is_over_xds]
         objects = McpSource(f"xds://{place}", kinds, target.batch, target.ledger, rank, self._origin(), target.problems)
-        server = stream.McpSourceServer(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
+        server = stream.McpEndpoint(place, lambda: server_credentials(tls, self._read_secret), server_name(tls))
         return objects, stream.McpStream(
             server, self._client(), objects.types, objects.receive, objects.told, BACKOFF, self._rng
         )

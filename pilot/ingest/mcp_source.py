@@ -112,7 +112,7 @@ class McpSource:
             if last is not None and last.data == data:
                 return last
             return _Taken(row, self._placed(decode_object(kind, received.plain, self._origin)), data)
-        except wire.WireFault as fault:
+        except wire.InvalidResourceError as fault:
             return self._refused(kind, fault.namespace, fault.name, error("bad-resource", "", str(fault)), data)
         except Exception as fault:  # a bug of ours: the other objects are read nevertheless
             _log.error("%s: cannot decode a resource of %s", self.name, followed.type, exc_info=True)

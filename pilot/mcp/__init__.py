@@ -1,1 +1,1 @@
-"""Configuration objects over xDS (MCP): how they look on the wire, and the stream that asks a server for them."""
+"""Configuration objects over xDS (MCP): their encoding, and the client stream that requests them."""

@@ -1,5 +1,6 @@
-"""The stream that asks a server for configuration objects: opened again whenever it ends, and what came before stays meanwhile.
+"""A client stream that requests configuration objects from a server and reconnects when it ends.
 
+Received objects stay in force while the stream is down.
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
 
@@ -23,18 +24,18 @@ from pilot.lib.text import cut, one_line
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 NACK_LENGTH = 2000
-"""Characters of what a server is told of the resources that are wrong."""
+"""The maximum length of an error message to the server, in characters."""
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.use_local_subchannel_pool", 1),  # another stream's failures are not this one's
+    ("grpc.use_local_subchannel_pool", 1),  # do not share the connection failures of other streams
 )
 _log = scope("adsc")
 
 
 class McpClient(NamedTuple):
-    """Who asks: the id of the node, its namespace, and the revision that the objects are for."""
+    """The identity of the client: its node ID and namespace, and the revision of the requested objects."""
 
     node_id: str
     namespace: str
@@ -42,12 +43,16 @@ class McpClient(NamedTuple):
 
 
 class CannotConnectError(Exception):
-    """A connection cannot be tried now; the text says what is missing."""
+    """A connection cannot be attempted now. The text says what is missing."""
 
 
-class McpSourceServer(NamedTuple):
-    """`address` is host:port; `credentials` gives those of TLS each time that it is connected to, None for plain text (CannotConnectError where they
-    are not to be had); `server_name` is the name that the certificate must have, "" for the host of the address."""
+class McpEndpoint(NamedTuple):
+    """A server of configuration objects.
+
+    address: host:port.
+    credentials: Returns the TLS credentials for each connection, or None for plaintext. May raise CannotConnectError.
+    server_name: The name that the certificate must have, or "" for the host of the address.
+    """
 
     address: str
     credentials: Callable[[], Awaitable[grpc.ChannelCredentials | None]]
@@ -55,52 +60,58 @@ class McpSourceServer(NamedTuple):
 
 
 Receive = Callable[[str, Sequence[tuple[str, bytes]]], Awaitable[Sequence[str]]]
-"""Takes all resources of a type, each as the type URL and value of its Any, and returns what is wrong with some; those are left out."""
-Tell = Callable[[str], None]
-"""Is told why there is no stream, and "" when there is one."""
+"""Takes all resources of a type, as type URL and value of their Any. Returns the errors of invalid resources, which are ignored."""
+OnState = Callable[[str], None]
+"""Called with the reason why there is no stream, or "" if there is one."""
 
 
 class McpStream:
-    """Follows some types of one server, between `start` and `stop`."""
+    """Subscribes to some types of a server, between `start` and `stop`."""
 
     def __init__(
         self,
-        target: McpSourceServer,
+        server: McpEndpoint,
         client: McpClient,
         types: Sequence[str],
         receive: Receive,
-        tell: Tell,
+        on_state: OnState,
         backoff: Backoff,
-        choose: random.Random,
+        rng: random.Random,
     ) -> None:
-        self._target, self._client, self._types, self._receive, self._tell = target, client, types, receive, tell
-        self._attempts = RetryDelays(backoff, choose)
+        self._server, self._client, self._types, self._receive, self._on_state = (
+            server,
+            client,
+            types,
+            receive,
+            on_state,
+        )
+        self._attempts = RetryDelays(backoff, rng)
         self._versions: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to follow."""
-        self._task = asyncio.create_task(self._run(), name=f"follow {self._target.address}")
+        """Start the stream in a background task."""
+        self._task = asyncio.create_task(self._run(), name=f"follow {self._server.address}")
 
     async def stop(self) -> None:
-        """Follows nothing any more."""
+        """Stop the stream."""
         await cancel_tasks(self._task)
 
     async def _run(self) -> None:
         while True:
             try:
-                reason = await self._follow()
+                reason = await self._subscribe()
             except (aio.AioRpcError, CannotConnectError) as error:
                 reason = _reason(error)
-            except Exception as error:  # a bug of ours: it must not end the following
-                _log.error("%s: an answer cannot be taken", self._target.address, exc_info=True)
+            except Exception as error:  # a bug must not end the subscription
+                _log.error("%s: cannot process a response", self._server.address, exc_info=True)
                 reason = f"{type(error).__name__}: {error}"
-            self._tell(cut(one_line(reason), NACK_LENGTH))
+            self._on_state(cut(one_line(reason), NACK_LENGTH))
             await asyncio.sleep(self._attempts.next_delay())
 
-    async def _follow(self) -> str:
-        """Follows until the stream ends; returns why it has."""
-        async with self._channel(await self._target.credentials()) as channel:
+    async def _subscribe(self) -> str:
+        """Process responses until the stream ends, and return why it ended."""
+        async with self._channel(await self._server.credentials()) as channel:
             method: Any = channel.stream_stream(
                 METHOD, discovery_pb2.DiscoveryRequest.SerializeToString, discovery_pb2.DiscoveryResponse.FromString
             )
@@ -111,31 +122,31 @@ class McpStream:
                     discovery_pb2.DiscoveryRequest(type_url=type_url, node=None if number else self._node())
                 )
             while (response := await call.read()) is not aio.EOF:  # type: ignore[attr-defined]
-                await call.write(await self._take(response))
+                await call.write(await self._process(response))
                 self._attempts.reset()
-                self._tell("")
+                self._on_state("")
             return f"{(await call.code()).name} {await call.details()}".strip()
 
-    async def _take(self, response: Any) -> Any:
-        """Hands an answer on; returns what it is acknowledged or refused with."""
-        of = response.type_url
-        wrong = await self._receive(of, [(item.type_url, item.value) for item in response.resources])
-        request = discovery_pb2.DiscoveryRequest(type_url=of, response_nonce=response.nonce)
-        if wrong:
+    async def _process(self, response: Any) -> Any:
+        """Pass on the resources of a response, and return the ACK or NACK."""
+        type_url = response.type_url
+        errors = await self._receive(type_url, [(item.type_url, item.value) for item in response.resources])
+        request = discovery_pb2.DiscoveryRequest(type_url=type_url, response_nonce=response.nonce)
+        if errors:
             request.error_detail.code = code_pb2.INVALID_ARGUMENT
-            request.error_detail.message = cut("; ".join(wrong), NACK_LENGTH)
+            request.error_detail.message = cut("; ".join(errors), NACK_LENGTH)
         else:
-            self._versions[of] = response.version_info
-        request.version_info = self._versions.get(of, "")
+            self._versions[type_url] = response.version_info
+        request.version_info = self._versions.get(type_url, "")
         return request
 
     def _channel(self, credentials: grpc.ChannelCredentials | None) -> aio.Channel:
         options = list(_OPTIONS)
         if credentials is None:
-            return aio.insecure_channel(self._target.address, options)
-        if self._target.server_name:
-            options.append(("grpc.ssl_target_name_override", self._target.server_name))  # type: ignore[arg-type]
-        return aio.secure_channel(self._target.address, credentials, options)
+            return aio.insecure_channel(self._server.address, options)
+        if self._server.server_name:
+            options.append(("grpc.ssl_target_name_override", self._server.server_name))  # type: ignore[arg-type]
+        return aio.secure_channel(self._server.address, credentials, options)
 
     def _node(self) -> Any:
         node = base_pb2.Node(id=self._client.node_id)

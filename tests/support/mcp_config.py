@@ -17,7 +17,7 @@ from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
-from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
+from pilot.mcp.stream import McpClient, McpEndpoint, McpStream
 from pilot.mesh.tables.database import Mesh
 from tests.support.clock import VirtualClock
 from tests.support.kube import until
@@ -53,7 +53,7 @@ class McpConfig:
         client = McpClient("sidecar~127.0.0.1~istiod.istio-system~istio-system.svc.cluster.local", "istio-system")
         receive = self.source.receive
         self.stream = McpStream(
-            McpSourceServer(address, self._plain_text),
+            McpEndpoint(address, self._plain_text),
             client,
             self.source.types,
             receive,

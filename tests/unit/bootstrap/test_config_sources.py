@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 import pytest
 import yaml
-
 from pilot.bootstrap.server_credentials import server_credentials, server_name
+
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.lib.backoff import Backoff
-from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
+from pilot.mcp.stream import McpClient, McpEndpoint, McpStream
 from tests.support.credentials import Authority
 from tests.support.kube import chance, until
 from tests.support.mcp_server import McpServer
@@ -108,7 +108,7 @@ async def told(port: int, tls: ClientTLSSettings, secret: dict[str, bytes]) -> s
     async def take(*_: Any) -> list[str]:
         return []
 
-    target = McpSourceServer(f"127.0.0.1:{port}", lambda: server_credentials(tls, read), server_name(tls))
+    target = McpEndpoint(f"127.0.0.1:{port}", lambda: server_credentials(tls, read), server_name(tls))
     stream = McpStream(
         target,
         McpClient("sidecar~127.0.0.1~a.b~b.svc.cluster.local", "b"),

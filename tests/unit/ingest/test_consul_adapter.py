@@ -18,7 +18,7 @@ from pilot.ingest.mcp_source import McpSource
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
-from pilot.mcp.stream import McpClient, McpSourceServer, McpStream
+from pilot.mcp.stream import McpClient, McpEndpoint, McpStream
 from pilot.mesh.tables.database import Mesh
 from samples.consul import catalogue
 from samples.consul.adapter import Adapter
@@ -37,7 +37,7 @@ class Followed:
         kinds = [kind for kind in self.mesh.catalogue if kind.is_over_xds]
         self.source = McpSource("xds://consul", kinds, batch, Ledger(self.problems), 0, DocumentOrigin(), self.problems)
         client = McpClient("sidecar~127.0.0.1~a.istio-system~istio-system.svc.cluster.local", "istio-system")
-        target = McpSourceServer(f"127.0.0.1:{adapter.port}", _plain_text)
+        target = McpEndpoint(f"127.0.0.1:{adapter.port}", _plain_text)
         self.stream = McpStream(
             target,
             client,

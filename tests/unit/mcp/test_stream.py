@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from grpc import aio
 
 from pilot.lib.backoff import Backoff
-from pilot.mcp.stream import NACK_LENGTH, McpClient, McpSourceServer, McpStream
+from pilot.mcp.stream import NACK_LENGTH, McpClient, McpEndpoint, McpStream
 
 TYPES = ("a/v1/A", "b/v1/B")
 
@@ -50,7 +50,7 @@ class Asker(McpStream):
         self.call, self.told, self.wrong, self.received = call, list[str](), list[str](), list[Any]()
         client = McpClient("id", "istio-system", revision)
         super().__init__(
-            McpSourceServer("host:1", self.nothing),
+            McpEndpoint("host:1", self.nothing),
             client,
             TYPES,
             self.receive,
@@ -85,18 +85,18 @@ def node(**more: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("revision", "more"), [("", {}), ("canary", {"ISTIO_REVISION": "canary"})])
 async def test_the_first_request_alone_says_who_asks(revision: str, more: dict[str, str]) -> None:
     asker = Asker(Call(), revision)
-    assert await asker._follow() == "UNAVAILABLE restarting"
+    assert await asker._subscribe() == "UNAVAILABLE restarting"
     assert asker.call.sent == [{"typeUrl": TYPES[0], "node": node(**more)}, {"typeUrl": TYPES[1]}]
     assert asker.told == []
 
 
 async def test_answers_are_acknowledged_with_their_version_and_refused_with_that_of_before() -> None:
     asker = Asker(Call(answer("1", "x", b"one", b"two")))
-    await asker._follow()
+    await asker._subscribe()
     assert asker.call.sent[2:] == [{"typeUrl": TYPES[0], "versionInfo": "1", "responseNonce": "x"}]
     assert (asker.told, asker.received) == ([""], [(TYPES[0], [("t", b"one"), ("t", b"two")])])
     asker.wrong = ["a is wrong", "b too"]
-    refused = await asker._take(answer("2", "y"))
+    refused = await asker._process(answer("2", "y"))
     assert json_format.MessageToDict(refused) == {
         "typeUrl": TYPES[0],
         "versionInfo": "1",
@@ -104,15 +104,15 @@ async def test_answers_are_acknowledged_with_their_version_and_refused_with_that
         "errorDetail": {"code": 3, "message": "a is wrong; b too"},
     }
     asker.wrong = ["x" * (NACK_LENGTH + 5)]
-    assert (await asker._take(answer("2", "z"))).error_detail.message == "x" * NACK_LENGTH + "… (5 more characters)"
+    assert (await asker._process(answer("2", "z"))).error_detail.message == "x" * NACK_LENGTH + "… (5 more characters)"
 
 
 async def test_a_new_stream_knows_no_versions_and_an_answer_ends_the_waiting() -> None:
     asker = Asker(Call(answer("1", "x")))
     asker._attempts.next_delay()
-    await asker._follow()
+    await asker._subscribe()
     assert asker._attempts.failures == 0
     asker.call, asker.wrong = Call(answer("2", "y")), ["no"]
-    await asker._follow()
+    await asker._subscribe()
     assert asker.call.sent[2]["errorDetail"] == {"code": 3, "message": "no"}
     assert "versionInfo" not in asker.call.sent[2]

@@ -12,9 +12,8 @@ from google.protobuf import any_pb2, struct_pb2
 
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind
-from pilot.mcp.messages import plain_message
 from pilot.mcp.object_types import ObjectType, parse_object_type, spec_message
-from pilot.mcp.wire import RESOURCE, WireFault, decode_object, encode_object
+from pilot.mcp.wire import RESOURCE, InvalidResourceError, decode_object, encode_object, message_to_builtins
 from protos.istio import destination_rule_pb2, resource_pb2, workload_entry_pb2
 
 ENTRY = ObjectType("networking.istio.io", "v1", "WorkloadEntry")
@@ -99,7 +98,7 @@ def test_an_object_that_does_not_say_when_it_was_made_says_no_time() -> None:
         "name": "a",
     }
     made.metadata.create_time.seconds = 2**40
-    with pytest.raises(WireFault, match=r"^metadata\.create_time: "):
+    with pytest.raises(InvalidResourceError, match=r"^metadata\.create_time: "):
         decode_object(ENTRY, RESOURCE, made.SerializeToString())
 
 
@@ -122,7 +121,7 @@ def test_messages_are_plain_as_files_have_them() -> None:
     policy.outlier_detection.consecutive_5xx_errors.value = 0
     policy.outlier_detection.interval.FromMilliseconds(1500)
     policy.load_balancer.warmup.minimum_percent.value = 12.5
-    assert plain_message(policy) == {
+    assert message_to_builtins(policy) == {
         "loadBalancer": {
             "consistentHash": {"ringHash": {"minimumRingSize": 2**40}},
             "warmup": {"minimumPercent": 12.5},
@@ -156,7 +155,7 @@ def test_the_version_of_a_body_does_not_matter(version: str) -> None:
             "",
             "expected type.googleapis.com/istio.mcp.v1alpha1.Resource",
         ),
-        (RESOURCE, b"\xff\xff", "", "this is no Resource"),
+        (RESOURCE, b"\xff\xff", "", "not a valid Resource"),
         (RESOURCE, packed(name=""), "", "is not namespace/name"),
         (RESOURCE, packed(name="a"), "", "is not namespace/name"),
         (RESOURCE, packed(name="a/b/c"), "", "is not namespace/name"),
@@ -172,11 +171,11 @@ def test_the_version_of_a_body_does_not_matter(version: str) -> None:
             "shop/a",
             "got nothing",
         ),
-        (RESOURCE, packed(value=b"\xff\xff"), "shop/a", "this is no istio.networking.v1alpha3.WorkloadEntry"),
+        (RESOURCE, packed(value=b"\xff\xff"), "shop/a", "not a valid istio.networking.v1alpha3.WorkloadEntry"),
     ],
 )
 def test_what_is_no_object_is_told(type_url: str, data: bytes, named: str, message: str) -> None:
-    with pytest.raises(WireFault, match=message.replace(".", r"\.")) as caught:
+    with pytest.raises(InvalidResourceError, match=message.replace(".", r"\.")) as caught:
         decode_object(ENTRY, type_url, data)
     assert f"{caught.value.namespace}/{caught.value.name}".strip("/") == named
     assert caught.value.args == (str(caught.value),)
@@ -186,7 +185,7 @@ def test_a_number_that_no_file_can_have_is_told() -> None:
     struct = struct_pb2.Struct()
     struct.fields["a"].number_value = float("inf")
     data = packed(type_url="type.googleapis.com/google.protobuf.Struct", value=struct.SerializeToString())
-    with pytest.raises(WireFault, match="not finite"):
+    with pytest.raises(InvalidResourceError, match="not finite"):
         decode_object(ROUTE, RESOURCE, data)
 
 

@@ -24,7 +24,7 @@ import uvloop
 import yaml
 
 from pilot.bootstrap.control_plane import SWITCH_SECONDS
-from pilot.bootstrap.first_load import COLLECTION
+from pilot.bootstrap.first_load import GC_THRESHOLDS
 from pilot.ingest.batch import Batch, Commit, Edit
 from pilot.ingest.file_source import FileSource
 from pilot.ingest.ledger import Ledger
@@ -224,7 +224,7 @@ async def measure() -> None:
 def main() -> None:
     with tempfile.NamedTemporaryFile() as log:
         configure("default:info", False, [log.name])
-        gc.set_threshold(*COLLECTION)
+        gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_SECONDS)
         uvloop.run(measure())
         logging.shutdown()

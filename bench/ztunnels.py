@@ -24,9 +24,9 @@ from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.xds.connection import Connection
-from pilot.xds.delta import DeltaSession
-from pilot.xds.discovery import Discovery
+from pilot.xds.push.connection import Connection
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.session.delta import DeltaSession
 
 Plain = Mapping[str, Any]
 WORKLOADS_A_NODE = 100
@@ -137,7 +137,7 @@ class Bench:
             while (answer := self.discovery.next_response(connection)) is not None:
                 self.nonces += 1
                 data = connection.session.encode(answer, "v", str(self.nonces))
-                connection.session.sent(answer, str(self.nonces), 0.0)
+                connection.session.mark_sent(answer, str(self.nonces), 0.0)
                 counts[place] += answer.resources + len(answer.removed)
                 size += len(data)
                 held = self.versions[connection][answer.type_url]
@@ -158,7 +158,7 @@ class Bench:
         """Every stream ends, and every ztunnel comes back with what it has."""
         held = [self.versions[connection] for connection in self.connections]
         for connection in self.connections:
-            self.discovery.closed(connection)
+            self.discovery.remove(connection)
         self.connections, self.versions = [], {}
         for number, versions in enumerate(held):
             self.connect(number, versions)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from ca.errors import SigningError
@@ -14,6 +16,7 @@ PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519Public
 LARGEST_BYTES = 64 * 1024
 RSA_BITS = range(2048, 8193)
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_ORGANIZATION = x509.NameOID.ORGANIZATION_NAME
 
 
 class SigningRequest(NamedTuple):
@@ -50,3 +53,37 @@ def _is_signed_by_its_key(csr: x509.CertificateSigningRequest) -> bool:
         return csr.is_signature_valid
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
+
+
+def check_requested_names(csr: bytes, identities: Sequence[str]) -> bytes:
+    """Return a valid CSR in PEM, without surrounding text, if it requests exactly one of the identities.
+
+    An external signer issues what the CSR requests. Raise SigningError CSR_ERROR if it requests anything else.
+    """
+    request = x509.load_pem_x509_csr(csr)
+    try:
+        names = certificate_names(request)
+    except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
+        raise SigningError("CSR_ERROR", f"cannot read the requested names: {error}") from error
+    extensions = [
+        extension.oid.dotted_string
+        for extension in request.extensions
+        if not isinstance(extension.value, x509.SubjectAlternativeName)
+    ]
+    if extensions:
+        raise SigningError("CSR_ERROR", f"the request has extensions other than names: {', '.join(extensions)}")
+    if any(attribute.oid != _ORGANIZATION for attribute in request.subject):
+        raise SigningError("CSR_ERROR", f"the request has the subject {request.subject.rfc4514_string()}")
+    if len(names) != 1 or not names <= set(identities):
+        requested = ", ".join(sorted(names)) or "no identity"
+        raise SigningError("CSR_ERROR", f"the request is for {requested}, the caller is {', '.join(identities)}")
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def certificate_names(signed: x509.CertificateSigningRequest | x509.Certificate) -> set[str]:
+    """Return the names in a CSR or certificate. Names that are not URIs are returned so that they match no identity."""
+    try:
+        names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {name.value if isinstance(name, x509.UniformResourceIdentifier) else repr(name) for name in names}

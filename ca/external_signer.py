@@ -9,9 +9,8 @@ import datetime
 from collections.abc import Awaitable, Callable, Sequence
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
-from ca.csr import decode_csr
+from ca.csr import certificate_names, check_requested_names, decode_csr
 from ca.errors import KeyMaterialError, SigningError
 from ca.pem import bundle_pem, certificate_pem, load_bundle
 from ca.verify import leads_to
@@ -21,7 +20,6 @@ Ask = Callable[[bytes, str, int], Awaitable[bytes]]
 where there is none."""
 Roots = Callable[[str], Sequence[x509.Certificate]]
 """Returns the roots of a signer by its name; none where they are not known."""
-_ORGANIZATION = x509.NameOID.ORGANIZATION_NAME
 
 
 class RegistrationAuthority:
@@ -34,7 +32,7 @@ class RegistrationAuthority:
         """Returns a leaf for the identities, its intermediates and, as one text, the bundle of roots, each in PEM. SigningError where the request
         asks for something else, or the signer issues nothing that could be used."""
         key = decode_csr(csr).public_key
-        request = checked(csr, identities)
+        request = check_requested_names(csr, identities)
         if seconds > self._longest_ttl.total_seconds():
             raise SigningError(
                 "TTL_ERROR",
@@ -47,7 +45,7 @@ class RegistrationAuthority:
             raise SigningError("CERT_GEN_ERROR", str(error)) from error
         roots = tuple(self._roots(name)) or tuple(one for one in chain if one.issuer == one.subject)
         leaf, above = chain[0], tuple(one for one in chain[1:] if one not in roots)
-        if leaf.public_key() != key or not _names(leaf) or _names(leaf) - set(identities):
+        if leaf.public_key() != key or not certificate_names(leaf) or certificate_names(leaf) - set(identities):
             raise SigningError(
                 "CERT_GEN_ERROR", f"{name} has issued a certificate for something else than what was asked for"
             )
@@ -70,37 +68,3 @@ class RegistrationAuthority:
                 "CERT_GEN_ERROR", "no signer is asked for, and K8S_SIGNER does not name the one of the mesh"
             )
         return self._signer
-
-
-def checked(csr: bytes, identities: Sequence[str]) -> bytes:
-    """Returns a request, which is known to be one, in PEM without what may stand around it. SigningError CSR_ERROR unless it asks for one of the
-    identities and for nothing else."""
-    request = x509.load_pem_x509_csr(csr)
-    try:
-        names = _names(request)
-    except (ValueError, x509.UnsupportedGeneralNameType, x509.DuplicateExtension) as error:
-        raise SigningError("CSR_ERROR", f"what the request asks for cannot be read: {error}") from error
-    asked = [
-        extension.oid.dotted_string
-        for extension in request.extensions
-        if not isinstance(extension.value, x509.SubjectAlternativeName)
-    ]
-    if asked:
-        raise SigningError("CSR_ERROR", f"the request asks for extensions other than names: {', '.join(asked)}")
-    if any(attribute.oid != _ORGANIZATION for attribute in request.subject):
-        raise SigningError("CSR_ERROR", f"the request asks for the subject {request.subject.rfc4514_string()}")
-    if len(names) != 1 or not names <= set(identities):
-        raise SigningError(
-            "CSR_ERROR",
-            f"the request asks for {', '.join(sorted(names)) or 'no identity'}, proved is {', '.join(identities)}",
-        )
-    return request.public_bytes(serialization.Encoding.PEM)
-
-
-def _names(signed: x509.CertificateSigningRequest | x509.Certificate) -> set[str]:
-    """Returns the names of a request or a certificate: URIs as they are, those of other kinds such that they are nobody's identity."""
-    try:
-        found = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return set()
-    return {name.value if isinstance(name, x509.UniformResourceIdentifier) else repr(name) for name in found}

@@ -1,4 +1,4 @@
-"""What a control plane is made of, in which order it starts, and how it ends."""
+"""The control plane: its parts, the order in which they start, and its end."""
 
 from __future__ import annotations
 
@@ -8,38 +8,33 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import uvloop
 from aiohttp import web
 
-from pilot.bootstrap.authentication import Entrance
+from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
+from pilot.bootstrap.clusters.controllers import Controllers
+from pilot.bootstrap.clusters.reviews import SecretAccessReview
 from pilot.bootstrap.config_sources import ConfigSources
-from pilot.bootstrap.controllers import Writers
-from pilot.bootstrap.controlz import ControlzPort
-from pilot.bootstrap.debug_access import HttpIdentities, over_xds
-from pilot.bootstrap.first_load import FirstLoad, HeldClock
-from pilot.bootstrap.gateway_names import make_gateway_names
-from pilot.bootstrap.key_sets import make_key_sets
-from pilot.bootstrap.kubernetes import IngestTarget, Kubernetes, find_credentials, mesh_file_paths
-from pilot.bootstrap.malloc_trimmer import GiveBack, find_trim
-from pilot.bootstrap.notices import Notices
+from pilot.bootstrap.diagnostics import ControlzPort, HttpIdentities, debug_over_xds, log_stacks
+from pilot.bootstrap.fetchers import make_gateway_names, make_key_sets
+from pilot.bootstrap.first_load import FirstLoad, PausedClock
+from pilot.bootstrap.notices import ChangeReporter
 from pilot.bootstrap.options import check_sources, parse_addresses, parse_aliases
 from pilot.bootstrap.part import Part, Parts
-from pilot.bootstrap.patch_status import PatchStatus
-from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort, SecurePort
-from pilot.bootstrap.secret_review import SecretReview
-from pilot.bootstrap.security import Security
-from pilot.bootstrap.stacks import log_stacks
-from pilot.bootstrap.sweeper import Sweeper
-from pilot.bootstrap.traces import Traces, start_export
-from pilot.bootstrap.trust_root_publisher import ToldRoots
-from pilot.bootstrap.webhooks import WebhooksPart
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, PatchMetrics, PeriodicJobs, find_trim
+from pilot.bootstrap.ports import GrpcPort, GrpcServices, HttpPort
+from pilot.bootstrap.security.authentication import PortAuth
+from pilot.bootstrap.security.secure_port import SecurePort
+from pilot.bootstrap.security.security import Security, SecurityContext, TrustRootPublisher
+from pilot.bootstrap.traces import start_export
+from pilot.bootstrap.webhooks import WebhookParts
 from pilot.config.catalogue import Catalogue
 from pilot.config.group_kind import MULTICLUSTER
 from pilot.config.mesh.mesh_config import MeshConfig
-from pilot.controllers.entries_in_memory import EntriesInMemory, MemoryTerms
+from pilot.controllers.registration_in_memory import InMemoryRegistration, InMemoryRegistrationOptions
 from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.health import HealthFindings
 from pilot.debug.sources import Sources
@@ -56,40 +51,50 @@ from pilot.ingest.kube_kinds import read_kinds
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
+from pilot.kube.client import ApiClient
 from pilot.lib.build_info import build_info
 from pilot.lib.log import scope, watch_drops
 from pilot.lib.metrics import CHANGES, PUSHES, Metrics
+from pilot.lib.xds_types import SECRET
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.tables.database import EVERY_ACCOUNT, MESH_CONFIG, Mesh
 from pilot.settings import Settings
-from pilot.xds.address import Address
-from pilot.xds.admission import Admission
-from pilot.xds.ads import Ads
-from pilot.xds.discovery import Discovery, log_outcome
-from pilot.xds.http import add_ready
-from pilot.xds.nacks import Refusals
-from pilot.xds.object_access import CheckObjectAccess, anybody_may, only
-from pilot.xds.progress import EventOutcome
-from pilot.xds.pusher import Pusher
+from pilot.xds.admission import (
+    Admission,
+    CheckObjectAccess,
+    allow_objects,
+    allow_objects_to_namespace,
+    stream_limits,
+)
+from pilot.xds.ads import Ads, AdsOptions
+from pilot.xds.nacks import NackRecorder
+from pilot.xds.net.address import Address
+from pilot.xds.net.http import add_ready
+from pilot.xds.push.discovery import Discovery, log_outcome
+from pilot.xds.push.event_progress import EventOutcome
+from pilot.xds.push.pusher import Pusher
+from pilot.xds.push.write_limiter import write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
-from pilot.xds.subscription_limits import stream_limits_of
-from pilot.xds.write_limiter import limits_of
+from pilot.xds.workload_registration import NoRegistration, WorkloadRegistration
 
 KUBERNETES_RANK = 10_000
-"""Rank of what the API server has: folders of flags come before it, sources of the mesh config before or after."""
+"""Rank of the API server.
+
+Folders in flags take precedence over it; sources in the mesh config rank before or after it.
+"""
 REGISTERED_RANK = 1_000_000
-"""Rank of workloads that register themselves in memory: what users declare comes before it."""
+"""Rank of workloads registered in memory. Whatever users declare takes precedence."""
 SWEEP_SECONDS = 10.0
-GIVE_BACK_SECONDS = 60.0
+TRIM_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
-"""Time after which a thread that reads files lets the event loop run, each time the loop has waited for anything."""
+"""Thread switch interval, so that threads which read files do not delay the event loop for long."""
 _log = scope("default")
 
 
 def run(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT. StartError or FlagError where that cannot be."""
+    """Run until SIGTERM or SIGINT. Raise StartError or FlagError if the start fails."""
     sys.setswitchinterval(SWITCH_SECONDS)
     uvloop.run(_run_until_signal(settings))
 
@@ -103,7 +108,7 @@ async def _run_until_signal(settings: Settings) -> None:
 
 
 class ControlPlane:
-    """Everything that one process is, by its settings. `clock` is for what is done later: batches and sweeps."""
+    """A control plane with some settings. `clock` schedules batches and periodic jobs."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -113,6 +118,9 @@ class ControlPlane:
         folders = parse_config_folders(
             settings.ingest.config_dirs, settings.mesh.registry.cluster_id, needed=credentials is None
         )
+        self._commit_listeners: list[Callable[[Commit], None]] = []
+        self._stream_commit_listeners: list[Callable[[Iterable[Node]], None]] = []
+
         self.metrics = Metrics()
         watch_drops(self.metrics.log_lines_dropped)
         self.db = Mesh(settings.mesh, environment=os.environ)
@@ -120,98 +128,89 @@ class ControlPlane:
             *settings.kubernetes.ignored,
             *(() if settings.mesh.registry.mcs_discovery else (f"*.{MULTICLUSTER}",)),
         )
-        self._read = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
-        self.discovery = Discovery(self.db, self.metrics, plan, on_commit=lambda reached: self._reached(reached))
-        self.pusher = Pusher(self.discovery, self.metrics, limits_of(settings.serve))
-        self._aliases, self._admission = (
-            parse_aliases(settings.serve.cluster_aliases),
-            Admission(settings.serve.stream_rate),
-        )
-        self._clock = HeldClock(clock or _LoopClock())
+        self._catalogue = Catalogue(read_kinds(self.db.catalogue, ignored, settings.kubernetes.included))
         self._export = start_export(settings.traces, build_info().version)
-        self._notices = Notices(self.db, self.discovery, self.metrics, self._clock, self._follow_changes())
-        self.metrics.count_nodes(lambda: len(self.db))
-        self.metrics.clusters(1, len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
-        if settings.debug.cache_metrics:
-            self.discovery.counts_cache = True
-            self.metrics.count_cache(self.discovery.count_kept, self.db.count_inputs, lambda: self.discovery.reads)
-        if settings.debug.queue_metrics:
-            self.metrics.count_queues({CHANGES: lambda: len(self._batch), PUSHES: self.discovery.count_waiting})
-        self.db.on_failure = self._notices.failed
-        self.problems = ProblemStore(self._notices.noticed, self.metrics.config_problems)
-        self._health = HealthFindings(self.db, self.discovery, self.problems, self.metrics.health)
-        self.refusals = Refusals(self.db, self.discovery, self._clock)
-        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
-        waits = settings.ingest
-        self._batch = Batch(
-            self.db, self._clock, waits.debounce_after, waits.debounce_max, self._committed, waits.debounce_endpoints
+        self._traces = self._export.traces if self._export is not None else None
+        self.discovery = Discovery(
+            self.db,
+            self.metrics,
+            plan,
+            commit_listeners=self._stream_commit_listeners,
+            on_outcome=self._on_outcome,
+            counts_cache=settings.debug.cache_metrics,
         )
+        on_push = self._traces.on_push if self._traces is not None else None
+        self.pusher = Pusher(self.discovery, self.metrics, write_limits(settings.serve), on_push)
+        self._aliases = parse_aliases(settings.serve.cluster_aliases)
+        self._admission = Admission(settings.serve.stream_rate)
+        self._clock = PausedClock(clock or _LoopClock())
+        self._reporter = ChangeReporter(self.db, self.discovery, self.metrics, self._clock, self._traces)
+        self.db.on_failure = self._reporter.on_failure
+        self.problems = ProblemStore(self._reporter.on_problem, self.metrics.config_problems)
+        self._health = HealthFindings(self.db, self.discovery, self.problems, self.metrics.health)
+        self.nacks = NackRecorder(self.db, self.discovery, self._clock)
+        self._checking = Checking(self.db, self._clock, self.problems, (*CHECKS, ROUTERS, ENVOY_FILTERS))
+        ingest = settings.ingest
+        self._batch = Batch(
+            self.db,
+            self._clock,
+            ingest.debounce_after,
+            ingest.debounce_max,
+            self._on_commit,
+            ingest.debounce_endpoints,
+        )
+        self._count_internals(len({folder.cluster for folder in folders} - {settings.mesh.registry.cluster_id}))
         self._key_sets = make_key_sets(settings, self.db, self._batch, self.problems, self.metrics)
         self._gateway_names = make_gateway_names(settings, self.db, self._batch, self.problems)
         self.ports: dict[str, HttpPort | GrpcPort | SecurePort] = {}
+
         ledger = Ledger(self.problems)
         self.files = tuple(self._file_source(ledger, rank, folder) for rank, folder in enumerate(folders))
-        target = IngestTarget(self.db, self._read, self._batch, ledger, self.problems, self.metrics)
-        self.kubernetes = (
-            Kubernetes(credentials, settings, target, KUBERNETES_RANK, self._aliases)
+        target = IngestTarget(self.db, self._catalogue, self._batch, ledger, self.problems, self.metrics)
+        run_remote = self._run_remote_controllers if settings.kubernetes.external else None
+        self.api_servers = (
+            ApiServers(credentials, settings, target, KUBERNETES_RANK, self._aliases, run_remote)
             if credentials is not None
             else None
         )
         self._config_sources = ConfigSources(
-            settings, target, KUBERNETES_RANK, self.kubernetes.read_secret if self.kubernetes is not None else None
+            settings, target, KUBERNETES_RANK, self.api_servers.read_secret if self.api_servers is not None else None
         )
-        api = self.kubernetes
-        asked = (api.reviewers, api.keep_root, api.read_secret, api.client) if api is not None else ()
-        self.security = Security(settings, self._mesh_config, self._aliases, self.metrics, self.db, *asked)
-        self.webhooks = WebhooksPart(
-            settings, self._mesh_config, self.db, self.metrics, self.security.make_certificate("http/1.1")
+        self.security = Security(settings, self._security_context())
+        self.webhooks = WebhookParts(
+            settings, self._mesh_config, self.db, self.metrics, self.security.build_certificate("http/1.1")
         )
-        self._writers = (
-            Writers(self.kubernetes, settings, self.db, self.security.trust, self.webhooks)
-            if self.kubernetes is not None
+        self._controllers = (
+            Controllers(self.api_servers, settings, self.db, self.security.server_identity, self.webhooks)
+            if self.api_servers is not None
             else None
         )
-        self._entries = self._make_entries(ledger)
-        if self._writers is not None and self._writers.entries is not None:
-            self.discovery.lifecycle = self._writers.entries
-        elif self._entries is not None:
-            self.discovery.lifecycle = self._entries
-        self._secret_access = self._make_secret_access({folder.cluster for folder in folders})
-        self.parts = Parts(tuple(self._make_parts()))
+        self._in_memory_registration = self._build_in_memory_registration(ledger)
+        self._secret_access = self._build_secret_access({folder.cluster for folder in folders})
+        self._add_commit_listeners()
+        self.parts = Parts(tuple(self._build_parts()))
         self._end = asyncio.Event()
 
-    def _follow_changes(self) -> Traces | None:
-        """Returns what makes traces of changes and is told of what becomes of them; None where nobody wants traces."""
-        if self._export is None:
-            return None
-        traces = self._export.traces
-        self.pusher.on_push = traces.pushed
-
-        def tell(outcome: EventOutcome) -> None:
-            log_outcome(outcome)
-            traces.finished(outcome)
-
-        self.discovery.on_outcome = tell
-        return traces
+    # -- life cycle ----------------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Returns whether proxies can be served: everything has started, and nothing has begun to end."""
+        """Return whether proxies can be served: everything has started, and nothing has begun to stop."""
         return self.parts.ready
 
     def end(self) -> None:
-        """Has `run` stop everything and return."""
+        """Make `run` stop everything and return."""
         self._end.set()
 
     async def run(self) -> None:
-        """Starts, serves until `end`, and stops. StartError where something that is needed is not to be had."""
+        """Start, run until `end`, and stop. Raise StartError if the start fails."""
         if await self._start():
             _log.info("ready: %d objects", sum(len(table) for table in self.db.tables.values()))
             await self._end.wait()
             await self.parts.stop()
 
     async def _start(self) -> bool:
-        """Starts all parts; returns False where `end` was called meanwhile, and nothing is left running."""
+        """Start all parts. Return False if `end` was called meanwhile; then nothing is left running."""
         starting, ending = asyncio.create_task(self.parts.start()), asyncio.create_task(self._end.wait())
         await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -223,158 +222,236 @@ class ControlPlane:
         await starting
         return True
 
-    def _reached(self, nodes: Iterable[Node]) -> None:
-        """Called when rows that follow from streams are in the tables."""
-        self._checking.reached(nodes)
-        if self._writers is not None:
-            self._writers.reached(nodes)
+    # -- events --------------------------------------------------------------------------------------------------------
 
-    def _committed(self, commit: Commit) -> None:
-        self._checking.reached(commit.hit)
-        self._key_sets.reached(commit.hit)
-        if self._gateway_names is not None:
-            self._gateway_names.reached(commit.hit)
-        self._notices.committed(commit)
+    def _add_commit_listeners(self) -> None:
+        """Connect the parts that handle commits, in the order in which they are called."""
+        self._commit_listeners += [
+            lambda commit: self._checking.reached(commit.hit),
+            lambda commit: self._key_sets.reached(commit.hit),
+        ]
+        if (gateway_names := self._gateway_names) is not None:
+            self._commit_listeners.append(lambda commit: gateway_names.reached(commit.hit))
+        self._commit_listeners += [self._reporter.on_commit, self._check_mesh_config]
+        self._stream_commit_listeners.append(self._checking.reached)
+        if self._controllers is not None:
+            self._commit_listeners.append(self._controllers.on_commit)
+            self._stream_commit_listeners.append(self._controllers.on_stream_commit)
+        self._commit_listeners.append(self.webhooks.on_commit)
+
+    def _on_commit(self, commit: Commit) -> None:
+        """Handle a committed batch of changes."""
+        for listener in self._commit_listeners:
+            listener(commit)
+
+    def _check_mesh_config(self, commit: Commit) -> None:
+        """Handle a commit that changes the mesh config."""
         if any(table == MESH_CONFIG for table, _, _ in commit.edits):
-            self._config_sources.configured(self._mesh_config())
-            self.security.configured(self._mesh_config())
-        if self._writers is not None:
-            self._writers.committed(commit)
-        self.webhooks.committed(commit)
+            self._config_sources.on_mesh_config(self._mesh_config())
+            self.security.on_mesh_config(self._mesh_config())
 
-    # -- the parts -----------------------------------------------------------------------------------------------------
+    def _on_outcome(self, outcome: EventOutcome) -> None:
+        """Handle the outcome of an event."""
+        log_outcome(outcome)
+        if self._traces is not None:
+            self._traces.on_outcome(outcome)
 
-    def _make_parts(self) -> Iterator[Part]:
-        """Yields what starts, in this order: readiness first of all, so that something answers 503; nothing is followed before proxies can
-        connect, because parts stop in reverse and configuration stands still while streams drain."""
+    async def _run_remote_controllers(self, cluster: str, client: ApiClient) -> None:
+        if self._controllers is not None:
+            await self._controllers.run_remote(cluster, client)
+
+    def _mesh_config(self) -> MeshConfig:
+        """Return the current mesh config."""
+        row = self.db.mesh.peek("mesh")
+        return row if isinstance(row, MeshConfig) else MeshConfig()
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _count_internals(self, remote_clusters: int) -> None:
+        """Connect the metrics that are computed when they are read."""
+        self.metrics.count_nodes(lambda: len(self.db))
+        self.metrics.clusters(1, remote_clusters)
+        if self.settings.debug.cache_metrics:
+            self.metrics.count_cache(
+                self.discovery.count_cached, self.db.count_inputs, lambda: self.discovery.cache_reads
+            )
+        if self.settings.debug.queue_metrics:
+            self.metrics.count_queues({CHANGES: lambda: len(self._batch), PUSHES: self.discovery.count_waiting})
+
+    def _security_context(self) -> SecurityContext:
+        servers = self.api_servers
+        if servers is None:
+            return SecurityContext(self._mesh_config, self._aliases, self.metrics, self.db)
+        return SecurityContext(
+            self._mesh_config,
+            self._aliases,
+            self.metrics,
+            self.db,
+            servers.reviewers,
+            servers.root_store,
+            servers.read_secret,
+            servers.client,
+        )
+
+    def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
+        """Return the source of a folder. If several folders of a cluster declare the same object, the first wins."""
+        ingest, local_cluster = self.settings.ingest, self.settings.mesh.registry.cluster_id
+        origin = DocumentOrigin(folder.cluster, folder.cluster == local_cluster, ingest.revision)
+        source_ledger = ledger.source(rank, folder.path)
+        return FileSource(
+            folder.path,
+            self._batch,
+            source_ledger,
+            origin,
+            self._catalogue,
+            ingest.largest_file,
+            ingest.state_dir,
+        )
+
+    def _build_in_memory_registration(self, ledger: Ledger) -> InMemoryRegistration | None:
+        """Return the registration of workloads in this process.
+
+        Return None if they are registered in the cluster, or not at all.
+        """
+        kubernetes, registry = self.settings.kubernetes, self.settings.mesh.registry
+        is_in_cluster = self._controllers is not None and self._controllers.registration is not None
+        if not kubernetes.registration or is_in_cluster:
+            return None
+        options = InMemoryRegistrationOptions(kubernetes.registration_grace.seconds, kubernetes.registration_identity)
+        source_ledger = ledger.source(REGISTERED_RANK, "registered workloads")
+        return InMemoryRegistration(
+            self.db, self._batch, source_ledger, DocumentOrigin(registry.cluster_id), options, self.metrics.kubernetes
+        )
+
+    @property
+    def _registration(self) -> WorkloadRegistration:
+        if self._controllers is not None and self._controllers.registration is not None:
+            return self._controllers.registration
+        return self._in_memory_registration or NoRegistration()
+
+    def _build_secret_access(self, file_clusters: set[str]) -> SecretAccess | None:
+        """Return the reviews of which accounts may read Secrets.
+
+        Return None without an API server. Then every account may read those of its namespace.
+        """
+        if self.api_servers is None:
+            self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
+            return None
+        local_cluster, servers = self.settings.mesh.registry.cluster_id, self.api_servers
+        review = SecretAccessReview(servers.client, local_cluster, file_clusters, servers.remote.clusters)
+        return SecretAccess(self.discovery, review)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _build_parts(self) -> Iterator[Part]:
+        """Yield the parts in their order.
+
+        The HTTP ports are first, so that /ready returns 503 during the start. Configuration is watched only after
+        proxies can connect: parts stop in reverse order, so configuration does not change while streams are drained.
+        """
         if self._export is not None:
-            yield Part("sending traces", stop=functools.partial(asyncio.to_thread, self._export.stop))
-        yield from self._make_http_ports()
+            yield Part("trace export", stop=functools.partial(asyncio.to_thread, self._export.stop))
+        yield from self._build_http_ports()
         if self.addresses.controlz is not None:
             yield self._port("ControlZ", ControlzPort(self.addresses.controlz, self.metrics, self.end))
         mesh_files = MeshFiles(*mesh_file_paths(self.settings), self._batch, self.problems)
-        first = FirstLoad(mesh_files, self.files, self.kubernetes, self._config_sources, self._batch, self._clock)
-        yield Part("the first load", first.start, self._config_sources.stop)
-        yield Part("the key sets of issuers", self._key_sets.start, self._key_sets.stop)
+        first_load = FirstLoad(mesh_files, self.files, self.api_servers, self._config_sources, self._batch, self._clock)
+        yield Part("the first load", first_load.start, self._config_sources.stop)
+        yield Part("the issuers' key sets", self._key_sets.start, self._key_sets.stop)
         if self._gateway_names is not None:
             yield Part("the host names of gateways", self._gateway_names.start, self._gateway_names.stop)
-        access = (self._secret_access.sweep,) if self._secret_access is not None else ()
-        sweeper = Sweeper(
-            self._clock, SWEEP_SECONDS, (self.discovery.sweep_in_steps, self.refusals.sweep, self.pusher.sweep, *access)
-        )
-        yield Part("the sweeper", sweeper.start, sweeper.stop)
-        patches = (PatchStatus(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
-        looks = Sweeper(self._clock, HEALTH_SECONDS, (self._health.check, *patches))
-        yield Part("looking at the health of the mesh", stop=self._health.stop)
-        yield Part("the clock of that", looks.start, looks.stop)
-        memory = Sweeper(self._clock, GIVE_BACK_SECONDS, (GiveBack(find_trim()),))
-        yield Part("giving memory back", memory.start, memory.stop)
+        yield from self._build_periodic_jobs()
         if self._secret_access is not None:
-            yield Part("asking who may read Secrets", stop=self._secret_access.stop)
+            yield Part("reviews of access to Secrets", stop=self._secret_access.stop)
         yield from self.security.parts()
         if self.settings.authority.multiple_roots:
-            yield Part(
-                "telling proxies the roots",
-                ToldRoots(self.security.authority, self.security.registration, self.discovery).start,
-            )
+            publisher = TrustRootPublisher(self.security.authority, self.security.external_signer, self.discovery)
+            yield Part("the publisher of trust roots", publisher.start)
         for services in self._grpc_services():
             if services.address is not None:
                 yield self._port(services.name, self._grpc_port(services))
         yield from self.webhooks.parts()
         if self.addresses.webhooks is not None:
-            yield self._port("webhooks", self.webhooks.make_port(self.addresses.webhooks, lambda: self.ready))
-        if self._entries is not None:
-            yield Part("registering workloads", self._entries.start, self._entries.stop)
-        yield Part("following the mesh config", mesh_files.start, mesh_files.stop)
+            yield self._port("webhooks", self.webhooks.build_port(self.addresses.webhooks, lambda: self.ready))
+        if (registration := self._in_memory_registration) is not None:
+            yield Part("workload registration", registration.start, registration.stop)
+        yield Part("the watch of the mesh config", mesh_files.start, mesh_files.stop)
         for files in self.files:
-            yield Part(f"following {files.folder}", files.start, files.stop)
-        yield Part("following the sources of the mesh config", self._config_sources.follow)
-        if self.kubernetes is not None and self._writers is not None:
-            yield Part("following the API server", stop=self.kubernetes.stop)
-            yield Part("writing to the API server", self._writers.start, self._writers.stop)
+            yield Part(f"the watch of {files.folder}", files.start, files.stop)
+        yield Part("the watch of config sources", self._config_sources.watch)
+        if self.api_servers is not None and self._controllers is not None:
+            yield Part("the watch of API servers", stop=self.api_servers.stop)
+            yield Part("the controllers", self._controllers.start, self._controllers.stop)
+
+    def _build_periodic_jobs(self) -> Iterator[Part]:
+        """Yield the parts that run jobs periodically."""
+        secret_access = (self._secret_access.sweep,) if self._secret_access is not None else ()
+        sweeps = PeriodicJobs(
+            self._clock,
+            SWEEP_SECONDS,
+            (self.discovery.sweep_in_steps, self.nacks.sweep, self.pusher.sweep, *secret_access),
+        )
+        yield Part("sweeps", sweeps.start, sweeps.stop)
+        patches = (PatchMetrics(self.db, self.metrics).check,) if self.settings.debug.patch_metrics else ()
+        health = PeriodicJobs(self._clock, HEALTH_SECONDS, (self._health.check, *patches))
+        yield Part("health checks of the mesh", stop=self._health.stop)
+        yield Part("the schedule of health checks", health.start, health.stop)
+        trims = PeriodicJobs(self._clock, TRIM_SECONDS, (MallocTrimmer(find_trim()),))
+        yield Part("memory trimming", trims.start, trims.stop)
+
+    # -- gRPC ports ----------------------------------------------------------------------------------------------------
 
     def _grpc_services(self) -> tuple[GrpcServices, ...]:
-        """Returns what each port of gRPC serves, and so whether its callers are identified."""
+        """Return the services of each gRPC port, which differ in authentication."""
         addresses, security = self.addresses, self.security
-        return self._services("xDS", addresses.grpc, security.plain), self._services(
-            "secure xDS", addresses.secure, security.secure
+        return (
+            self._services("xDS", addresses.grpc, security.plain),
+            self._services("secure xDS", addresses.secure, security.secure),
         )
 
-    def _services(self, name: str, address: Address | None, entrance: Entrance) -> GrpcServices:
-        """Returns what one port serves. All ports have the proxies, the limit of new streams and what is being written in common."""
-        limits, (meet, authenticate) = stream_limits_of(self.settings.serve), entrance
-        ads = Ads(
-            self.discovery,
-            self.pusher,
-            self.metrics,
+    def _services(self, name: str, address: Address | None, auth: PortAuth) -> GrpcServices:
+        """Return the services of a port. All ports share the proxies, the admission of streams and the write limits."""
+        options = AdsOptions(
             self._admission,
             self._aliases,
-            limits,
-            authenticate,
-            meet,
+            stream_limits(self.settings.serve),
+            auth.identify_peer,
+            auth.authenticate,
             self.security.authorize,
-            over_xds(self._sources),
+            debug_over_xds(self._sources),
             self._object_access(),
+            self._registration,
+            self.nacks,
+            self._request_listeners(),
         )
-        certificates = self.security.certificates(entrance)
-        return GrpcServices(
-            name,
-            address,
-            tuple(served.handlers() for served in (ads, certificates) if served is not None),
-            ads.connections,
-        )
+        ads = Ads(self.discovery, self.pusher, self.metrics, options)
+        services = (ads, self.security.certificate_service(auth))
+        handlers = tuple(service.handlers() for service in services if service is not None)
+        return GrpcServices(name, address, handlers, ads.connections)
+
+    def _request_listeners(self) -> Mapping[str, Callable[..., None]]:
+        return {SECRET: self._secret_access.on_request} if self._secret_access is not None else {}
 
     def _object_access(self) -> CheckObjectAccess:
-        """Returns who may ask for configuration objects."""
+        """Return the check of access to configuration objects."""
         return (
-            only(lambda: self._mesh_config().root_namespace)
+            allow_objects_to_namespace(lambda: self._mesh_config().root_namespace)
             if self.settings.authentication.objects_for_root
-            else anybody_may
+            else allow_objects
         )
 
     def _grpc_port(self, services: GrpcServices) -> GrpcPort | SecurePort:
         if services.address is self.addresses.secure:
-            return self.security.make_port(services)
+            return self.security.build_port(services)
         assert services.address is not None
         server = make_server(self.settings.serve, services.handlers)
         return GrpcPort(server, services.address, services.connections, self.settings.process.shutdown_duration)
 
-    def _make_entries(self, ledger: Ledger) -> EntriesInMemory | None:
-        """Returns what registers workloads in this process alone; None where they are written, or not registered."""
-        kubernetes, registry = self.settings.kubernetes, self.settings.mesh.registry
-        if not kubernetes.registration or (self._writers is not None and self._writers.entries is not None):
-            return None
-        terms = MemoryTerms(kubernetes.registration_grace.seconds, kubernetes.registration_identity)
-        part = ledger.source(REGISTERED_RANK, "registered workloads")
-        return EntriesInMemory(
-            self.db, self._batch, part, DocumentOrigin(registry.cluster_id), terms, self.metrics.kubernetes
-        )
-
-    def _make_secret_access(self, clusters_of_files: set[str]) -> SecretAccess | None:
-        """Returns what asks which accounts may read Secrets; None without an API server, where every account may read those of its namespace."""
-        if self.kubernetes is None:
-            self.db.commit([(self.db.secret_access, EVERY_ACCOUNT, True)])
-            return None
-        own, kubernetes = self.settings.mesh.registry.cluster_id, self.kubernetes
-        return SecretAccess(
-            self.discovery, SecretReview(kubernetes.client, own, clusters_of_files, kubernetes.remote.clusters)
-        )
-
-    def _mesh_config(self) -> MeshConfig:
-        """Returns the mesh config of now."""
-        found = self.db.mesh.peek("mesh")
-        return found if isinstance(found, MeshConfig) else MeshConfig()
-
-    def _file_source(self, ledger: Ledger, rank: int, folder: ConfigFolder) -> FileSource:
-        """Returns the reader of a folder. Of folders of one cluster that declare the same object the first has it."""
-        ingest, own = self.settings.ingest, self.settings.mesh.registry.cluster_id
-        origin = DocumentOrigin(folder.cluster, folder.cluster == own, ingest.revision)
-        part = ledger.source(rank, folder.path)
-        return FileSource(folder.path, self._batch, part, origin, self._read, ingest.largest_file, ingest.state_dir)
+    # -- HTTP ports ----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def _sources(self) -> Sources:
-        """Returns what debug pages show, whichever way they are asked for."""
+        """Return the data of debug pages, over HTTP and over xDS."""
         identify = HttpIdentities(self.security.secure.authenticate)
         problems, debug, pod = (lambda: self.problems), self.settings.debug, self.settings.process.pod_name
         return Sources(
@@ -389,8 +466,8 @@ class ControlPlane:
             health=lambda: self._health.found,
         )
 
-    def _make_http_ports(self) -> Iterator[Part]:
-        """Yields the ports of readiness, and of debug pages and metrics, which may be the same one."""
+    def _build_http_ports(self) -> Iterator[Part]:
+        """Yield the ports of readiness, and of debug pages and metrics. They may be the same."""
         sources, monitoring = self._sources, self.addresses.monitoring
         main = web.Application(middlewares=[not_found]) if monitoring else application(sources)
         add_ready(main, lambda: self.ready)

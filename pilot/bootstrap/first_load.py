@@ -1,4 +1,4 @@
-"""Reading all configuration before anything is served."""
+"""Reads all configuration before anything is served."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pilot.bootstrap.clusters.api_servers import ApiServers
 from pilot.bootstrap.config_sources import ConfigSources
-from pilot.bootstrap.kubernetes import Kubernetes
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Batch, Clock, Timer
 from pilot.ingest.file_source import FileSource
@@ -19,9 +19,12 @@ from pilot.lib.start_error import StartError
 from pilot.mesh.tables.database import MESH_CONFIG
 
 _log = scope("default")
-COLLECTION = (10_000, 500, 100)
-"""The collector's thresholds. It looks at 10,000 young objects at a time, in some 5 ms, in which nothing else runs, and at older ones after five
-million new objects: nearly all of them stay."""
+GC_THRESHOLDS = (10_000, 500, 100)
+"""Thresholds of the garbage collector after the first load.
+
+A collection of 10,000 young objects blocks the event loop for about 5 ms. Older objects are collected only after five
+million allocations, because nearly all of them stay.
+"""
 
 
 class FirstLoad:
@@ -31,64 +34,69 @@ class FirstLoad:
         self,
         mesh_files: MeshFiles,
         files: Sequence[FileSource],
-        kubernetes: Kubernetes | None,
+        api_servers: ApiServers | None,
         sources: ConfigSources,
         batch: Batch,
-        clock: HeldClock,
+        clock: PausedClock,
     ) -> None:
-        self._mesh_files, self._files, self._kubernetes, self._sources = mesh_files, files, kubernetes, sources
+        self._mesh_files, self._files, self._api_servers, self._sources = mesh_files, files, api_servers, sources
         self._batch, self._clock = batch, clock
 
     async def start(self) -> None:
-        """Reads beside the event loop, which answers /ready meanwhile. StartError where a folder cannot be read, or a kubeconfig not be used."""
-        started = time.monotonic()
-        gc.disable()  # nothing of what is read is garbage
+        """Read everything. Files are read in a thread, so that /ready is answered meanwhile.
+
+        Raise StartError if a folder is unreadable or a kubeconfig unusable.
+        """
+        started_at = time.monotonic()
+        gc.disable()  # nothing that is read is garbage
         try:
             self._mesh_files.load_initial()
             count = sum([await asyncio.to_thread(source.load_initial) for source in self._files])
-            if self._kubernetes is not None:
-                await self._kubernetes.start(self._open_sources)
+            if self._api_servers is not None:
+                await self._api_servers.start(self._open_sources)
             else:
                 self._open_sources()
             count += await self._sources.load()
-            self._clock.release()
+            self._clock.resume()
             self._batch.flush()
             gc.freeze()
         except BaseException as error:
             await self._sources.stop()
-            if self._kubernetes is not None:
-                await self._kubernetes.stop()
+            if self._api_servers is not None:
+                await self._api_servers.stop()
             if not isinstance(error, OSError):
                 raise
             raise StartError(f"--configDir: {error.filename}: {error.strerror or error}") from error
         finally:
             gc.enable()
-        gc.set_threshold(*COLLECTION)
-        _log.info("read %d files in %.1f s", count, time.monotonic() - started)
+        gc.set_threshold(*GC_THRESHOLDS)
+        _log.info("read %d files in %.1f s", count, time.monotonic() - started_at)
 
     def _open_sources(self) -> bool:
-        """Opens the sources that the mesh config names; returns whether configuration is read from the API server: where nothing else is named,
-        or it is named too."""
+        """Open the config sources of the mesh config. Return whether configuration is read from the API server.
+
+        It is if the mesh config names it, or if nothing else is named.
+        """
         mesh = self._batch.waiting(MESH_CONFIG, "mesh")
-        named = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
-        self._sources.open(named)
-        return self._sources.has_kubernetes if named else not self._files
+        sources = mesh.config_sources if isinstance(mesh, MeshConfig) else ()
+        self._sources.open(sources)
+        return self._sources.has_kubernetes if sources else not self._files
 
 
-class HeldClock:
-    """A clock whose timers do not ring before `release`, so that the first load is one commit."""
+class PausedClock:
+    """A clock whose timers do nothing before `resume`, so that the first load is one commit."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock, self._held = clock, True
+        self._clock, self._is_paused = clock, True
 
-    def release(self) -> None:
-        self._held = False
+    def resume(self) -> None:
+        self._is_paused = False
 
     def time(self) -> float:
         return self._clock.time()
 
     def call_later(self, delay: float, callback: Callable[[], Any], /) -> Timer:
-        return _NoTimer() if self._held else self._clock.call_later(delay, callback)
+        return _NoTimer() if self._is_paused else self._clock.call_later(delay, callback)
 
 
 class _NoTimer:

@@ -1,10 +1,12 @@
-"""What is counted and logged when configuration changes, is wrong, or cannot be derived."""
+"""Reports changes of configuration, users' mistakes and failed derivations in metrics and logs."""
 
 from __future__ import annotations
 
-from pilot.bootstrap.provider_lookups import find_lookup
-from pilot.bootstrap.traces import Traces
+import re
+
+from pilot.bootstrap.traces import ChangeTraces
 from pilot.config.kinds.istio import VIRTUAL_SERVICE
+from pilot.config.mesh.extension_provider import ExtensionProvider
 from pilot.config.problem import Problem, Severity
 from pilot.derive import UNSET, Node
 from pilot.ingest.batch import Clock, Commit
@@ -12,18 +14,34 @@ from pilot.ingest.events import count_events, count_updates, first_and_more, pus
 from pilot.ingest.problems import log_problem
 from pilot.lib.log import fields, scope
 from pilot.lib.metrics import Metrics
+from pilot.mesh.analysis.mesh import MESH, SERVICE_NOT_FOUND
 from pilot.mesh.registry.services import service_refs
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.discovery import Discovery
+from pilot.mesh.tables.mesh_config import mesh_config
+from pilot.xds.push.discovery import Discovery
 
+_PROVIDER_PATH = re.compile(r"extensionProviders\[(\d+)\]", re.ASCII)
+_PROVIDER_TYPES = {
+    "zipkin": "zipkin",
+    "datadog": "datadog",
+    "skywalking": "skywalking",
+    "opentelemetry": "opentelemetry",
+    "opencensus": "opencensus",
+    "lightstep": "lightstep",
+    "envoy_http_als": "envoyHTTPAls",
+    "envoy_tcp_als": "envoyTCPAls",
+    "envoy_otel_als": "envoyOtelAls",
+    "sds": "externalSds",
+}
+"""Values of istiod's metric by field of an extension provider. It has no others."""
 _log, _ads = scope("default"), scope("ads")
 
 
-class Notices:
-    """Is told of what happens, and wakes the proxies that a change concerns."""
+class ChangeReporter:
+    """Reports changes, and wakes the proxies that a change affects."""
 
     def __init__(
-        self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: Traces | None = None
+        self, db: Mesh, discovery: Discovery, metrics: Metrics, clock: Clock, traces: ChangeTraces | None = None
     ) -> None:
         self._db, self._discovery, self._metrics, self._clock = db, discovery, metrics, clock
         self._services = db.watch(service_refs)
@@ -31,27 +49,27 @@ class Notices:
         self._event = 0
         self._last_push: float | None = None
 
-    def committed(self, commit: Commit) -> None:
-        """Called when a batch of changes is in the tables."""
+    def on_commit(self, commit: Commit) -> None:
+        """Handle a committed batch of changes."""
         catalogue, metrics = self._db.catalogue, self._metrics
         self._event += 1
         now = self._clock.time()
         since = "" if self._last_push is None else f", {now - self._last_push:.3f}s since last push"
         is_forced = any(catalogue.find_by_table(table) is None for table, _, _ in commit.edits)
-        text = "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s"
-        told = (
+        _ads.info(
+            "Push debounce stable[%d] %d for config %s: %.3fs since last change%s, forced=%s",
             self._event,
             commit.arrivals,
             first_and_more(catalogue, commit),
             now - commit.last,
             since,
             str(is_forced).lower(),
+            extra=fields(event=self._event),
         )
-        _ads.info(text, *told, extra=fields(event=self._event))
         self._last_push = now
         woken = self._discovery.wake(commit.hit, push_reasons(catalogue, commit), self._event)
         if self._traces is not None:
-            self._traces.committed(self._event, commit, woken)
+            self._traces.on_commit(self._event, commit, woken)
         count_updates(metrics, catalogue, commit)
         count_events(metrics, catalogue, commit)
         metrics.committed(commit.took)
@@ -62,10 +80,10 @@ class Notices:
         text = "XDS: Pushing Services:%d ConnectedEndpoints:%d Version:%s"
         _ads.info(text, services, woken, self._discovery.version, extra=fields(event=self._event))
 
-    def noticed(self, problem: Problem) -> None:
-        """Called with a user's mistake that was not there before."""
+    def on_problem(self, problem: Problem) -> None:
+        """Handle a new mistake of a user."""
         log_problem(problem)
-        if provider := find_lookup(self._db, problem):
+        if provider := failed_provider_lookup(self._db, problem):
             self._metrics.provider_lookup_failed(provider)
         if problem.severity is Severity.ERROR and problem.object.name:
             kind, namespace, name = problem.object
@@ -73,7 +91,24 @@ class Notices:
                 self._db.catalogue.short_name(kind).lower(), f"{namespace}/{name}" if namespace else name
             )
 
-    def failed(self, node: Node, error: Exception) -> None:
-        """Called with a bug of ours: what depends on the derivation keeps its last good value."""
+    def on_failure(self, node: Node, error: Exception) -> None:
+        """Handle a bug in a derivation. Whatever depends on it keeps its last good value."""
         self._metrics.derivation_failed(str(node.fn))
         _log.error("cannot derive %r", node.key, exc_info=error)
+
+
+def failed_provider_lookup(db: Mesh, problem: Problem) -> str:
+    """Return the type of the extension provider whose service does not exist, in the words of istiod's metric.
+
+    Return "" for other problems, and for types that the metric does not have.
+    """
+    is_lookup = problem.object == MESH and problem.code == SERVICE_NOT_FOUND
+    match = _PROVIDER_PATH.fullmatch(problem.path) if is_lookup else None
+    providers = mesh_config(db).extension_providers
+    if match is None or int(match[1]) >= len(providers):
+        return ""
+    return _provider_type(providers[int(match[1])])
+
+
+def _provider_type(provider: ExtensionProvider) -> str:
+    return next((value for field, value in _PROVIDER_TYPES.items() if getattr(provider, field) is not None), "")

@@ -1,4 +1,4 @@
-"""Settings that say several things at once, taken apart before anything starts."""
+"""Parses settings that have a structure, before anything starts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings import Settings
 from pilot.settings.process import IngestSettings, ProcessSettings
-from pilot.xds.address import Address, parse_address
+from pilot.xds.net.address import Address, parse_address
 
 
 class ListenAddresses(NamedTuple):
-    """Says where to listen; an address is None where nothing is to listen."""
+    """Addresses to listen on. None disables a port."""
 
     http: Address | None
     grpc: Address | None
@@ -24,7 +24,7 @@ class ListenAddresses(NamedTuple):
 
 
 def parse_addresses(settings: Settings) -> ListenAddresses:
-    """Returns the addresses of all ports. FlagError where one is no address."""
+    """Return the addresses of all ports. Raise FlagError if one is invalid."""
     return ListenAddresses(
         parse_address(settings.process.http_address, "httpAddr"),
         parse_address(settings.serve.grpc_address, "grpcAddr"),
@@ -36,7 +36,7 @@ def parse_addresses(settings: Settings) -> ListenAddresses:
 
 
 def controlz_address(settings: ProcessSettings) -> Address | None:
-    """Returns where ControlZ listens, None where it does not. FlagError where the port is none."""
+    """Return the address of ControlZ, or None if it is disabled. Raise FlagError if the port is invalid."""
     if not 0 <= settings.controlz_port <= 65535:
         raise FlagError(f"invalid argument for --ctrlz_port: {settings.controlz_port} is not a port")
     host = {"*": "", "localhost": "127.0.0.1"}.get(settings.controlz_address, settings.controlz_address)
@@ -44,7 +44,7 @@ def controlz_address(settings: ProcessSettings) -> Address | None:
 
 
 def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
-    """Returns the cluster of each alias. FlagError where one is not alias=cluster, or a cluster has two."""
+    """Return clusters by alias. Raise FlagError if an entry is not alias=cluster, or a cluster has two aliases."""
     aliases: dict[str, str] = {}
     for pair in pairs:
         alias, equals, cluster = pair.partition("=")
@@ -57,6 +57,6 @@ def parse_aliases(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def check_sources(settings: IngestSettings) -> None:
-    """Raises StartError where the settings name no source of configuration that there is."""
+    """Raise StartError if the settings name an unknown registry."""
     if settings.registries != ("Kubernetes",):
-        raise StartError(f"--registries: {','.join(settings.registries)!r} is not known, only Kubernetes is")
+        raise StartError(f"--registries: unknown registry {','.join(settings.registries)!r}, expected Kubernetes")

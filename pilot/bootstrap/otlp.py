@@ -1,4 +1,4 @@
-"""Spans as OTLP's JSON over HTTP, to a collector of OpenTelemetry. https://opentelemetry.io/docs/specs/otlp/#otlphttp"""
+"""Exports spans as OTLP JSON over HTTP. https://opentelemetry.io/docs/specs/otlp/#otlphttp"""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from pilot.lib.log import scope
 
-SECONDS = 10.0
+TIMEOUT = 10.0
 _INTERNAL = 1
 _log = scope("default")
 
 
 class OtlpExporter:
-    """A SpanExporter of OpenTelemetry: it posts spans to `endpoint`/v1/traces. It is called in a thread of its own. `headers` is a text like
-    "name=value,other=value"."""
+    """An OpenTelemetry SpanExporter that posts spans to `endpoint`/v1/traces. It runs in its own thread.
+
+    `headers` has the form "name=value,other=value".
+    """
 
     def __init__(self, endpoint: str, headers: str) -> None:
         self._url = f"{endpoint.rstrip('/')}/v1/traces"
@@ -27,18 +29,18 @@ class OtlpExporter:
         self._failed = False
 
     def shutdown(self) -> None:
-        """Has nothing to end."""
+        """Do nothing."""
 
     def force_flush(self, timeout_millis: int = 0) -> bool:
-        """Returns that nothing waits here."""
+        """Return True, because nothing is buffered."""
         return True
 
     def export(self, spans: Sequence[Any]) -> Any:
-        """Sends spans; those that cannot be sent are lost, which the log says once."""
+        """Send spans. If that fails, they are lost, and a warning is logged once."""
         body = json.dumps(encode_spans(spans), separators=(",", ":")).encode()
         try:
             request = urllib.request.Request(self._url, body, self._headers)
-            with urllib.request.urlopen(request, timeout=SECONDS):
+            with urllib.request.urlopen(request, timeout=TIMEOUT):
                 self._failed = False
                 return SpanExportResult.SUCCESS
         except (OSError, ValueError) as error:
@@ -49,25 +51,25 @@ class OtlpExporter:
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Returns the headers of a text like "name=value,other=value", whose values may be percent-encoded."""
+    """Return the headers in "name=value,other=value". Values may be percent-encoded."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {name.strip(): urllib.parse.unquote(value.strip()) for name, _, value in pairs}
 
 
 def encode_spans(spans: Sequence[Any]) -> dict[str, Any]:
-    """Returns spans of one process for JSON."""
+    """Return the spans of one process as an OTLP request."""
     if not spans:
         return {"resourceSpans": []}
-    of_scope = {"scope": {"name": spans[0].instrumentation_scope.name}, "spans": [_span(span) for span in spans]}
+    scope_spans = {"scope": {"name": spans[0].instrumentation_scope.name}, "spans": [_span(span) for span in spans]}
     return {
         "resourceSpans": [
-            {"resource": {"attributes": _attributes(spans[0].resource.attributes)}, "scopeSpans": [of_scope]}
+            {"resource": {"attributes": _attributes(spans[0].resource.attributes)}, "scopeSpans": [scope_spans]}
         ]
     }
 
 
 def _span(span: Any) -> dict[str, Any]:
-    made = {
+    encoded = {
         "traceId": f"{span.context.trace_id:032x}",
         "spanId": f"{span.context.span_id:016x}",
         "name": span.name,
@@ -80,11 +82,11 @@ def _span(span: Any) -> dict[str, Any]:
             **({"message": span.status.description} if span.status.description else {}),
         },
     }
-    return made | ({"parentSpanId": f"{span.parent.span_id:016x}"} if span.parent is not None else {})
+    return encoded | ({"parentSpanId": f"{span.parent.span_id:016x}"} if span.parent is not None else {})
 
 
-def _attributes(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": name, "value": _value(value)} for name, value in found.items()]
+def _attributes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": name, "value": _value(value)} for name, value in attributes.items()]
 
 
 def _value(value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A process is a list of parts: they start in order, stop in reverse, and the process is ready when every part is."""
+"""A process as a list of parts, which start in order and stop in reverse. It is ready when all parts are."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from pilot.lib.start_error import StartError
 _log = scope("default")
 
 
-async def nothing() -> None:
-    """Starts or stops a part that needs no more than to be there."""
+async def do_nothing() -> None:
+    """Start or stop a part that needs neither."""
 
 
 class Part(NamedTuple):
-    """`start` returns when the part works, and leaves nothing behind where it raises. `stop` is called once, and only after a start.
-    `ready` says whether the part can be relied upon, for parts that go on preparing after their start."""
+    """A part of a process.
+
+    start: Returns when the part works. If it raises, it leaves nothing behind.
+    stop: Called once, and only after a successful start.
+    ready: Whether the part works. Some parts continue to prepare after their start.
+    """
 
     name: str
-    start: Callable[[], Awaitable[None]] = nothing
-    stop: Callable[[], Awaitable[None]] = nothing
+    start: Callable[[], Awaitable[None]] = do_nothing
+    stop: Callable[[], Awaitable[None]] = do_nothing
     ready: Callable[[], bool] = lambda: True
 
 
@@ -35,11 +39,11 @@ class Parts:
 
     @property
     def ready(self) -> bool:
-        """Returns whether all parts have started and are ready, and no stop has begun."""
+        """Return whether all parts have started and are ready, and `stop` has not been called."""
         return self._serving and all(part.ready() for part in self._parts)
 
     async def start(self) -> None:
-        """Starts every part. Where one cannot start, those before it are stopped; StartError where the world is to blame."""
+        """Start every part. If one fails, stop those before it. Raise StartError for errors of the environment."""
         try:
             for part in self._parts:
                 await _start(part)
@@ -50,7 +54,7 @@ class Parts:
         self._serving = True
 
     async def stop(self) -> None:
-        """Stops what was started, the last part first. A part that fails to stop is logged and keeps none of the others from it."""
+        """Stop the started parts in reverse order. A part that fails to stop is logged, and the others still stop."""
         self._serving = False
         while self._started:
             part = self._started.pop()
@@ -66,4 +70,4 @@ async def _start(part: Part) -> None:
     except OSError as error:
         raise StartError(f"cannot start {part.name}: {error.strerror or error}") from error
     except MemoryError as error:
-        raise StartError(f"cannot start {part.name}: there is not enough memory") from error
+        raise StartError(f"cannot start {part.name}: out of memory") from error

@@ -1,8 +1,7 @@
-"""The ports of the process as parts."""
+"""Plaintext gRPC ports and HTTP ports of the process."""
 
 from __future__ import annotations
 
-import functools
 import ssl
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -10,24 +9,22 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from grpc import aio
 
-from pilot.bootstrap.server_certificate import PortCertificate
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
-from pilot.xds.address import Address
-from pilot.xds.connection import Connection
-from pilot.xds.drain import drain
-from pilot.xds.http import listen
-from pilot.xds.tls.client_names import names_in_certificate
-from pilot.xds.tls.front import TlsFront
+from pilot.xds.net.address import Address
+from pilot.xds.net.http import listen
+from pilot.xds.push.connection import Connection
+from pilot.xds.server import drain
 
 _log = scope("default")
 
 
 class HttpPort:
-    """An HTTP application on its address. `number` is that of the port, once it listens: another one where the address says 0.
+    """An HTTP application on an address.
 
-    `tls` returns what handshakes are done with; where it returns None, nobody issues a certificate and the port does not listen.
+    `number` is the port number once it listens, which differs from the address if that is 0. `tls` returns the TLS
+    context; if it returns None, there is no certificate and the port does not listen.
     """
 
     def __init__(
@@ -38,7 +35,7 @@ class HttpPort:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listens. StartError where the address cannot be had."""
+        """Listen. Raise StartError if the address is unavailable."""
         context = self._tls() if self._tls is not None else None
         if self._tls is not None and context is None:
             return
@@ -53,48 +50,8 @@ class HttpPort:
             await self._runner.cleanup()
 
 
-class SecurePort:
-    """A server of gRPC behind TLS. It does not listen where nobody issues a certificate. `number` is as in `HttpPort`."""
-
-    def __init__(
-        self,
-        server: aio.Server,
-        front: TlsFront,
-        certificate: PortCertificate,
-        trust_domain: Callable[[], str],
-        address: Address,
-        connections: Collection[Connection],
-        patience: Duration,
-    ) -> None:
-        self._server, self._front, self._certificate, self._trust_domain = server, front, certificate, trust_domain
-        self._address, self._connections, self._patience = address, connections, patience
-        self.number = address.port
-
-    async def start(self) -> None:
-        """Listens. StartError where the address cannot be had. Client certificates have to be of the trust domain that the mesh has now."""
-        if self._certificate.context is None:
-            return
-        self._server.add_insecure_port(self._front.inner)
-        await self._server.start()
-        domain = self._trust_domain()
-        try:
-            names = functools.partial(names_in_certificate, trust_domain=domain)
-            self.number = await self._front.listen(self._address, self._certificate.context, names)
-        except OSError as error:
-            await self._server.stop(None)
-            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
-        self._certificate.on_change = self._front.use
-
-    async def stop(self) -> None:
-        if self._certificate.context is None:
-            return
-        self._front.stop_accepting()
-        await drain(self._server, self._connections, self._patience.seconds)
-        self._front.close()
-
-
 class GrpcServices(NamedTuple):
-    """What one port of gRPC serves: generic RPC handlers. `connections` are the streams of xDS among what is open there."""
+    """The services of a gRPC port as generic RPC handlers. `connections` are its open xDS streams."""
 
     name: str
     address: Address | None
@@ -103,16 +60,17 @@ class GrpcServices(NamedTuple):
 
 
 class GrpcPort:
-    """A server of gRPC on its address. When it stops, open streams get a while to end. `number` is as in `HttpPort`."""
+    """A gRPC server on an address. On `stop`, open streams get `drain_duration`. `number` is as in `HttpPort`."""
 
     def __init__(
-        self, server: aio.Server, address: Address, connections: Collection[Connection], patience: Duration
+        self, server: aio.Server, address: Address, connections: Collection[Connection], drain_duration: Duration
     ) -> None:
-        self._server, self._address, self._connections, self._patience = server, address, connections, patience
+        self._server, self._address, self._connections = server, address, connections
+        self._drain_duration = drain_duration
         self.number = address.port
 
     async def start(self) -> None:
-        """Listens. StartError where the address cannot be had."""
+        """Listen. Raise StartError if the address is unavailable."""
         try:
             self.number = self._server.add_insecure_port(str(self._address))
         except RuntimeError as error:
@@ -120,5 +78,5 @@ class GrpcPort:
         await self._server.start()
 
     async def stop(self) -> None:
-        _log.info("ending: open streams get %s", self._patience)
-        await drain(self._server, self._connections, self._patience.seconds)
+        _log.info("shutting down: draining open streams for up to %s", self._drain_duration)
+        await drain(self._server, self._connections, self._drain_duration.seconds)

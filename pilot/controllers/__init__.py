@@ -1,1 +1,4 @@
-"""What a control plane writes into clusters: root certificates, addresses, workloads that register themselves, status."""
+"""Controllers: the objects and statuses that a control plane writes into clusters.
+
+Examples are root certificates, allocated addresses, registered workloads, Gateway deployments and statuses.
+"""

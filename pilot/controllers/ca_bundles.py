@@ -1,6 +1,7 @@
-"""The roots that API servers trust the control plane's webhooks by, in the webhook configurations of its revision and of its tags.
+"""Writes the CA bundle into the webhook configurations of this revision and its tags, and corrects changes by others.
 
-Whoever overwrites them is corrected. A validating webhook may turn from Ignore to Fail once it has been seen to deny.
+API servers verify the control plane's webhooks against the bundle. The failure policy of a validating webhook changes
+from Ignore to Fail once the webhook has been observed to reject an invalid object.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
@@ -28,19 +29,22 @@ GATEWAYS = "/apis/networking.istio.io/v1/namespaces/%s/gateways"
 
 
 class WebhookKind(NamedTuple):
-    """Configurations whose webhooks' names end in `suffix`. `strict`: they are to fail where they cannot be asked, once they work."""
+    """A kind of webhook configuration, restricted to webhooks whose names end in `suffix`.
+
+    `fail_closed` webhooks get the failure policy Fail once they work.
+    """
 
     plural: str
     suffix: str = ""
-    strict: bool = False
+    fail_closed: bool = False
 
 
 MUTATING = WebhookKind("mutatingwebhookconfigurations", INJECTOR)
-VALIDATING = WebhookKind("validatingwebhookconfigurations", strict=True)
+VALIDATING = WebhookKind("validatingwebhookconfigurations", fail_closed=True)
 
 
-class NotDenied(KubeError):
-    """The validating webhook lets through what it has to deny."""
+class WebhookNotEnforcing(KubeError):
+    """The validating webhook admits an object that it must reject."""
 
 
 class _ClientConfig(msgspec.Struct, rename="camel"):
@@ -57,41 +61,44 @@ class _Configuration(msgspec.Struct):
     webhooks: tuple[_Webhook, ...] = ()
 
 
-class CaBundles:
-    """Writes them while it runs. `bundle` returns the roots in PEM, "" while there are none; `changed` says that they are others now."""
+class CaBundleController:
+    """Writes CA bundles. `roots_pem` returns the root certificates in PEM, or "" if there are none yet."""
 
     def __init__(
         self,
         client: ApiClient,
         revision: str,
         namespace: str,
-        bundle: Callable[[], str],
+        roots_pem: Callable[[], str],
         kinds: Sequence[WebhookKind],
-        pace: WatchOptions,
-        choose: random.Random,
-        counts: KubernetesMetrics,
+        options: WatchOptions,
+        rng: random.Random,
+        metrics: KubernetesMetrics,
     ) -> None:
-        self._counts = counts
-        self._client, self._revision, self._namespace, self._bundle = client, revision or "default", namespace, bundle
-        self._there: dict[tuple[WebhookKind, str], _Configuration] = {}
-        self._upkeep: Upkeep[tuple[WebhookKind, str]] = Upkeep("webhooks of", self._settle, pace.backoff, choose)
+        self._metrics = metrics
+        self._client, self._revision, self._namespace = client, revision or "default", namespace
+        self._roots_pem = roots_pem
+        self._existing: dict[tuple[WebhookKind, str], _Configuration] = {}
+        self._reconciler: Reconciler[tuple[WebhookKind, str]] = Reconciler(
+            "webhooks of", self._reconcile, options.backoff, rng
+        )
         labels = f"istio.io/rev={self._revision}"
-        self._followers = [
-            Informer(client, WatchedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), pace, choose)
+        self._informers = [
+            Informer(client, WatchedCollection(f"{_BASE}/{kind.plural}", labels), self._receiver(kind), options, rng)
             for kind in kinds
         ]
 
-    def changed(self) -> None:
-        """Looks at every configuration again."""
-        self._upkeep.look_at(self._there)
+    def resync(self) -> None:
+        """Check every configuration again."""
+        self._reconciler.enqueue(self._existing)
 
     async def run(self) -> None:
-        """Keeps the configurations as they should be until it is cancelled."""
+        """Maintain the configurations until cancelled."""
         tasks = [
-            asyncio.create_task(follower.run(), name="follow webhook configurations") for follower in self._followers
+            asyncio.create_task(informer.run(), name="watch webhook configurations") for informer in self._informers
         ]
         try:
-            await self._upkeep.run()
+            await self._reconciler.run()
         finally:
             await cancel_tasks(*tasks)
 
@@ -100,76 +107,80 @@ class CaBundles:
             for change in changes:
                 key = kind, change.name.name
                 if change.raw is None:
-                    self._there.pop(key, None)
+                    self._existing.pop(key, None)
                 else:
-                    self._there[key] = msgspec.json.decode(change.raw, type=_Configuration)
-                    self._upkeep.look_at((key,))
+                    self._existing[key] = msgspec.json.decode(change.raw, type=_Configuration)
+                    self._reconciler.enqueue((key,))
 
         return receive
 
-    async def _settle(self, key: tuple[WebhookKind, str]) -> None:
-        """Writes what is not as it should be in a configuration. KubeError where a webhook that is to be strict does not work yet."""
+    async def _reconcile(self, key: tuple[WebhookKind, str]) -> None:
+        """Correct a configuration. Raise KubeError if a webhook that must fail closed does not work yet."""
         kind = key[0]
-        bundle = base64.b64encode(self._bundle().encode()).decode()
-        if not bundle or key not in self._there:
+        bundle = base64.b64encode(self._roots_pem().encode()).decode()
+        if not bundle or key not in self._existing:
             return
-        await self._patch(key, list(self._bundles(key, bundle)))
-        there = self._there.get(key)  # it may have gone meanwhile
-        lax = (
-            [index for index, webhook in enumerate(there.webhooks) if webhook.failure_policy == "Ignore"]
-            if there is not None
+        await self._patch(key, list(self._bundle_operations(key, bundle)))
+        existing = self._existing.get(key)  # it may have been deleted meanwhile
+        failing_open = (
+            [index for index, webhook in enumerate(existing.webhooks) if webhook.failure_policy == "Ignore"]
+            if existing is not None
             else []
         )
-        if kind.strict and lax:
-            await self._see_it_deny()
-            await self._patch(
-                key, [{"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": "Fail"} for index in lax]
-            )
+        if kind.fail_closed and failing_open:
+            await self._check_enforcement()
+            operations = [
+                {"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": "Fail"} for index in failing_open
+            ]
+            await self._patch(key, operations)
 
-    def _bundles(self, key: tuple[WebhookKind, str], bundle: str) -> Iterator[dict[str, Any]]:
-        for index, webhook in enumerate(self._there[key].webhooks):
+    def _bundle_operations(self, key: tuple[WebhookKind, str], bundle: str) -> Iterator[dict[str, Any]]:
+        for index, webhook in enumerate(self._existing[key].webhooks):
             if webhook.name.endswith(key[0].suffix) and webhook.client_config.ca_bundle != bundle:
-                yield {
-                    "op": "test",
-                    "path": f"/webhooks/{index}/name",
-                    "value": webhook.name,
-                }  # its place may have changed
+                # The index may have changed meanwhile.
+                yield {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name}
                 yield {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle}
 
     async def _patch(self, key: tuple[WebhookKind, str], operations: list[dict[str, Any]]) -> None:
         if not operations:
             return
         kind, name = key
-        if not kind.strict:
-            self._counts.webhook_patched(kind.suffix)
+        if not kind.fail_closed:
+            self._metrics.webhook_patched(kind.suffix)
         try:
             body = msgspec.json.encode(operations)
             answer = await self._client.call(
                 "PATCH", f"{_BASE}/{kind.plural}/{name}", body=body, content_type=JSON_PATCH
             )
         except NotFound:
-            self._there.pop(key, None)
+            self._existing.pop(key, None)
             self._count_failure(key, "webhook_config_not_found", "NotFound")
             return
         except KubeError as error:
             self._count_failure(key, "webhook_update_failure", getattr(error, "reason", "") or type(error).__name__)
             raise
-        self._there[key] = msgspec.json.decode(answer, type=_Configuration)
-        if kind.strict:
-            self._counts.validation_updated()
+        self._existing[key] = msgspec.json.decode(answer, type=_Configuration)
+        if kind.fail_closed:
+            self._metrics.validation_updated()
 
     def _count_failure(self, key: tuple[WebhookKind, str], cause: str, reason: str) -> None:
-        """Counts what could not be written: `cause` in istiod's words, `reason` in the API server's. It is tried again unless it is gone."""
-        kind, name = key
-        if kind.strict:
-            self._counts.validation_update_failed(reason)
-            return
-        self._counts.webhook_failed(name, cause)
-        if cause != "webhook_config_not_found":
-            self._counts.webhook_retried(name)
+        """Count a failed write, which is retried unless the object was deleted.
 
-    async def _see_it_deny(self) -> None:
-        """Returns when the webhook denies a Gateway that is wrong. NotDenied where it does not; a server that has no Gateways has nothing to deny."""
+        `cause` is istiod's label value and `reason` the API server's.
+        """
+        kind, name = key
+        if kind.fail_closed:
+            self._metrics.validation_update_failed(reason)
+            return
+        self._metrics.webhook_failed(name, cause)
+        if cause != "webhook_config_not_found":
+            self._metrics.webhook_retried(name)
+
+    async def _check_enforcement(self) -> None:
+        """Return if the webhook rejects an invalid Gateway, or if the server has no Gateways.
+
+        Raise WebhookNotEnforcing if it admits the Gateway.
+        """
         labels, annotations = {"istio.io/rev": self._revision}, {"internal.istio.io/webhook-always-reject": "true"}
         metadata = {
             "name": "invalid-gateway",
@@ -188,4 +199,4 @@ class CaBundles:
             if "denied the request" in error.message:
                 return
             raise
-        raise NotDenied("the validating webhook does not deny yet what is wrong")
+        raise WebhookNotEnforcing("the validating webhook does not reject invalid objects yet")

@@ -1,4 +1,4 @@
-"""The objects that are deployed for Gateways, as the API server has them: which of them are as they were applied."""
+"""Applies the objects that Gateways are deployed with, and detects when others change them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PATHS = {
     "HorizontalPodAutoscaler": ("/apis/autoscaling/v2", "horizontalpodautoscalers"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
 }
-FOLLOWED = ("Deployment", "Service", "ServiceAccount", "HorizontalPodAutoscaler", "PodDisruptionBudget")
-_OF_SERVER = ("resourceVersion", "managedFields", "generation")
+WATCHED_KINDS = ("Deployment", "Service", "ServiceAccount", "HorizontalPodAutoscaler", "PodDisruptionBudget")
+_SERVER_FIELDS = ("resourceVersion", "managedFields", "generation")
 
 
-class DeployedPlace(NamedTuple):
-    """One object."""
+class DeployedKey(NamedTuple):
+    """Kind, namespace and name of a deployed object."""
 
     kind: str
     namespace: str
@@ -43,113 +43,120 @@ class DeployedPlace(NamedTuple):
         return f"{base}/namespaces/{self.namespace}/{plural}/{self.name}"
 
 
-class Applied(NamedTuple):
-    """What was applied, and what came of it."""
+class AppliedState(NamedTuple):
+    """The applied object as JSON, and the fingerprint of the result."""
 
-    wanted: bytes
-    found: bytes
+    desired: bytes
+    result: bytes
 
 
 class DeployedObjects:
-    """Applies objects, and notices who else changes them: `changed` is told of the Gateway of such an object. `manager` is the name that owns
-    the fields."""
+    """Applies objects as `field_manager`.
+
+    `on_change` is called with the Gateway of an object that somebody else changed.
+    """
 
     def __init__(
         self,
         client: ApiClient,
-        manager: str,
-        changed: Callable[[ObjectKey], None],
-        pace: WatchOptions,
-        choose: random.Random,
+        field_manager: str,
+        on_change: Callable[[ObjectKey], None],
+        options: WatchOptions,
+        rng: random.Random,
     ) -> None:
-        self._client, self._manager, self._changed, self._pace, self._choose = client, manager, changed, pace, choose
-        self._applied: dict[DeployedPlace, Applied] = {}
-        self._there: dict[DeployedPlace, ObjectKey] = {}
+        self._client, self._field_manager, self._on_change = client, field_manager, on_change
+        self._options, self._rng = options, rng
+        self._applied: dict[DeployedKey, AppliedState] = {}
+        self._owners: dict[DeployedKey, ObjectKey] = {}
 
-    def followers(self) -> Iterator[Informer]:
-        """Yields what follows the objects. What was known of them is forgotten."""
-        self._applied, self._there = {}, {}
-        for kind in FOLLOWED:
+    def informers(self) -> Iterator[Informer]:
+        """Forget all objects, and yield the informers that watch them."""
+        self._applied, self._owners = {}, {}
+        for kind in WATCHED_KINDS:
             base, plural = PATHS[kind]
             yield Informer(
                 self._client,
                 WatchedCollection(f"{base}/{plural}", MANAGED),
                 self._receiver(kind),
-                self._pace,
-                self._choose,
+                self._options,
+                self._rng,
             )
 
-    def of(self, gateway: ObjectKey) -> list[DeployedPlace]:
-        """Returns the objects that there are for a Gateway."""
-        return [place for place, owner in self._there.items() if owner == gateway]
+    def of_gateway(self, gateway: ObjectKey) -> list[DeployedKey]:
+        """Return the existing objects of a Gateway."""
+        return [key for key, owner in self._owners.items() if owner == gateway]
 
-    async def apply(self, wanted: Plain) -> bool:
-        """Has the server make an object what is wanted; returns False where one of that name is somebody else's."""
-        metadata = wanted["metadata"]
-        place, body = (
-            DeployedPlace(wanted["kind"], metadata["namespace"], metadata["name"]),
-            msgspec.json.encode(wanted, order="deterministic"),
-        )
+    async def apply(self, desired: Plain) -> bool:
+        """Apply an object if it differs. Return False if an unmanaged object has this name."""
+        metadata = desired["metadata"]
+        key = DeployedKey(desired["kind"], metadata["namespace"], metadata["name"])
+        body = msgspec.json.encode(desired, order="deterministic")
         try:
-            there = msgspec.json.decode(await self._client.call("GET", place.path))
+            existing = msgspec.json.decode(await self._client.call("GET", key.path))
         except NotFound:
-            there = None
-        if there is not None and MANAGED not in (there["metadata"].get("labels") or {}):
+            existing = None
+        if existing is not None and MANAGED not in (existing["metadata"].get("labels") or {}):
             return False
-        if there is not None and self._applied.get(place) == Applied(body, fingerprint(there)):
+        if existing is not None and self._applied.get(key) == AppliedState(body, fingerprint(existing)):
             return True
-        wanted = _with_old_selector(wanted, there)
-        if there is not None:  # what was looked at is what is changed
-            wanted = {**wanted, "metadata": {**metadata, "resourceVersion": there["metadata"]["resourceVersion"]}}
-        query = {"fieldManager": self._manager, "force": "true"}
-        answer = await self._client.call("PATCH", place.path, query, msgspec.json.encode(wanted), APPLY_PATCH)
-        self._applied[place] = Applied(body, fingerprint(msgspec.json.decode(answer)))
+        desired = _with_existing_selector(desired, existing)
+        if existing is not None:  # change only the version that was checked above
+            version = existing["metadata"]["resourceVersion"]
+            desired = {**desired, "metadata": {**metadata, "resourceVersion": version}}
+        query = {"fieldManager": self._field_manager, "force": "true"}
+        answer = await self._client.call("PATCH", key.path, query, msgspec.json.encode(desired), APPLY_PATCH)
+        self._applied[key] = AppliedState(body, fingerprint(msgspec.json.decode(answer)))
         return True
 
-    async def delete(self, place: DeployedPlace) -> None:
-        """Takes an object away."""
-        self._applied.pop(place, None)
+    async def delete(self, key: DeployedKey) -> None:
+        """Delete an object."""
+        self._applied.pop(key, None)
         try:
-            await self._client.call("DELETE", place.path)
+            await self._client.call("DELETE", key.path)
         except NotFound:
             return
 
     def _receiver(self, kind: str) -> Callable[[Sequence[ObjectChange]], Awaitable[None]]:
         async def receive(changes: Sequence[ObjectChange]) -> None:
             for name, raw in changes:
-                self._receive(DeployedPlace(kind, *name), name, raw)
+                self._receive(DeployedKey(kind, *name), name, raw)
 
         return receive
 
-    def _receive(self, place: DeployedPlace, name: NamespacedName, raw: bytes | None) -> None:
-        owner = self._there.pop(place, None)
+    def _receive(self, key: DeployedKey, name: NamespacedName, raw: bytes | None) -> None:
+        owner = self._owners.pop(key, None)
         if raw is not None:
-            found = msgspec.json.decode(raw)
-            owner = ObjectKey(name.namespace, (found["metadata"].get("labels") or {}).get(NAME_LABEL, ""))
-            self._there[place] = owner
-            known = self._applied.get(place)
-            if known is not None and known.found == fingerprint(found):
+            plain = msgspec.json.decode(raw)
+            owner = ObjectKey(name.namespace, (plain["metadata"].get("labels") or {}).get(NAME_LABEL, ""))
+            self._owners[key] = owner
+            applied = self._applied.get(key)
+            if applied is not None and applied.result == fingerprint(plain):
                 return
         if owner is not None:
-            self._changed(owner)
+            self._on_change(owner)
 
 
-def fingerprint(found: Plain) -> bytes:
-    """Returns the same for objects that differ in nothing that somebody wants: not in their status, nor in what the server counts."""
-    metadata = {field: value for field, value in found["metadata"].items() if field not in _OF_SERVER}
-    wanted = {
-        field: value for field, value in found.items() if field not in ("status", "metadata", "kind", "apiVersion")
+def fingerprint(plain: Plain) -> bytes:
+    """Return a hash of the fields that users set: not the status, and not the metadata that the server maintains."""
+    metadata = {field: value for field, value in plain["metadata"].items() if field not in _SERVER_FIELDS}
+    content = {
+        field: value for field, value in plain.items() if field not in ("status", "metadata", "kind", "apiVersion")
     }
-    return hashlib.sha256(msgspec.json.encode([metadata, wanted], order="deterministic")).digest()
+    return hashlib.sha256(msgspec.json.encode([metadata, content], order="deterministic")).digest()
 
 
-def _with_old_selector(wanted: Plain, there: Plain | None) -> Plain:
-    """Returns a Deployment with the selector that it has had from an old control plane: a selector cannot be changed."""
-    old = ((there or {}).get("spec") or {}).get("selector") or {}
-    label = (old.get("matchLabels") or {}).get("istio.io/gateway-name") if wanted["kind"] == "Deployment" else None
+def _with_existing_selector(desired: Plain, existing: Plain | None) -> Plain:
+    """Return a Deployment with the selector that an older control plane gave it, because selectors are immutable."""
+    selector = ((existing or {}).get("spec") or {}).get("selector") or {}
+    label = None
+    if desired["kind"] == "Deployment":
+        label = (selector.get("matchLabels") or {}).get("istio.io/gateway-name")
     if label is None:
-        return wanted
-    template = wanted["spec"]["template"]
+        return desired
+    template = desired["spec"]["template"]
     metadata = template["metadata"]
-    labelled = {**metadata, "labels": {**(metadata.get("labels") or {}), "istio.io/gateway-name": label}}
-    return {**wanted, "spec": {**wanted["spec"], "selector": old, "template": {**template, "metadata": labelled}}}
+    metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), "istio.io/gateway-name": label}}
+    return {
+        **desired,
+        "spec": {**desired["spec"], "selector": selector, "template": {**template, "metadata": metadata}},
+    }

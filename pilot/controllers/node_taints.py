@@ -1,4 +1,4 @@
-"""The taint that keeps pods from nodes on which the network plugin is not ready yet, which goes when it is."""
+"""Removes the taint that keeps pods off nodes until the network plugin is ready there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, NotFound
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
@@ -47,60 +47,60 @@ class _Node(msgspec.Struct):
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
 
 
-class NodeTaints:
-    """Takes the taint `key` from each node with a ready pod of the plugin in `namespace`, while it runs."""
+class NodeTaintController:
+    """Removes the taint `key` from each node that runs a ready pod of the plugin in `namespace`."""
 
-    def __init__(self, client: ApiClient, namespace: str, key: str, pace: WatchOptions, choose: random.Random) -> None:
-        self._client, self._key, self._pace, self._choose = client, key, pace, choose
+    def __init__(self, client: ApiClient, namespace: str, key: str, options: WatchOptions, rng: random.Random) -> None:
+        self._client, self._key, self._options, self._rng = client, key, options, rng
         self._pods = WatchedCollection(f"/api/v1/namespaces/{namespace}/pods", PLUGIN, "status.phase!=Failed")
-        self._ready: dict[NamespacedName, str] = {}
+        self._ready_nodes: dict[NamespacedName, str] = {}
         self._taints: dict[str, tuple[Plain, ...]] = {}
-        self._upkeep: Upkeep[str] = Upkeep("taints of node", self._settle, pace.backoff, choose)
+        self._reconciler: Reconciler[str] = Reconciler("taints of node", self._reconcile, options.backoff, rng)
 
     async def run(self) -> None:
-        """Follows pods and nodes until it is cancelled."""
-        self._ready, self._taints = {}, {}
-        followers = [
-            self._follow(self._pods, self._receive_pods),
-            self._follow(WatchedCollection("/api/v1/nodes"), self._receive_nodes),
+        """Watch pods and nodes until cancelled."""
+        self._ready_nodes, self._taints = {}, {}
+        informers = [
+            self._informer(self._pods, self._receive_pods),
+            self._informer(WatchedCollection("/api/v1/nodes"), self._receive_nodes),
         ]
         tasks = [
-            asyncio.create_task(follower.run(), name="follow nodes and the network plugin") for follower in followers
+            asyncio.create_task(informer.run(), name="watch nodes and the network plugin") for informer in informers
         ]
         try:
-            await self._upkeep.run()
+            await self._reconciler.run()
         finally:
             await cancel_tasks(*tasks)
 
-    def _follow(self, collection: WatchedCollection, receive: Receive) -> Informer:
-        return Informer(self._client, collection, receive, self._pace, self._choose)
+    def _informer(self, collection: WatchedCollection, receive: Receive) -> Informer:
+        return Informer(self._client, collection, receive, self._options, self._rng)
 
     async def _receive_pods(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
-            self._ready.pop(name, None)
+            self._ready_nodes.pop(name, None)
             pod = msgspec.json.decode(raw, type=_Pod) if raw is not None else _Pod()
             if pod.spec.node_name and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions):
-                self._ready[name] = pod.spec.node_name
-                self._upkeep.look_at((pod.spec.node_name,))
+                self._ready_nodes[name] = pod.spec.node_name
+                self._reconciler.enqueue((pod.spec.node_name,))
 
     async def _receive_nodes(self, changes: Sequence[ObjectChange]) -> None:
         for name, raw in changes:
             taints = msgspec.json.decode(raw, type=_Node).spec.taints if raw is not None else ()
             if any(taint.get("key") == self._key for taint in taints):
                 self._taints[name.name] = taints
-                self._upkeep.look_at((name.name,))
+                self._reconciler.enqueue((name.name,))
             else:
                 self._taints.pop(name.name, None)
 
-    async def _settle(self, node: str) -> None:
-        """Takes the taint from a node, where the plugin is ready on it. ApiError where that cannot be."""
+    async def _reconcile(self, node: str) -> None:
+        """Remove the taint from a node if the plugin is ready there. Raise ApiError if the server rejects it."""
         taints = self._taints.get(node)
-        if taints is None or node not in self._ready.values():
+        if taints is None or node not in self._ready_nodes.values():
             return
-        left = [taint for taint in taints if taint.get("key") != self._key]
+        other_taints = [taint for taint in taints if taint.get("key") != self._key]
         operations = [
             {"op": "test", "path": "/spec/taints", "value": taints},
-            {"op": "replace", "path": "/spec/taints", "value": left},
+            {"op": "replace", "path": "/spec/taints", "value": other_taints},
         ]
         try:
             await self._client.call(
@@ -109,5 +109,5 @@ class NodeTaints:
         except NotFound:
             return
         except ApiError as error:
-            if error.code != 422:  # the taints have changed meanwhile, which is told of too
+            if error.code != 422:  # the taints changed meanwhile; the informer will report it
                 raise

@@ -1,11 +1,11 @@
-"""Keeps things as they should be: each that may have changed is looked at, and again after a while where that fails."""
+"""A work queue that reconciles keys, and the protocol of controllers."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pilot.kube.errors import KubeError
 from pilot.lib.backoff import Backoff, RetryDelays
@@ -15,46 +15,73 @@ K = TypeVar("K", bound=Hashable)
 _log = scope("kube")
 
 
-class Upkeep(Generic[K]):
-    """`settle` makes one thing as it should be; what it raises is logged, and it is tried again. `look_at` marks things; `run` settles those
-    marked."""
+class Controller(Protocol):
+    """Writes objects while it runs. `resync` checks all of them again."""
 
-    def __init__(
-        self, name: str, settle: Callable[[K], Awaitable[None]], backoff: Backoff, choose: random.Random
-    ) -> None:
-        self._name, self._settle, self._backoff, self._choose = name, settle, backoff, choose
-        self._marked: dict[K, None] = {}
-        self._failed: dict[K, RetryDelays] = {}
-        self._news = asyncio.Event()
+    def resync(self) -> None: ...
+    async def run(self) -> None: ...
 
-    def look_at(self, things: Iterable[K]) -> None:
-        """Marks things that may not be as they should."""
-        self._marked.update(dict.fromkeys(things))
-        if self._marked:
-            self._news.set()
+
+class ControllerGroup:
+    """Runs several controllers as one."""
+
+    def __init__(self, *controllers: Controller) -> None:
+        self._controllers = controllers
+
+    def resync(self) -> None:
+        """Resync all controllers."""
+        for controller in self._controllers:
+            controller.resync()
 
     async def run(self) -> None:
-        """Settles what is marked, one after another, until it is cancelled."""
+        """Run all controllers until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for controller in self._controllers:
+                group.create_task(controller.run())
+
+
+class Reconciler(Generic[K]):
+    """Work queue that reconciles keys one at a time.
+
+    `enqueue` adds keys; `run` calls `reconcile` for each. A failed reconcile is logged and retried with backoff.
+    """
+
+    def __init__(
+        self, name: str, reconcile: Callable[[K], Awaitable[None]], backoff: Backoff, rng: random.Random
+    ) -> None:
+        self._name, self._reconcile, self._backoff, self._rng = name, reconcile, backoff, rng
+        self._queue: dict[K, None] = {}
+        self._retries: dict[K, RetryDelays] = {}
+        self._has_work = asyncio.Event()
+
+    def enqueue(self, keys: Iterable[K]) -> None:
+        """Add keys to the queue, unless they are in it already."""
+        self._queue.update(dict.fromkeys(keys))
+        if self._queue:
+            self._has_work.set()
+
+    async def run(self) -> None:
+        """Reconcile queued keys until cancelled."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._marked:
-                thing = next(iter(self._marked))
-                del self._marked[thing]
-                await self._settle_one(thing)
+            await self._has_work.wait()
+            self._has_work.clear()
+            while self._queue:
+                key = next(iter(self._queue))
+                del self._queue[key]
+                await self._reconcile_key(key)
 
-    async def _settle_one(self, thing: K) -> None:
+    async def _reconcile_key(self, key: K) -> None:
         try:
-            await self._settle(thing)
+            await self._reconcile(key)
         except KubeError as error:
-            _log.warning("%s %s: %s", self._name, thing, error)
-            self._look_again(thing)
-        except Exception:  # a bug of ours: it must not end the upkeep of everything else
-            _log.error("%s %s cannot be looked after", self._name, thing, exc_info=True)
-            self._look_again(thing)
+            _log.warning("%s %s: %s", self._name, key, error)
+            self._retry_later(key)
+        except Exception:  # a bug of ours: the other keys must go on
+            _log.error("cannot reconcile %s %s", self._name, key, exc_info=True)
+            self._retry_later(key)
         else:
-            self._failed.pop(thing, None)
+            self._retries.pop(key, None)
 
-    def _look_again(self, thing: K) -> None:
-        attempts = self._failed.setdefault(thing, RetryDelays(self._backoff, self._choose))
-        asyncio.get_running_loop().call_later(attempts.next_delay(), self.look_at, (thing,))
+    def _retry_later(self, key: K) -> None:
+        retries = self._retries.setdefault(key, RetryDelays(self._backoff, self._rng))
+        asyncio.get_running_loop().call_later(retries.next_delay(), self.enqueue, (key,))

@@ -1,7 +1,8 @@
-"""Whose an object is where several revisions of the control plane share a cluster: by its label, that of its namespace, and the tags.
+"""Ownership of objects between revisions of the control plane that share a cluster.
 
-A tag is a webhook configuration, or a Service in the own namespace, with the labels `istio.io/tag` and `istio.io/rev`. What names no revision
-is that of the tag `default`, else of the revision that the default validating webhook names.
+An object's revision follows from its label, the label of its namespace, and revision tags. A tag is a webhook
+configuration, or a Service in the control plane's namespace, with the labels `istio.io/tag` and `istio.io/rev`. An
+object without a revision belongs to the tag `default`, or else to the revision of the default validating webhook.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ class _Labelled(msgspec.Struct):
 
 
 class RevisionTags:
-    """Follows the tags. `on_change` is called when objects may be another revision's now; `start` and `stop` once."""
+    """Watches revision tags.
+
+    `on_change` callbacks run when objects may have changed owner. `start` and `stop` it once.
+    """
 
     def __init__(
-        self, client: ApiClient, revision: str, namespace: str, pace: WatchOptions, choose: random.Random
+        self, client: ApiClient, revision: str, namespace: str, options: WatchOptions, rng: random.Random
     ) -> None:
         self.revision = revision or DEFAULT
         self.on_change: list[Callable[[], None]] = []
-        self._tags: dict[tuple[str, NamespacedName], Labels] = {}
-        places = (
+        self._labels: dict[tuple[str, NamespacedName], Labels] = {}
+        collections = (
             ("tags", WatchedCollection(f"{_BASE}/mutatingwebhookconfigurations", TAG, metadata_only=True)),
             ("services", WatchedCollection(f"/api/v1/namespaces/{namespace}/services", TAG, metadata_only=True)),
             (
@@ -53,56 +57,65 @@ class RevisionTags:
                 ),
             ),
         )
-        self._followers = [Informer(client, where, self._receiver(what), pace, choose) for what, where in places]
+        self._informers = [
+            Informer(client, collection, self._receiver(source), options, rng) for source, collection in collections
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begins to follow."""
-        self._tasks = [
-            asyncio.create_task(follower.run(), name="follow tags of revisions") for follower in self._followers
-        ]
+        """Start to watch."""
+        self._tasks = [asyncio.create_task(informer.run(), name="watch revision tags") for informer in self._informers]
 
     async def stop(self) -> None:
-        """Follows nothing any more."""
         await cancel_tasks(*self._tasks)
 
     async def synced(self) -> None:
-        """Returns when all tags are known that there were at the start."""
-        for follower in self._followers:
-            await follower.synced.wait()
+        """Wait until all tags that existed at the start are known."""
+        for informer in self._informers:
+            await informer.synced.wait()
 
     def is_ours(self, labels: Labels, namespace: Labels | None) -> bool:
-        """Returns whether an object is this revision's; `namespace` has the labels of its namespace, None where that is not known."""
-        named = labels.get(REVISION)
-        if named is None and namespace is None:
-            return True
-        said = named if named is not None else (namespace or {}).get(REVISION, "")
-        mine = self._mine()
-        return said in mine or (not said and (DEFAULT in mine or self._is_default()))
+        """Return whether an object belongs to this revision.
 
-    def _mine(self) -> frozenset[str]:
-        tagged = (at for (what, _), at in self._tags.items() if what != "default" and at.get(REVISION) == self.revision)
-        return frozenset((self.revision, *(at.get(TAG, "") for at in tagged))) - {""}
+        `namespace` is the labels of its namespace, or None if they are not known.
+        """
+        label = labels.get(REVISION)
+        if label is None and namespace is None:
+            return True
+        revision = label if label is not None else (namespace or {}).get(REVISION, "")
+        names = self._own_names()
+        return revision in names or (not revision and (DEFAULT in names or self._is_default()))
+
+    def _own_names(self) -> frozenset[str]:
+        """Return this revision and its tags."""
+        tags = (
+            labels.get(TAG, "")
+            for (source, _), labels in self._labels.items()
+            if source != "default" and labels.get(REVISION) == self.revision
+        )
+        return frozenset((self.revision, *tags)) - {""}
 
     def _is_default(self) -> bool:
-        """Returns whether what names no revision is ours although no tag says so."""
-        taken = any(what == "tags" and at.get(TAG) == DEFAULT for (what, _), at in self._tags.items())
-        return not taken and any(
-            what == "default" and at.get(REVISION) == self.revision for (what, _), at in self._tags.items()
+        """Return whether the default validating webhook, without a tag `default`, makes this revision the default."""
+        has_default_tag = any(
+            source == "tags" and labels.get(TAG) == DEFAULT for (source, _), labels in self._labels.items()
+        )
+        return not has_default_tag and any(
+            source == "default" and labels.get(REVISION) == self.revision
+            for (source, _), labels in self._labels.items()
         )
 
-    def _receiver(self, what: str) -> Receive:
+    def _receiver(self, source: str) -> Receive:
         async def receive(changes: Sequence[ObjectChange]) -> None:
-            before = dict(self._tags)
+            before = dict(self._labels)
             for change in changes:
                 if change.raw is None:
-                    self._tags.pop((what, change.name), None)
+                    self._labels.pop((source, change.name), None)
                 else:
-                    self._tags[what, change.name] = (
-                        msgspec.json.decode(change.raw, type=_Labelled).metadata.labels or {}
-                    )
-            if self._tags != before:
-                for told in self.on_change:
-                    told()
+                    metadata = msgspec.json.decode(change.raw, type=_Labelled).metadata
+                    self._labels[source, change.name] = metadata.labels or {}
+            if self._labels != before:
+                for callback in self.on_change:
+                    callback()
 
         return receive

@@ -1,4 +1,7 @@
-"""The ConfigMap with the roots of the mesh in every namespace, from which pods trust the control plane, and that with revoked certificates."""
+"""Writes the ConfigMap with the mesh's root certificates into every namespace, and the one with revoked certificates.
+
+Pods verify the control plane against these roots.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
 from pilot.kube.wire import ObjectChange
 from pilot.lib.tasks import cancel_tasks
 
-LEFT_OUT = frozenset({"kube-public", "kube-node-lease", "local-path-storage"})
+EXCLUDED_NAMESPACES = frozenset({"kube-public", "kube-node-lease", "local-path-storage"})
 LABELS = {"istio.io/config": "true"}
 MERGE_PATCH = "application/merge-patch+json"
-Place = tuple[str, str]
-"""A namespace and the name of a ConfigMap in it."""
+ConfigMapKey = tuple[str, str]
+"""Namespace and name of a ConfigMap."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -35,50 +38,59 @@ class _Object(msgspec.Struct):
 _read = msgspec.json.Decoder(_Object).decode
 
 
-class RootCertificates:
-    """Writes them while it runs. `wanted` returns the data of each ConfigMap by its name, `selected` whether a namespace with some labels counts.
+class RootCertificateController:
+    """Writes ConfigMaps.
 
-    It is told by `changed` that one of them gives something else now.
+    `desired` returns the data of each ConfigMap by name. `is_selected` returns whether a namespace, by name and labels,
+    is part of the mesh.
     """
 
     def __init__(
         self,
         client: ApiClient,
-        wanted: Callable[[], Mapping[str, Mapping[str, str]]],
-        selected: Callable[[str, Mapping[str, str]], bool],
-        pace: WatchOptions,
-        choose: random.Random,
+        desired: Callable[[], Mapping[str, Mapping[str, str]]],
+        is_selected: Callable[[str, Mapping[str, str]], bool],
+        options: WatchOptions,
+        rng: random.Random,
     ) -> None:
-        self._client, self._wanted, self._selected, self._pace, self._choose = client, wanted, selected, pace, choose
+        self._client, self._desired, self._is_selected, self._options, self._rng = (
+            client,
+            desired,
+            is_selected,
+            options,
+            rng,
+        )
         self._namespaces: dict[str, _Metadata] = {}
-        self._there: dict[Place, Mapping[str, str]] = {}
-        self._upkeep: Upkeep[Place] = Upkeep("root certificates of", self._settle, pace.backoff, choose)
+        self._existing: dict[ConfigMapKey, Mapping[str, str]] = {}
+        self._reconciler: Reconciler[ConfigMapKey] = Reconciler(
+            "root certificates of", self._reconcile, options.backoff, rng
+        )
 
-    def changed(self) -> None:
-        """Looks at every namespace again."""
-        self._upkeep.look_at((namespace, name) for namespace in self._namespaces for name in self._wanted())
+    def resync(self) -> None:
+        """Check every namespace again."""
+        self._reconciler.enqueue((namespace, name) for namespace in self._namespaces for name in self._desired())
 
     async def run(self) -> None:
-        """Keeps the ConfigMaps as they should be until it is cancelled."""
-        self._namespaces, self._there = {}, {}
-        followers = [
-            self._follow(WatchedCollection("/api/v1/namespaces", metadata_only=True), self._receive_namespaces)
+        """Write ConfigMaps until cancelled."""
+        self._namespaces, self._existing = {}, {}
+        informers = [
+            self._informer(WatchedCollection("/api/v1/namespaces", metadata_only=True), self._receive_namespaces)
         ]
-        followers += [
-            self._follow(WatchedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)
-            for name in self._wanted()
+        informers += [
+            self._informer(WatchedCollection("/api/v1/configmaps", fields=f"metadata.name={name}"), self._receive_maps)
+            for name in self._desired()
         ]
-        tasks = [asyncio.create_task(follower.run(), name="follow root certificates") for follower in followers]
+        tasks = [asyncio.create_task(informer.run(), name="watch root certificates") for informer in informers]
         try:
-            for follower in followers:
-                await follower.synced.wait()
-            self.changed()
-            await self._upkeep.run()
+            for informer in informers:
+                await informer.synced.wait()
+            self.resync()
+            await self._reconciler.run()
         finally:
             await cancel_tasks(*tasks)
 
-    def _follow(self, collection: WatchedCollection, receive: Receive) -> Informer:
-        return Informer(self._client, collection, receive, self._pace, self._choose)
+    def _informer(self, collection: WatchedCollection, receive: Receive) -> Informer:
+        return Informer(self._client, collection, receive, self._options, self._rng)
 
     async def _receive_namespaces(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
@@ -86,45 +98,49 @@ class RootCertificates:
                 self._namespaces.pop(change.name.name, None)
             else:
                 self._namespaces[change.name.name] = _read(change.raw).metadata
-                self._upkeep.look_at((change.name.name, name) for name in self._wanted())
+                self._reconciler.enqueue((change.name.name, name) for name in self._desired())
 
     async def _receive_maps(self, changes: Sequence[ObjectChange]) -> None:
         for (namespace, name), raw in changes:
             if raw is None:
-                self._there.pop((namespace, name), None)
+                self._existing.pop((namespace, name), None)
             else:
-                self._there[namespace, name] = _read(raw).data or {}
-            self._upkeep.look_at([(namespace, name)])
+                self._existing[namespace, name] = _read(raw).data or {}
+            self._reconciler.enqueue([(namespace, name)])
 
-    async def _settle(self, place: Place) -> None:
-        """Writes one ConfigMap, where it is not as it should be."""
-        namespace, name = place
-        data, found = self._wanted().get(name), self._namespaces.get(namespace)
-        if data is None or found is None or found.deletion_timestamp is not None or namespace in LEFT_OUT:
+    async def _reconcile(self, key: ConfigMapKey) -> None:
+        """Write one ConfigMap if it differs."""
+        namespace, name = key
+        data, metadata = self._desired().get(name), self._namespaces.get(namespace)
+        if data is None or metadata is None or metadata.deletion_timestamp is not None:
             return
-        there = self._there.get(place)
-        if not self._selected(namespace, found.labels or {}) or there == data:
+        existing = self._existing.get(key)
+        if (
+            namespace in EXCLUDED_NAMESPACES
+            or not self._is_selected(namespace, metadata.labels or {})
+            or existing == data
+        ):
             return
         try:
-            await self._write(place, data, there is None)
+            await self._write(key, data, existing is None)
         except ApiError as error:
-            if error.code != 403:  # a namespace that ends, or one that we may not write in
+            if error.code != 403:  # the namespace is terminating, or we have no permission there
                 raise
 
-    async def _write(self, place: Place, data: Mapping[str, str], new: bool) -> None:
-        collection = f"/api/v1/namespaces/{place[0]}/configmaps"
-        metadata = {"name": place[1], "labels": LABELS}
+    async def _write(self, key: ConfigMapKey, data: Mapping[str, str], is_new: bool) -> None:
+        collection = f"/api/v1/namespaces/{key[0]}/configmaps"
+        metadata = {"name": key[1], "labels": LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         try:
-            if new:
+            if is_new:
                 await self._client.call("POST", collection, body=msgspec.json.encode(body))
                 return
-        except Conflict:  # it has just been made
+        except Conflict:  # created meanwhile
             pass
-        except NotFound:  # the namespace has just gone
+        except NotFound:  # the namespace was deleted
             return
-        surplus = dict.fromkeys(self._there.get(place, {}).keys() - data.keys())
-        patch = {"metadata": {"labels": LABELS}, "data": {**surplus, **data}}
+        removed_keys = dict.fromkeys(self._existing.get(key, {}).keys() - data.keys())
+        patch = {"metadata": {"labels": LABELS}, "data": {**removed_keys, **data}}
         await self._client.call(
-            "PATCH", f"{collection}/{place[1]}", body=msgspec.json.encode(patch), content_type=MERGE_PATCH
+            "PATCH", f"{collection}/{key[1]}", body=msgspec.json.encode(patch), content_type=MERGE_PATCH
         )

@@ -1,4 +1,7 @@
-"""A ServiceExport for each Service, so that all clusters see it. https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/"""
+"""Creates a ServiceExport for each Service, so that all clusters can reach it.
+
+https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from pilot.config.group_kind import MULTICLUSTER
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
@@ -28,48 +31,53 @@ class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
-class ServiceExports:
-    """Makes them while it runs. `is_local` says of a Service, by namespace and name, whether it is never reached across clusters. One that
-    somebody deletes is made again with the next start; with its Service it goes by itself."""
+class ServiceExportController:
+    """Creates ServiceExports.
+
+    `is_local` returns whether a Service, by namespace and name, is cluster-local and must not be exported. A
+    ServiceExport is owned by its Service. One that a user deletes is created again at the next start.
+    """
 
     def __init__(
-        self, client: ApiClient, is_local: Callable[[str, str], bool], pace: WatchOptions, choose: random.Random
+        self, client: ApiClient, is_local: Callable[[str, str], bool], options: WatchOptions, rng: random.Random
     ) -> None:
-        self._client, self._is_local, self._pace, self._choose = client, is_local, pace, choose
+        self._client, self._is_local, self._options, self._rng = client, is_local, options, rng
         self._services: dict[NamespacedName, str] = {}
-        self._upkeep: Upkeep[NamespacedName] = Upkeep("ServiceExport of", self._settle, pace.backoff, choose)
+        self._reconciler: Reconciler[NamespacedName] = Reconciler(
+            "ServiceExport of", self._reconcile, options.backoff, rng
+        )
 
     async def run(self) -> None:
-        """Follows Services until it is cancelled."""
+        """Watch Services until cancelled."""
         self._services = {}
-        follower = Informer(self._client, SERVICES, self._receive, self._pace, self._choose)
-        task = asyncio.create_task(follower.run(), name="follow services that are exported")
+        informer = Informer(self._client, SERVICES, self._receive, self._options, self._rng)
+        task = asyncio.create_task(informer.run(), name="watch Services to export")
         try:
-            await self._upkeep.run()
+            await self._reconciler.run()
         finally:
             await cancel_tasks(task)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
-            before = self._services.pop(change.name, None)
+            previous_uid = self._services.pop(change.name, None)
             if change.raw is None:
                 continue
             uid = self._services[change.name] = msgspec.json.decode(change.raw, type=_Object).metadata.uid
-            if uid != before:
-                self._upkeep.look_at((change.name,))
+            if uid != previous_uid:
+                self._reconciler.enqueue((change.name,))
 
-    async def _settle(self, name: NamespacedName) -> None:
+    async def _reconcile(self, name: NamespacedName) -> None:
         uid = self._services.get(name)
         if uid is None or self._is_local(name.namespace, name.name):
             return
         owner = {"apiVersion": "v1", "kind": "Service", "name": name.name, "uid": uid}
         metadata = {"name": name.name, "namespace": name.namespace, "ownerReferences": [owner]}
-        made = {"apiVersion": f"{MULTICLUSTER}/{VERSION}", "kind": "ServiceExport", "metadata": metadata}
+        plain = {"apiVersion": f"{MULTICLUSTER}/{VERSION}", "kind": "ServiceExport", "metadata": metadata}
         path = f"/apis/{MULTICLUSTER}/{VERSION}/namespaces/{name.namespace}/serviceexports"
         try:
-            await self._client.call("POST", path, body=msgspec.json.encode(made))
-        except (Conflict, NotFound):  # it is there, or the namespace has just gone
+            await self._client.call("POST", path, body=msgspec.json.encode(plain))
+        except (Conflict, NotFound):  # it exists already, or the namespace was deleted
             return
         except ApiError as error:
-            if error.code != 403:  # a namespace that ends
+            if error.code != 403:  # the namespace is terminating
                 raise

@@ -38,8 +38,8 @@ class _Head(msgspec.Struct):
 class ShadowServiceController:
     """Writes the Services of InferencePools.
 
-    `path_of` returns the API path of a pool, or "" if the kind is not available. `is_ours` returns whether a pool belongs
-    to this revision.
+    `path_of` returns the API path of a pool, or "" if the kind is not available. `is_ours` returns whether a pool
+    belongs to this revision.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A status that an object has, with what we tell of it put in: what others have written there stays."""
+"""Merges our part of a status into an existing one and keeps what other controllers have written."""
 
 from __future__ import annotations
 
@@ -10,85 +10,97 @@ from pilot.mesh.ambient.conditions import TYPES
 from pilot.mesh.status.policies import MOST_ANCESTORS
 
 Plain = dict[str, Any]
-OURS = (
+OWN_CONDITION_TYPES = (
     frozenset(
         {"Accepted", "Programmed", "ResolvedRefs", "Conflicted", "SupportedVersion", "InsecureFrontendValidationMode"}
     )
     | TYPES
 )
-"""Types of conditions that are ours alone: one that does not hold any more goes."""
+"""Condition types that only this controller writes. One that no longer applies is removed."""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
-_MOST = {"ancestors": MOST_ANCESTORS}
+_MAX_ENTRIES = {"ancestors": MOST_ANCESTORS}
 
 
-class Moment:
-    """What a status is written with. `controllers`: the names whose entries are ours."""
+class StatusContext:
+    """Generation and time to write into a status. Entries of `controllers` are ours."""
 
     def __init__(self, generation: int, now: str, controllers: Iterable[str]) -> None:
         self.generation, self.now, self.controllers = generation, now, frozenset(controllers)
 
 
-def merge_status(old: Mapping[str, Any], wanted: Mapping[str, Any], moment: Moment) -> Plain:
-    """Returns the fields of a status that we write. They equal those of `old` where nothing has changed."""
-    return {field: _merge_field(field, old.get(field), value, moment) for field, value in wanted.items()}
+def merge_status(existing: Mapping[str, Any], desired: Mapping[str, Any], context: StatusContext) -> Plain:
+    """Return the status fields to write. They equal those in `existing` if nothing changed."""
+    return {field: _merge_field(field, existing.get(field), value, context) for field, value in desired.items()}
 
 
-def _merge_field(field: str, old: Any, value: Any, moment: Moment) -> Any:
+def _merge_field(field: str, existing: Any, value: Any, context: StatusContext) -> Any:
     if field == "conditions":
-        return merge_conditions(old or (), value, moment)
+        return merge_conditions(existing or (), value, context)
     if field == "listeners":
-        return _merge_listeners(old or (), value, moment)
+        return _merge_listeners(existing or (), value, context)
     if field in _ENTRIES:
-        return _merge_entries(_ENTRIES[field], old or (), value, moment)[: _MOST.get(field)]
+        return _merge_entries(_ENTRIES[field], existing or (), value, context)[: _MAX_ENTRIES.get(field)]
     return value
 
 
-def merge_conditions(old: Iterable[Plain], wanted: Iterable[Plain], moment: Moment) -> list[Plain]:
-    """Returns conditions in the order in which they are. The time of one is that of when its status last changed."""
-    known = {condition.get("type"): condition for condition in old}
-    made = {condition["type"]: _stamped(known.get(condition["type"]), condition, moment) for condition in wanted}
-    kept = [made.pop(type_, condition) for type_, condition in known.items() if type_ in made or type_ not in OURS]
-    return [*kept, *made.values()]
+def merge_conditions(existing: Iterable[Plain], desired: Iterable[Plain], context: StatusContext) -> list[Plain]:
+    """Return conditions in their existing order. The transition time changes only with the condition's status."""
+    by_type = {condition.get("type"): condition for condition in existing}
+    new = {condition["type"]: _stamp(by_type.get(condition["type"]), condition, context) for condition in desired}
+    merged = [
+        new.pop(type_, condition)
+        for type_, condition in by_type.items()
+        if type_ in new or type_ not in OWN_CONDITION_TYPES
+    ]
+    return [*merged, *new.values()]
 
 
-def _stamped(old: Plain | None, wanted: Plain, moment: Moment) -> Plain:
-    same = old is not None and old.get("status") == wanted["status"]
-    changed = (old or {}).get("lastTransitionTime") if same else None
-    return {**wanted, "observedGeneration": moment.generation, "lastTransitionTime": changed or moment.now}
+def _stamp(existing: Plain | None, desired: Plain, context: StatusContext) -> Plain:
+    is_same = existing is not None and existing.get("status") == desired["status"]
+    changed_at = (existing or {}).get("lastTransitionTime") if is_same else None
+    return {**desired, "observedGeneration": context.generation, "lastTransitionTime": changed_at or context.now}
 
 
-def _merge_listeners(old: Iterable[Plain], wanted: Iterable[Plain], moment: Moment) -> list[Plain]:
-    known = {listener.get("name"): listener for listener in old}
+def _merge_listeners(existing: Iterable[Plain], desired: Iterable[Plain], context: StatusContext) -> list[Plain]:
+    by_name = {listener.get("name"): listener for listener in existing}
     return [
         {
             **listener,
             "conditions": merge_conditions(
-                known.get(listener["name"], {}).get("conditions") or (), listener["conditions"], moment
+                by_name.get(listener["name"], {}).get("conditions") or (), listener["conditions"], context
             ),
         }
-        for listener in wanted
+        for listener in desired
     ]
 
 
-def _merge_entries(field: str, old: Iterable[Plain], wanted: Iterable[Plain], moment: Moment) -> list[Plain]:
-    """Returns the entries of all controllers: ours where they were, then those that are new; those of ours that are not wanted go."""
-    waiting = {_name(entry[field], entry["controllerName"]): entry for entry in wanted}
-    out: list[Plain] = []
-    for entry in old:
-        if entry.get("controllerName") not in moment.controllers:
-            out.append(entry)
-        elif (new := waiting.pop(_name(entry.get(field) or {}, entry["controllerName"]), None)) is not None:
-            out.append(
-                {**new, "conditions": merge_conditions(entry.get("conditions") or (), new["conditions"], moment)}
+def _merge_entries(
+    field: str, existing: Iterable[Plain], desired: Iterable[Plain], context: StatusContext
+) -> list[Plain]:
+    """Return the entries of all controllers: ours in their existing places, followed by new ones.
+
+    Entries of ours that are no longer desired are removed.
+    """
+    new_entries = {_entry_key(entry[field], entry["controllerName"]): entry for entry in desired}
+    merged: list[Plain] = []
+    for entry in existing:
+        if entry.get("controllerName") not in context.controllers:
+            merged.append(entry)
+        elif (new := new_entries.pop(_entry_key(entry.get(field) or {}, entry["controllerName"]), None)) is not None:
+            merged.append(
+                {**new, "conditions": merge_conditions(entry.get("conditions") or (), new["conditions"], context)}
             )
     return [
-        *out,
-        *({**entry, "conditions": merge_conditions((), entry["conditions"], moment)} for entry in waiting.values()),
+        *merged,
+        *(
+            {**entry, "conditions": merge_conditions((), entry["conditions"], context)}
+            for entry in new_entries.values()
+        ),
     ]
 
 
-def _name(ref: Mapping[str, Any], controller: str) -> tuple[Any, ...]:
-    """Returns what an entry is known by; absent fields of a reference mean what they mean in a route."""
+def _entry_key(ref: Mapping[str, Any], controller: str) -> tuple[Any, ...]:
+    """Return the identity of an entry. Absent fields of the reference have the same defaults as in a route."""
     defaults: Mapping[str, Any] = {"group": GATEWAY_API, "kind": "Gateway"}
     fields: Callable[[str], Any] = lambda field: ref.get(field, defaults.get(field))  # noqa: E731
     return controller, *(fields(field) for field in ("group", "kind", "namespace", "name", "sectionName", "port"))

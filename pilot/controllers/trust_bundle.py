@@ -1,4 +1,4 @@
-"""The ClusterTrustBundle with the roots of the mesh, which the kubelet mounts into pods of any namespace.
+"""Maintains the ClusterTrustBundle with the root certificates of the mesh, which the kubelet mounts into pods.
 
 https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles
 """
@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
@@ -25,80 +25,56 @@ NAME = "istio.io:istiod-ca:root-cert"
 PATH = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 
 
-class TrustBundle:
-    """Writes it while it runs. `wanted` returns the roots in PEM, "" while there are none."""
+class TrustBundleController:
+    """Writes the ClusterTrustBundle. `roots_pem` returns the root certificates in PEM, or "" if there are none yet."""
 
-    def __init__(self, client: ApiClient, wanted: Callable[[], str], pace: WatchOptions, choose: random.Random) -> None:
-        self._client, self._wanted, self._pace, self._choose = client, wanted, pace, choose
-        self._there: Any = None
-        self._upkeep: Upkeep[str] = Upkeep("trust bundle", self._settle, pace.backoff, choose)
+    def __init__(
+        self, client: ApiClient, roots_pem: Callable[[], str], options: WatchOptions, rng: random.Random
+    ) -> None:
+        self._client, self._roots_pem, self._options, self._rng = client, roots_pem, options, rng
+        self._existing: Any = None
+        self._reconciler: Reconciler[str] = Reconciler("trust bundle", self._reconcile, options.backoff, rng)
 
-    def changed(self) -> None:
-        """Looks whether it is as it should be."""
-        self._upkeep.look_at((NAME,))
+    def resync(self) -> None:
+        """Check the bundle again."""
+        self._reconciler.enqueue((NAME,))
 
     async def run(self) -> None:
-        """Keeps it as it should be until it is cancelled."""
-        self._there = None
-        follower = Informer(
+        """Maintain the bundle until cancelled."""
+        self._existing = None
+        informer = Informer(
             self._client,
             WatchedCollection(PATH, fields=f"metadata.name={NAME}"),
             self._receive,
-            self._pace,
-            self._choose,
+            self._options,
+            self._rng,
         )
-        task = asyncio.create_task(follower.run(), name="follow the trust bundle")
+        task = asyncio.create_task(informer.run(), name="watch the trust bundle")
         try:
-            await follower.synced.wait()
-            self.changed()
-            await self._upkeep.run()
+            await informer.synced.wait()
+            self.resync()
+            await self._reconciler.run()
         finally:
             await cancel_tasks(task)
 
     async def _receive(self, changes: Sequence[ObjectChange]) -> None:
         for change in changes:
-            self._there = None if change.raw is None else msgspec.json.decode(change.raw)
-        self.changed()
+            self._existing = None if change.raw is None else msgspec.json.decode(change.raw)
+        self.resync()
 
-    async def _settle(self, name: str) -> None:
-        wanted, there = self._wanted(), self._there
-        if not wanted or (there is not None and there["spec"].get("trustBundle") == wanted):
+    async def _reconcile(self, name: str) -> None:
+        roots, existing = self._roots_pem(), self._existing
+        if not roots or (existing is not None and existing["spec"].get("trustBundle") == roots):
             return
-        with contextlib.suppress(Conflict, NotFound):  # somebody has just changed or deleted it, which is told of
-            if there is None:
-                spec = {"signerName": SIGNER, "trustBundle": wanted}
-                made = {
+        with contextlib.suppress(Conflict, NotFound):  # changed or deleted concurrently; the informer will report it
+            if existing is None:
+                plain = {
                     "apiVersion": "certificates.k8s.io/v1beta1",
                     "kind": "ClusterTrustBundle",
                     "metadata": {"name": name},
-                    "spec": spec,
+                    "spec": {"signerName": SIGNER, "trustBundle": roots},
                 }
-                await self._client.call("POST", PATH, body=msgspec.json.encode(made))
+                await self._client.call("POST", PATH, body=msgspec.json.encode(plain))
             else:
-                changed = {**there, "spec": {**there["spec"], "trustBundle": wanted}}
-                await self._client.call("PUT", f"{PATH}/{name}", body=msgspec.json.encode(changed))
-
-
-class Writer(Protocol):
-    """What writes something while it runs, and is told when that may be something else."""
-
-    def changed(self) -> None: ...
-    async def run(self) -> None: ...
-
-
-class Together:
-    """Several writers that are run as one."""
-
-    def __init__(self, *writers: Writer) -> None:
-        self._writers = writers
-
-    def changed(self) -> None:
-        """Tells all of them."""
-        for writer in self._writers:
-            writer.changed()
-
-    async def run(self) -> None:
-        """Runs all of them until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for writer in self._writers:
-                group.create_task(writer.run())
+                plain = {**existing, "spec": {**existing["spec"], "trustBundle": roots}}
+                await self._client.call("PUT", f"{PATH}/{name}", body=msgspec.json.encode(plain))

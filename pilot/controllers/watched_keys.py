@@ -1,4 +1,4 @@
-"""What writers of objects by key watch: the list of the keys, and a derivation of each."""
+"""Watches a derived list of keys, and a derived value for each."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 class WatchedKeys(Generic[T]):
-    """Watches between `start` and `stop`. `look_at` is told of keys that are new, and of those whose value may be another one."""
+    """Watches between `start` and `stop`. It calls `enqueue` with new keys, and with keys of changed values."""
 
     def __init__(
         self,
         db: Mesh,
-        listing: Derived[[], tuple[ObjectKey, ...]],
-        each: Derived[[ObjectKey], T],
-        look_at: Callable[[Iterable[ObjectKey]], None],
+        all_keys: Derived[[], tuple[ObjectKey, ...]],
+        value: Derived[[ObjectKey], T],
+        enqueue: Callable[[Iterable[ObjectKey]], None],
     ) -> None:
-        self._db, self._listing, self._each, self._look_at = db, listing, each, look_at
+        self._db, self._all_keys, self._value, self._enqueue = db, all_keys, value, enqueue
         self._nodes: dict[ObjectKey, Node] = {}
         self._keys: dict[Node, ObjectKey] = {}
-        self._listed: Node | None = None
+        self._list_node: Node | None = None
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -35,42 +35,42 @@ class WatchedKeys(Generic[T]):
         return key in self._nodes
 
     def start(self) -> None:
-        """Begins to watch; all keys are new then."""
-        self._listed = self._db.watch(self._listing)
-        self._list(self._listed)
+        """Start to watch. All keys are new."""
+        self._list_node = self._db.watch(self._all_keys)
+        self._update_keys(self._list_node)
 
     def stop(self) -> None:
-        """Watches nothing any more."""
-        for node in (*self._keys, *([self._listed] if self._listed is not None else [])):
+        """Stop to watch, and forget all keys."""
+        for node in (*self._keys, *([self._list_node] if self._list_node is not None else [])):
             self._db.unwatch(node)
-        self._nodes, self._keys, self._listed = {}, {}, None
+        self._nodes, self._keys, self._list_node = {}, {}, None
 
-    def committed(self, hit: Iterable[Node]) -> None:
-        """Takes the nodes that a commit reached."""
-        for node in hit:
-            if node is self._listed:
-                self._list(node)
+    def on_commit(self, nodes: Iterable[Node]) -> None:
+        """Handle the nodes that a commit affects."""
+        for node in nodes:
+            if node is self._list_node:
+                self._update_keys(node)
             elif node in self._keys:
-                self._look_at((self._keys[node],))
+                self._enqueue((self._keys[node],))
 
-    def changed(self) -> None:
-        """Has every key looked at."""
-        self._look_at(list(self._nodes))
+    def resync(self) -> None:
+        """Enqueue all keys."""
+        self._enqueue(list(self._nodes))
 
     def value(self, key: ObjectKey) -> T | None:
-        """Returns the value of a watched key as it is now; None where there is none."""
+        """Return the current value of a watched key, or None if it cannot be derived."""
         node = self._nodes[key]
         self._db.refresh(node)
         return None if node.value is UNSET else node.value
 
-    def _list(self, node: Node) -> None:
+    def _update_keys(self, node: Node) -> None:
         self._db.refresh(node)
-        listed: set[ObjectKey] = set() if node.value is UNSET else set(node.value)
-        for key in self._nodes.keys() - listed:
-            gone = self._nodes.pop(key)
-            del self._keys[gone]
-            self._db.unwatch(gone)
-        for key in sorted(listed - self._nodes.keys()):
-            new = self._nodes[key] = self._db.watch(self._each, key)
-            self._keys[new] = key
-            self._look_at((key,))
+        keys: set[ObjectKey] = set() if node.value is UNSET else set(node.value)
+        for key in self._nodes.keys() - keys:
+            removed = self._nodes.pop(key)
+            del self._keys[removed]
+            self._db.unwatch(removed)
+        for key in sorted(keys - self._nodes.keys()):
+            added = self._nodes[key] = self._db.watch(self._value, key)
+            self._keys[added] = key
+            self._enqueue((key,))

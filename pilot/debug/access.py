@@ -33,10 +33,10 @@ class _OwnFleet(NamedTuple):
     def disconnect(self, connection_id: str) -> None:
         raise Refused(403, "")
 
-    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+    def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         raise Refused(403, "")
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         raise Refused(403, "")
 
 

@@ -21,9 +21,9 @@ def cachez(sources: Sources, query: Query) -> Any:
     """Returns the names of the serialized resources that are kept, a name for each variant; `sizes`: how much they take; `clear`: gives up those
     that no connected proxy is to have."""
     if query.get("clear"):
-        sources.fleet.forget()
+        sources.fleet.clear_cache()
         return TextAnswer("Cache cleared\n")
-    kept = sources.fleet.kept()
+    kept = sources.fleet.cached_resources()
     return Later(lambda: _sizes(kept) if query.get("sizes") else _names(kept))
 
 

@@ -62,7 +62,7 @@ def typed_dump(sources: Sources, connection: ConnectedProxy, short_types: Iterab
 
 def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) -> list[Resource]:
     """Returns what the proxy is to have of a type now; nothing of a type that it does not watch."""
-    watch = connection.watches.get(type_url)
+    watch = connection.subscriptions.get(type_url)
     if watch is None:
         return []
     found: dict[str, Resource] = {}

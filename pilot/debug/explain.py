@@ -46,8 +46,8 @@ async def explain_page(sources: Sources, query: Query) -> Any:
 def _groups(sources: Sources, connection: ConnectedProxy, wanted: str) -> Iterator[tuple[str, Group]]:
     """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all that it watches."""
     planned = plan(sources.db, connection.proxy_key)
-    for url in (wanted,) if wanted else tuple(connection.watches):
-        watch = connection.watches.get(url)
+    for url in (wanted,) if wanted else tuple(connection.subscriptions):
+        watch = connection.subscriptions.get(url)
         for group in planned.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
             yield url, group
 

@@ -80,7 +80,7 @@ def _described(sources: Sources, connection: ConnectedProxy) -> dict[str, Any]:
 
 
 def _watched(connection: ConnectedProxy) -> Watched:
-    return {type_url: (watch.names, watch.known) for type_url, watch in connection.watches.items()}
+    return {type_url: (watch.names, watch.wildcard_names) for type_url, watch in connection.subscriptions.items()}
 
 
 def _show_watches(watched: Watched) -> dict[str, Any]:
@@ -98,9 +98,9 @@ def _status(connection: ConnectedProxy) -> dict[str, Any]:
         "istio_version": proxy.version,
     }
     for name, short in _NAMED.items():
-        if watch := connection.watches.get(BY_SHORT_NAME[short]):
+        if watch := connection.subscriptions.get(BY_SHORT_NAME[short]):
             status |= {f"{name}_sent": watch.nonce_sent, f"{name}_acked": watch.nonce_acked}
-    status["resources"] = {type_url: _resource_status(watch) for type_url, watch in connection.watches.items()}
+    status["resources"] = {type_url: _resource_status(watch) for type_url, watch in connection.subscriptions.items()}
     return {name: value for name, value in status.items() if value}
 
 

@@ -48,7 +48,7 @@ async def ask(sources: Sources, type_url: str, names: Sequence[str], identities:
     seen = seen_by(sources, identities) if sources.settings.endpoint_auth else sources
     if type_url == CONFIG_DUMP:
         return await _dump(seen, names)
-    configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.watches)
+    configs = await all_of((c.id, client_config(c)) for c in seen.fleet.connections() if c.subscriptions)
     return await asyncio.to_thread(
         lambda: DebugResponse([(name, _pack(config)) for name, config in configs], identifier(sources))
     )
@@ -99,7 +99,7 @@ def client_config(connection: ConnectedProxy) -> csds_pb2.ClientConfig:
     made.node.metadata.update(
         {"CLUSTER_ID": proxy.cluster_id, "NAMESPACE": proxy.namespace, "ISTIO_VERSION": proxy.version}
     )
-    for type_url, watch in sorted(connection.watches.items()):
+    for type_url, watch in sorted(connection.subscriptions.items()):
         entry = made.generic_xds_configs.add(type_url=type_url, config_status=_status(watch))
         entry.last_updated.FromNanoseconds(round(watch.sent_at * 1e9) if watch.sent_at else _NEVER)
         if watch.last_error:

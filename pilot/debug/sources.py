@@ -26,7 +26,7 @@ class WatchedType(Protocol):
     @property
     def names(self) -> Collection[str]: ...
     @property
-    def known(self) -> Collection[str]: ...
+    def wildcard_names(self) -> Collection[str]: ...
     @property
     def nonce_sent(self) -> str: ...
     @property
@@ -52,7 +52,7 @@ class ConnectedProxy(Protocol):
     @property
     def connected_at(self) -> float: ...
     @property
-    def watches(self) -> Mapping[str, WatchedType]: ...
+    def subscriptions(self) -> Mapping[str, WatchedType]: ...
     @property
     def activity(self) -> int: ...
 
@@ -69,10 +69,10 @@ class Fleet(Protocol):
     def disconnect(self, connection_id: str) -> None:
         """Ends one stream."""
 
-    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+    def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         """Returns the serialized resources that are kept for the connected proxies: by type URL groups of them, by name."""
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Gives up what is kept for proxies that are gone."""
 
 

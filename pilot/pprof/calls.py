@@ -15,7 +15,7 @@ _ROOTS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 @functools.lru_cache(10_000)
 def module_of(file: str) -> str:
-    """Returns the module of a file as programs name it: pilot.xds.pusher, asyncio.events."""
+    """Returns the module of a file as programs name it: pilot.xds.push.pusher, asyncio.events."""
     for root in _ROOTS:
         if (at := file.rfind(root)) >= 0:
             file = file[at + len(root) :]

@@ -1,1 +1,1 @@
-"""This package serves ADS: subscriptions and sessions are pure state, and the gRPC edge carries their bytes."""
+"""The ADS server. Streams are state machines without I/O, and the gRPC edge carries their bytes."""

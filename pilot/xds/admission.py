@@ -1,16 +1,25 @@
-"""New streams are let in at a bounded rate: a thundering herd waits a moment, and what would wait for long is sent away to come again."""
+"""Admission of streams: the rate of new streams, limits on subscriptions, and access to configuration objects."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
-LONGEST_WAIT = 1.0
+import grpc
+
+from pilot.lib.spiffe import parse_identity
+from pilot.settings.process import ServeSettings
+from pilot.xds.debug_requests import DebugRequestError
+from pilot.xds.session.session import Session
+
+MAX_WAIT = 1.0
+"""Seconds that a new stream waits at most before it is rejected."""
 
 
 class Admission:
-    """Lets in `rate` streams a second, evenly; 0 is no limit."""
+    """Admits `rate` new streams per second, evenly. A rate of 0 disables the limit."""
 
     def __init__(
         self,
@@ -23,14 +32,81 @@ class Admission:
         self._free_at = 0.0
 
     async def admit(self) -> bool:
-        """Waits for a place and returns True, or returns False at once where that would take longer than a second."""
+        """Wait until the stream is admitted and return True. Return False immediately if the wait would be too long."""
         if not self._interval:
             return True
         now = self._now()
         start = max(now, self._free_at)
-        if start - now > LONGEST_WAIT:
+        if start - now > MAX_WAIT:
             return False
         self._free_at = start + self._interval
         if start > now:
             await self._sleep(start - now)
         return True
+
+
+class StreamLimits(NamedTuple):
+    """Limits of one stream.
+
+    types: Number of subscriptions.
+    names: Number of requested names in all subscriptions.
+    node_bytes: Size of the node, including labels.
+    """
+
+    types: int = 64
+    names: int = 50_000
+    node_bytes: int = 512 << 10
+
+    def check_node(self, node: Any) -> str:
+        """Return an error message if an envoy.config.core.v3.Node exceeds the limits, or ""."""
+        size = node.ByteSize()
+        return f"the node has {size} bytes, more than {self.node_bytes}" if size > self.node_bytes else ""
+
+    def check_subscriptions(self, session: Session) -> str:
+        """Return an error message if the subscriptions of a stream exceed the limits, or ""."""
+        if len(session.subscriptions) > self.types:
+            return f"more than {self.types} types on one stream"
+        names = sum(
+            len(subscription.requested.all) + len(subscription.retained)
+            for subscription in session.subscriptions.values()
+        )
+        return f"{names} resource names on one stream, more than {self.names}" if names > self.names else ""
+
+
+DEFAULT_STREAM_LIMITS = StreamLimits()
+
+
+def stream_limits(settings: ServeSettings) -> StreamLimits:
+    """Return the limits in the settings."""
+    return StreamLimits(settings.max_types, settings.max_names, settings.max_node_bytes)
+
+
+CheckObjectAccess = Callable[[str], None]
+"""Checks a client's verified identity, or "". Raises DebugRequestError if it may not request configuration objects."""
+
+
+def deny_objects(_: str) -> None:
+    """Deny access to configuration objects, which are data of the whole mesh."""
+    raise DebugRequestError(
+        grpc.StatusCode.UNAUTHENTICATED, "configuration objects require an identity in the control plane's namespace"
+    )
+
+
+def allow_objects(_: str) -> None:
+    """Allow access to configuration objects."""
+
+
+def allow_objects_to_namespace(namespace: Callable[[], str]) -> CheckObjectAccess:
+    """Return a check that allows access only to identities in a namespace. `namespace` returns the current one."""
+
+    def check(identity: str) -> None:
+        parsed = parse_identity(identity) if identity else None
+        if parsed is None:
+            deny_objects(identity)
+        elif parsed.namespace != namespace():
+            raise DebugRequestError(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "configuration objects require an identity in the control plane's namespace",
+            )
+
+    return check

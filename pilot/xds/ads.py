@@ -1,4 +1,4 @@
-"""The aggregated discovery service is served over gRPC: both protocol variants on one server, bytes in and out.
+"""The aggregated discovery service (ADS) over gRPC, with both protocol variants on one server.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#aggregated-discovery-service
 """
@@ -6,8 +6,10 @@ https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#aggregated-dis
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -20,82 +22,106 @@ from pilot.lib.call_metrics import go_name
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut, one_line
-from pilot.lib.xds_types import HEALTH, SECRET, find_type, is_object, is_question, short_name
+from pilot.lib.xds_types import HEALTH, SECRET, find_type, is_debug_request, is_object, short_name
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy
-from pilot.xds.admission import Admission
-from pilot.xds.connection import Connection, nothing, of_events
-from pilot.xds.delta import DeltaSession
-from pilot.xds.discovery import Discovery
-from pilot.xds.identity import (
+from pilot.xds.admission import (
+    DEFAULT_STREAM_LIMITS,
+    Admission,
+    CheckObjectAccess,
+    StreamLimits,
+    deny_objects,
+)
+from pilot.xds.authn.identity import (
     Authenticate,
     Authorize,
     Caller,
+    IdentifyPeer,
     IdentityError,
-    Meet,
-    nobody,
-    plain_caller,
+    no_authentication,
+    plaintext_caller,
     verified_identity,
 )
-from pilot.xds.lifecycle import RegistrationError
-from pilot.xds.messages import random_uuid
+from pilot.xds.debug_requests import (
+    AnswerDebugRequest,
+    DebugRequestError,
+    encode_answer,
+    no_debug_answer,
+    requested_names,
+)
+from pilot.xds.nacks import NackLog, NoNackLog
 from pilot.xds.node import parse_node
-from pilot.xds.object_access import CheckObjectAccess, nobody_may
-from pilot.xds.pusher import Pusher
-from pilot.xds.questions import Ask, QuestionError, encode_answer, names_asked, no_answer
-from pilot.xds.session import Session
-from pilot.xds.sotw import SotwSession
-from pilot.xds.subscription_limits import DEFAULT_STREAM_LIMITS, StreamLimits
+from pilot.xds.push.connection import Connection, do_nothing, event_fields
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.push.message_cache import random_uuid
+from pilot.xds.push.pusher import Pusher
+from pilot.xds.session.delta import DeltaSession
+from pilot.xds.session.session import Session
+from pilot.xds.session.sotw import SotwSession
+from pilot.xds.workload_registration import NoRegistration, RegistrationError, WorkloadRegistration
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 EOF: Any = aio.EOF  # type: ignore[attr-defined]
-LAST_WRITE_SECONDS = 1.0
-STATUS_LENGTH = 500
+LAST_WRITE_TIMEOUT = 1.0
+"""Seconds that a stream which must end waits for the current write."""
+MAX_STATUS_LENGTH = 500
 REQUEST = {"proxyrequest": 1}
-_log, _delta = scope("ads"), scope("delta")
+_log, _delta_log = scope("ads"), scope("delta")
 
 
-class _Refused(Exception):
-    """Says with which status and text a stream ends because of what it sent."""
+class _StreamError(Exception):
+    """Ends a stream with a gRPC status and a text."""
 
     def __init__(self, status: grpc.StatusCode, text: str) -> None:
         super().__init__(status, text)
 
 
-class Ads:
-    """The service of one port. A stream is one task that reads and one that writes.
+@dataclasses.dataclass(frozen=True)
+class AdsOptions:
+    """Options of the ADS service of a port.
 
-    `meet` says from where a call comes, `authenticate` who makes it, and
-    `authorize` which of the identities may be the proxy. `ask` answers questions, `check_object_access` says who may ask for configuration
-    objects. `connections` are those of this port.
+    admission: Limits the rate of new streams.
+    aliases: Clusters by further names of theirs.
+    identify_peer: Returns the caller of a call.
+    authenticate: Verifies the identities of a caller.
+    authorize: Checks which identity matches the proxy.
+    answer_debug_request: Answers requests for debug pages.
+    check_object_access: Checks access to configuration objects.
+    registration: Registers workloads outside Kubernetes.
+    nack_log: Handles NACKs and ACKs.
+    request_listeners: Called after each request, by type URL.
+    """
+
+    admission: Admission = dataclasses.field(default_factory=lambda: Admission(0.0))
+    aliases: Mapping[str, str] = MappingProxyType({})
+    limits: StreamLimits = DEFAULT_STREAM_LIMITS
+    identify_peer: IdentifyPeer = plaintext_caller
+    authenticate: Authenticate = no_authentication
+    authorize: Authorize = verified_identity
+    answer_debug_request: AnswerDebugRequest = no_debug_answer
+    check_object_access: CheckObjectAccess = deny_objects
+    registration: WorkloadRegistration = dataclasses.field(default_factory=NoRegistration)
+    nack_log: NackLog = dataclasses.field(default_factory=NoNackLog)
+    request_listeners: Mapping[str, Callable[[Connection], None]] = MappingProxyType({})
+
+
+class Ads:
+    """The ADS service of one port. `connections` are its open streams.
+
+    A stream is one task that reads and one that writes.
     """
 
     def __init__(
-        self,
-        discovery: Discovery,
-        pusher: Pusher,
-        metrics: Metrics,
-        admission: Admission,
-        aliases: Mapping[str, str],
-        limits: StreamLimits = DEFAULT_STREAM_LIMITS,
-        authenticate: Authenticate = nobody,
-        meet: Meet = plain_caller,
-        authorize: Authorize = verified_identity,
-        ask: Ask = no_answer,
-        check_object_access: CheckObjectAccess = nobody_may,
+        self, discovery: Discovery, pusher: Pusher, metrics: Metrics, options: AdsOptions | None = None
     ) -> None:
-        self._ask, self._check_object_access = ask, check_object_access
-        self._limits, self._authenticate, self._meet, self._authorize = limits, authenticate, meet, authorize
+        self._discovery, self._pusher, self._metrics = discovery, pusher, metrics
+        self.options = options or AdsOptions()
         self.connections: dict[Connection, None] = {}
-        self._discovery, self._pusher, self._metrics, self._admission, self._aliases = (
-            discovery,
-            pusher,
-            metrics,
-            admission,
-            aliases,
-        )
 
     def handlers(self) -> Any:
-        """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes. There are no serializers: bytes come and go."""
+        """Return the argument for `grpc.aio.Server.add_generic_rpc_handlers`.
+
+        Messages are bytes, without serializers.
+        """
         methods = {
             "StreamAggregatedResources": grpc.stream_stream_rpc_method_handler(self._sotw),
             "DeltaAggregatedResources": grpc.stream_stream_rpc_method_handler(self._delta),
@@ -110,248 +136,264 @@ class Ads:
             context, discovery_pb2.DeltaDiscoveryRequest.FromString, DeltaSession(self._discovery.name_sets)
         )
 
+    # -- start of a stream ---------------------------------------------------------------------------------------------
+
     async def _stream(self, context: Any, parse: Callable[[bytes], Any], session: Session) -> None:
-        caller = await self._met(context)
+        caller = await self._identify_peer(context)
         address = caller.address
-        if not await self._admission.admit():
+        if not await self.options.admission.admit():
             _log.warning("ADS: %s exceeded rate limit", address)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "request rate limit exceeded")
-        identities = await self._identities(context, caller)
-        request = await self._first(context, parse, address)
+        identities = await self._authenticate(context, caller)
+        request = await self._read_first(context, parse, address)
         if request is None:
             return
         try:
-            proxy = parse_node(request.node, self._aliases)
+            proxy = parse_node(request.node, self.options.aliases)
         except NodeError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(one_line(str(error)), STATUS_LENGTH))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, cut(one_line(str(error)), MAX_STATUS_LENGTH))
         if proxy.type is NodeType.ZTUNNEL and not self._discovery.db.settings.ambient.enabled:
-            await context.abort(grpc.StatusCode.UNKNOWN, "ztunnel is served in ambient mode only, which is off")
+            await context.abort(grpc.StatusCode.UNKNOWN, "ambient mode, which ztunnel requires, is disabled")
         try:
-            proxy = msgspec.structs.replace(proxy, identity=self._authorize(identities, proxy))
+            proxy = msgspec.structs.replace(proxy, identity=self.options.authorize(identities, proxy))
         except IdentityError as error:
-            _log.warning("ADS: %s is refused: %s", address, cut(one_line(str(error)), STATUS_LENGTH))
+            _log.warning("ADS: rejected %s: %s", address, cut(one_line(str(error)), MAX_STATUS_LENGTH))
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "authorization failed")
         await self._register(context, proxy, address)
         try:
             connection = self._discovery.connect(request.node.id, proxy, address, session)
             self.connections[connection] = None
             is_delta = isinstance(request, discovery_pb2.DeltaDiscoveryRequest)
-            (_delta if is_delta else _log).info(
+            (_delta_log if is_delta else _log).info(
                 "ADS: new %sconnection for node:%s", "delta " if is_delta else "", connection.id
             )
             try:
                 await self._serve(context, parse, connection, request)
             finally:
                 del self.connections[connection]
-                self._close(connection)
+                self._remove(connection)
         finally:
-            self._discovery.lifecycle.closed(proxy)
+            self.options.registration.unregister(proxy)
 
-    def _close(self, connection: Connection) -> None:
-        """Forgets a stream that has ended. Nobody else would tell of a bug of ours there."""
+    def _remove(self, connection: Connection) -> None:
+        """Remove a stream that has ended. Log bugs here, because nothing else would report them."""
         try:
-            self._discovery.closed(connection)
+            self._discovery.remove(connection)
         except Exception:
             self._metrics.internal_error()
-            _log.error('ADS: "%s" %s cannot be forgotten', connection.address, connection.id, exc_info=True)
+            _log.error('ADS: cannot remove "%s" %s', connection.address, connection.id, exc_info=True)
         else:
             _log.info('ADS: "%s" %s terminated', connection.address, connection.id)
 
     async def _register(self, context: Any, proxy: Proxy, address: str) -> None:
-        """Returns when what follows from the stream has been done; ends it where that cannot be."""
+        """Register the proxy's workload, or end the stream."""
         try:
-            await self._discovery.lifecycle.connected(proxy)
+            await self.options.registration.register(proxy)
         except RegistrationError as error:
-            text = cut(one_line(str(error)), STATUS_LENGTH)
-            _log.warning("ADS: %s is refused: %s", address, text)
+            text = cut(one_line(str(error)), MAX_STATUS_LENGTH)
+            _log.warning("ADS: rejected %s: %s", address, text)
             await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION if error.misplaced else grpc.StatusCode.UNKNOWN, text
+                grpc.StatusCode.FAILED_PRECONDITION if error.not_found else grpc.StatusCode.UNKNOWN, text
             )
 
-    async def _met(self, context: Any) -> Caller:
+    async def _identify_peer(self, context: Any) -> Caller:
         try:
-            return self._meet(context)
+            return self.options.identify_peer(context)
         except IdentityError as error:
-            _log.warning("ADS: %s is refused: %s", context.peer(), error)
+            _log.warning("ADS: rejected %s: %s", context.peer(), error)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
             raise
 
-    async def _identities(self, context: Any, caller: Caller) -> Sequence[str]:
+    async def _authenticate(self, context: Any, caller: Caller) -> Sequence[str]:
         try:
-            return await self._authenticate(caller)
+            return await self.options.authenticate(caller)
         except IdentityError as error:
-            _log.warning("ADS: %s is refused: %s", caller.address, cut(one_line(str(error)), STATUS_LENGTH))
+            _log.warning("ADS: rejected %s: %s", caller.address, cut(one_line(str(error)), MAX_STATUS_LENGTH))
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "authentication failure")
             raise
 
-    async def _first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
-        """Returns the first request, which must say who asks; None where the stream ends before."""
+    async def _read_first(self, context: Any, parse: Callable[[bytes], Any], address: str) -> Any:
+        """Return the first request, which must have a node, or None if the stream ends before."""
         while (raw := await context.read()) is not EOF:
             try:
-                request = self._parsed(parse, raw)
-            except _Refused as refused:
-                await context.abort(*refused.args)
+                request = self._parse(parse, raw)
+            except _StreamError as error:
+                await context.abort(*error.args)
             if not find_type(request.type_url).is_answered:
                 _log.warning("ADS: %s sent a report before its first request", address)
                 continue
             if not request.node.id:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "missing node information")
-            if excess := self._limits.node_excess(request.node):
-                _log.warning("ADS: %s is refused: %s", address, excess)
+            if excess := self.options.limits.check_node(request.node):
+                _log.warning("ADS: rejected %s: %s", address, excess)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
             return request
         return None
 
-    async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
-        """Reads until the peer, `connection.end` or what was read ends the stream, while the pusher writes.
+    # -- an open stream ------------------------------------------------------------------------------------------------
 
-        gRPC takes no status while a message is being written, so the status of a stream that is refused follows what is being written.
+    async def _serve(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
+        """Read until the peer, `connection.end` or an error ends the stream, while the pusher writes.
+
+        gRPC accepts no status during a write, so the status of a rejected stream follows the current write.
         """
         reader = asyncio.current_task()
         assert reader is not None
         error: BaseException | None = None
         status: tuple[Any, ...] = ()
-        ending = _Ending(reader, asyncio.create_task(self._pusher.serve(connection, context.write)))
+        ending = _StreamEnd(reader, asyncio.create_task(self._pusher.serve(connection, context.write)))
         del reader
         connection.end, connection.abort = ending.end, ending.abort
         try:
             try:
                 await self._read(context, parse, connection, request)
-            except _Refused as refused:
-                status, ending.asked = refused.args, True
+            except _StreamError as rejection:
+                status, ending.is_requested = rejection.args, True
             except asyncio.CancelledError:
-                if not ending.asked:
+                if not ending.is_requested:
                     raise
             except Exception as failure:
-                status, ending.asked = self._failed(connection, failure), True
-            ending.reading = False
+                status, ending.is_requested = self._handle_failure(connection, failure), True
+            ending.is_reading = False
             connection.finish()
-            if not await ending.wait():  # no status can be sent behind what is being written
-                self._pusher.sockets.reset_soon(connection.address)
+            if not await ending.wait_for_writer():  # no status can be sent after an unfinished write
+                self._pusher.tcp_connections.reset_soon(connection.address)
                 raise asyncio.CancelledError
             error = ending.writer.exception()
-            if error is not None and not (
-                context.cancelled() or isinstance(error, aio.InternalError)
-            ):  # else the peer has gone
-                status = self._failed(connection, error)
+            # An InternalError means that the peer has gone.
+            if error is not None and not (context.cancelled() or isinstance(error, aio.InternalError)):
+                status = self._handle_failure(connection, error)
             if status:
                 await context.abort(*status)
-        finally:  # tasks, frames and the call would hold each other until garbage is collected, and the call what it has not sent
-            ending.writer.cancel()  # the call may be cancelled while its writer is waited for
-            connection.end = connection.abort = nothing
+        finally:
+            # Break reference cycles. Otherwise tasks, and the unsent data of the call, wait for the garbage collector.
+            ending.writer.cancel()  # the call may be cancelled while it waits for the writer
+            connection.end = connection.abort = do_nothing
             del ending, error
 
-    def _failed(self, connection: Connection, error: BaseException) -> tuple[grpc.StatusCode, str]:
-        """Returns with which status a bug of ours, or of what we stand on, ends one stream."""
+    def _handle_failure(self, connection: Connection, error: BaseException) -> tuple[grpc.StatusCode, str]:
+        """Log a bug of this process or a library, and return the status that ends the stream."""
         self._metrics.internal_error()
         _log.error("ADS: %s %s terminated with error", connection.address, connection.id, exc_info=error)
         return grpc.StatusCode.INTERNAL, "internal error"
 
     async def _read(self, context: Any, parse: Callable[[bytes], Any], connection: Connection, request: Any) -> None:
         while True:
-            if is_question(request.type_url):
-                await self._answer(connection, request)
+            if is_debug_request(request.type_url):
+                await self._answer_debug_request(connection, request)
             else:
                 if is_object(request.type_url):
-                    self._admit(connection, request.type_url)
+                    self._check_object_access(connection, request.type_url)
                 self._receive(connection, request)
-            if excess := self._limits.excess(connection.session):
-                _log.warning("ADS: %s is ended: %s", connection.id, excess)
+            if excess := self.options.limits.check_subscriptions(connection.session):
+                _log.warning("ADS: closing %s: %s", connection.id, excess)
                 connection.session.subscriptions.clear()
-                raise _Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
+                raise _StreamError(grpc.StatusCode.RESOURCE_EXHAUSTED, excess)
             if (raw := await context.read()) is EOF:
                 return
-            request = self._parsed(parse, raw)
+            request = self._parse(parse, raw)
 
-    def _admit(self, connection: Connection, type_url: str) -> None:
-        """Refuses the stream of somebody who may not have objects."""
+    def _check_object_access(self, connection: Connection, type_url: str) -> None:
+        """End the stream of a client that may not request configuration objects."""
         try:
-            self._check_object_access(connection.proxy.identity)
-        except QuestionError as error:
-            _log.warning("ADS: %s is refused %s: %s", connection.id, type_url, error)
-            raise _Refused(*error.args) from error
+            self.options.check_object_access(connection.proxy.identity)
+        except DebugRequestError as error:
+            _log.warning("ADS: denied %s to %s: %s", type_url, connection.id, error)
+            raise _StreamError(*error.args) from error
 
-    async def _answer(self, connection: Connection, request: Any) -> None:
-        """Answers a question; what only acknowledges an answer is none. istioctl makes a nonce of its own for its first request."""
-        if request.response_nonce in connection.answered or request.HasField("error_detail"):
+    async def _answer_debug_request(self, connection: Connection, request: Any) -> None:
+        """Answer a debug request, unless it acknowledges an answer.
+
+        A nonce alone does not make it an acknowledgement, because istioctl puts one into its first request.
+        """
+        if request.response_nonce in connection.answer_nonces or request.HasField("error_detail"):
             return
         try:
-            answer = await self._ask(request.type_url, names_asked(request), connection.proxy.identity)
-        except QuestionError as error:
-            _log.warning("ADS: %s is refused %s: %s", connection.id, request.type_url, error)
-            raise _Refused(*error.args) from error
+            answer = await self.options.answer_debug_request(
+                request.type_url, requested_names(request), connection.proxy.identity
+            )
+        except DebugRequestError as error:
+            _log.warning("ADS: denied %s to %s: %s", request.type_url, connection.id, error)
+            raise _StreamError(*error.args) from error
         version = self._discovery.version
         nonce = version + random_uuid()
-        connection.answered.append(nonce)
-        connection.said.append(await asyncio.to_thread(lambda: encode_answer(answer, request, version, nonce)))
-        connection.mark(time.monotonic(), REQUEST)
+        connection.answer_nonces.append(nonce)
+        connection.messages.append(await asyncio.to_thread(lambda: encode_answer(answer, request, version, nonce)))
+        connection.mark_dirty(time.monotonic(), REQUEST)
 
     def _receive(self, connection: Connection, request: Any) -> None:
         if not find_type(request.type_url).is_answered:
             if request.type_url == HEALTH:
-                self._discovery.lifecycle.reported(
+                self.options.registration.report_health(
                     connection.proxy, not request.HasField("error_detail"), request.error_detail.message
                 )
             return
-        received = connection.session.receive(request)
+        acknowledgement = connection.session.receive(request)
         connection.activity += 1
-        self._discovery.asked(connection, request.type_url)
+        if (listener := self.options.request_listeners.get(request.type_url)) is not None:
+            listener(connection)
         if request.type_url == SECRET:
-            self._pusher.secrets.asked(connection)
-        if received.rejected is not None:
-            code, message = received.rejected
+            self._pusher.secret_report.on_request(connection)
+        if acknowledgement.rejected is not None:
+            code, message = acknowledgement.rejected
             self._metrics.rejected(request.type_url, connection.proxy.id, code)
-            self._discovery.refusals.refused(connection, request.type_url, message)
-            told = short_name(request.type_url).upper(), connection.id, go_name(code), message
-            _log.warning("ADS:%s: ACK ERROR %s %s:%s", *told, extra=of_events(connection))
-        elif received.acknowledged:
-            connection.took(request.type_url)
-            self._discovery.refusals.taken(connection, request.type_url)
-        elif received.stale:
+            self.options.nack_log.on_nack(connection, request.type_url, message)
+            _log.warning(
+                "ADS:%s: ACK ERROR %s %s:%s",
+                short_name(request.type_url).upper(),
+                connection.id,
+                go_name(code),
+                message,
+                extra=event_fields(connection),
+            )
+        elif acknowledgement.acknowledged:
+            connection.mark_acked(request.type_url)
+            self.options.nack_log.on_ack(connection, request.type_url)
+        elif acknowledgement.stale:
             self._metrics.expired_nonce(request.type_url)
-        self._discovery.answered(connection)
-        if connection.session.is_due:
+        self._discovery.count_response(connection)
+        if connection.session.should_release:
             self._pusher.release_soon(connection)
-        if connection.session.owes():
-            connection.mark(time.monotonic(), REQUEST)
+        if connection.session.owes_anything():
+            connection.mark_dirty(time.monotonic(), REQUEST)
         else:
-            self._discovery.let_go(connection, request.type_url)
+            self._discovery.close_unused(connection, request.type_url)
 
-    def _parsed(self, parse: Callable[[bytes], Any], raw: bytes) -> Any:
+    def _parse(self, parse: Callable[[bytes], Any], raw: bytes) -> Any:
         self._metrics.received(len(raw))
         try:
             return parse(raw)
         except DecodeError as error:
-            raise _Refused(grpc.StatusCode.INVALID_ARGUMENT, "malformed request") from error
+            raise _StreamError(grpc.StatusCode.INVALID_ARGUMENT, "malformed request") from error
 
 
-class _Ending:
-    """Ends the reading of a stream from outside of its task: on request, or because the writer failed."""
+class _StreamEnd:
+    """Ends the reading of a stream from outside its task: on request, or because the writer failed."""
 
     def __init__(self, reader: asyncio.Task[Any], writer: asyncio.Task[None]) -> None:
-        self.asked, self.reading = False, True
+        self.is_requested, self.is_reading = False, True
         self.writer = writer
         self._reader = reader
-        writer.add_done_callback(self._written)
+        writer.add_done_callback(self._on_writer_done)
 
     def end(self) -> None:
-        if self.reading and not self.asked:
-            self.asked = True
+        if self.is_reading and not self.is_requested:
+            self.is_requested = True
             self._reader.cancel()
 
     def abort(self) -> None:
-        """Ends without waiting for what is being written."""
+        """End without waiting for the current write."""
         self.writer.cancel()
         self.end()
 
-    async def wait(self) -> bool:
-        """Lets the writer end; returns False if it does not, or was told not to."""
-        await asyncio.wait((self.writer,), timeout=LAST_WRITE_SECONDS if self.asked else None)
+    async def wait_for_writer(self) -> bool:
+        """Wait for the current write. Return False if it does not finish, or was cancelled."""
+        await asyncio.wait((self.writer,), timeout=LAST_WRITE_TIMEOUT if self.is_requested else None)
         if self.writer.done():
             return not self.writer.cancelled()
         self.writer.cancel()
         return False
 
-    def _written(self, writer: asyncio.Task[None]) -> None:
+    def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
         if not writer.cancelled() and writer.exception() is not None:
             self.end()

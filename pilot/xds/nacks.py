@@ -1,12 +1,14 @@
-"""What proxies refuse is traced back to the objects that users wrote, and becomes rows, which whoever tells users reads.
+"""Records NACKs as rows, with the objects of users that caused them.
 
-A refusal names resources, or none. Of the objects that a resource follows from those are meant that have changed since the proxy last took a
-response of the type; where none has, all that it follows from are, unless they are too many to say anything.
+The causes of a NACK are the objects that the rejected resources were derived from. If the NACK names resources, only
+those are considered. If some of the objects changed since the proxy last acknowledged a response of the type, only
+those are causes. If there are too many objects, none is recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from pilot.config.group_kind import parse_kind
 from pilot.config.problem import ObjectRef
@@ -18,85 +20,103 @@ from pilot.envoy.resource import Resource
 from pilot.ingest.batch import Clock, Timer
 from pilot.lib.text import cut
 from pilot.lib.xds_types import short_name
-from pilot.mesh.model.nack import Refusal, RefusalKey
+from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.connection import Connection
-from pilot.xds.discovery import Discovery
+from pilot.xds.push.connection import Connection
+from pilot.xds.push.discovery import Discovery
 
-SOON = 0.2
-"""Seconds in which refusals gather: proxies of one class refuse the same thing at once."""
-MOST_RESOURCES, MOST_OBJECTS = 50, 20
-_TEXT = 300
-Blamed = tuple[ObjectRef, ...]
-Cause = tuple[str, str, tuple[Group, ...], int]
-"""Type URL, message, groups of the type, and the revision up to which the proxy has taken everything."""
+DEBOUNCE = 0.2
+"""Seconds for which NACKs are collected, because proxies of a class reject a resource at the same time."""
+MAX_RESOURCES, MAX_OBJECTS = 50, 20
+_MAX_MESSAGE_LENGTH = 300
+Causes = tuple[ObjectRef, ...]
+NackContext = tuple[str, str, tuple[Group, ...], int]
+"""Type URL, message, groups of the type, and the revision that the proxy last acknowledged."""
 
 
-class Refusals:
-    """Takes note of what proxies refuse and take again. `sweep` forgets those that have gone."""
+class NackLog(Protocol):
+    """Handles NACKs and ACKs."""
+
+    def on_nack(self, connection: Connection, type_url: str, message: str) -> None: ...
+    def on_ack(self, connection: Connection, type_url: str) -> None: ...
+
+
+class NoNackLog:
+    """Ignores NACKs and ACKs."""
+
+    def on_nack(self, connection: Connection, type_url: str, message: str) -> None:
+        """Do nothing."""
+
+    def on_ack(self, connection: Connection, type_url: str) -> None:
+        """Do nothing."""
+
+
+class NackRecorder:
+    """A `NackLog` that writes rows. `sweep` removes those of disconnected proxies."""
 
     def __init__(self, db: Mesh, discovery: Discovery, clock: Clock) -> None:
         self._db, self._discovery, self._clock = db, discovery, clock
-        self._waiting: dict[RefusalKey, tuple[Connection, str]] = {}
+        self._pending: dict[NackKey, tuple[Connection, str]] = {}
         self._timer: Timer | None = None
-        discovery.refusals = self
 
-    def refused(self, connection: Connection, type_url: str, message: str) -> None:
-        """Takes note of a refusal."""
-        self._waiting[RefusalKey(connection.proxy_key, type_url)] = connection, message
+    def on_nack(self, connection: Connection, type_url: str, message: str) -> None:
+        """Record a NACK after the debounce time."""
+        self._pending[NackKey(connection.proxy_key, type_url)] = connection, message
         if self._timer is None:
-            self._timer = self._clock.call_later(SOON, self._look)
+            self._timer = self._clock.call_later(DEBOUNCE, self._record)
 
-    def taken(self, connection: Connection, type_url: str) -> None:
-        """Takes note that a proxy has taken a response."""
-        key = RefusalKey(connection.proxy_key, type_url)
-        if self._db.refusals.peek(key) is not None:
-            self._discovery.commit([(self._db.refusals, key, None)], {})
+    def on_ack(self, connection: Connection, type_url: str) -> None:
+        """Remove the NACK of a proxy that has acknowledged a response."""
+        key = NackKey(connection.proxy_key, type_url)
+        if self._db.nacks.peek(key) is not None:
+            self._discovery.commit([(self._db.nacks, key, None)], {})
 
     def sweep(self) -> None:
-        """Forgets what proxies refused that are not connected any more."""
+        """Remove the NACKs of disconnected proxies."""
         connected = {connection.proxy_key for connection in self._discovery.connections()}
-        gone = [(self._db.refusals, key, None) for key, _ in self._db.refusals.rows() if key.proxy not in connected]
-        if gone:
-            self._discovery.commit(gone, {})
+        deletions = [(self._db.nacks, key, None) for key, _ in self._db.nacks.rows() if key.proxy not in connected]
+        if deletions:
+            self._discovery.commit(deletions, {})
 
-    def _look(self) -> None:
-        """Called by the timer: makes rows of what has gathered. Each cause is looked at once."""
+    def _record(self) -> None:
+        """Write rows for the pending NACKs. Causes are determined once for equal NACKs."""
         self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        known: dict[Cause, Blamed] = {}
+        pending, self._pending = self._pending, {}
+        causes: dict[NackContext, Causes] = {}
         rows = []
-        for key, (connection, message) in waiting.items():
-            watch = connection.watches.get(key.type_url)
-            if watch is None or not watch.last_error:
+        for key, (connection, message) in pending.items():
+            subscription = connection.subscriptions.get(key.type_url)
+            if subscription is None or not subscription.last_error:
                 continue
-            groups = plan(self._db, connection.proxy_key).groups_of(key.type_url, frozenset(watch.names) - {"*"}) or ()
-            cause = key.type_url, message, tuple(groups), connection.taken_revision(key.type_url)
-            if cause not in known:
-                known[cause] = self._blame(groups, message, cause[3])
-            row = Refusal(connection.proxy.id, short_name(key.type_url).upper(), cut(message, _TEXT), known[cause])
-            rows.append((self._db.refusals, key, row))
+            names = frozenset(subscription.names) - {"*"}
+            groups = plan(self._db, connection.proxy_key).groups_of(key.type_url, names) or ()
+            context = key.type_url, message, tuple(groups), connection.acked_revision(key.type_url)
+            if context not in causes:
+                causes[context] = self._find_causes(groups, message, context[3])
+            text = cut(message, _MAX_MESSAGE_LENGTH)
+            row = Nack(connection.proxy.id, short_name(key.type_url).upper(), text, causes[context])
+            rows.append((self._db.nacks, key, row))
         if rows:
             self._discovery.commit(rows, {})
 
-    def _blame(self, groups: Iterable[Group], message: str, since: int) -> Blamed:
-        """Returns the objects that what is refused follows from."""
-        found = [(group, resource) for group in groups for resource in self._resources(group)]
-        named = [(group, resource) for group, resource in found if resource.name and resource.name in message]
-        suspects = named or (found if len(found) <= MOST_RESOURCES else [])
+    def _find_causes(self, groups: Iterable[Group], message: str, since: int) -> Causes:
+        """Return the objects that the rejected resources were derived from."""
+        candidates = [(group, resource) for group in groups for resource in self._resources(group)]
+        mentioned = [(group, resource) for group, resource in candidates if resource.name and resource.name in message]
+        suspects = mentioned or (candidates if len(candidates) <= MAX_RESOURCES else [])
         revisions: dict[ObjectRef, int] = {}
         for group, resource in suspects:
             revisions.update(self._objects(group, resource))
         changed = [ref for ref, revision in revisions.items() if revision > since] if since >= 0 else []
-        blamed = sorted(changed or revisions)
-        return tuple(blamed) if len(blamed) <= MOST_OBJECTS else ()
+        causes = sorted(changed or revisions)
+        return tuple(causes) if len(causes) <= MAX_OBJECTS else ()
 
     def _resources(self, group: Group) -> Iterable[Resource]:
         node = self._db.find_node(group.fn, *group.args)
         return node.value.values() if node is not None and node.value is not UNSET else ()
 
     def _objects(self, group: Group, resource: Resource) -> Iterator[tuple[ObjectRef, int]]:
-        """Yields the objects that a resource follows from, with the revision in which each changed last."""
+        """Yield the objects that a resource was derived from, with the revision of each object's last change."""
         node = self._db.find_node(group.fn, *group.args)
         for reason in explain(self._db, node, resource).rows if node is not None else ():
             kind = self._db.catalogue.find(parse_kind(reason.table))

@@ -1,4 +1,4 @@
-"""The node of a first request is parsed into a Proxy."""
+"""Parses the node of a stream's first request into a Proxy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import NodeError, NodeType, Proxy
 
-_KINDS = tuple(str(kind) for kind in NodeType)
-_MAPS = ("LABELS", "STATIC_LABELS", "ANNOTATIONS", "PLATFORM_METADATA")
-# Everything is text there, booleans and lists too: https://istio.io/latest/docs/reference/commands/pilot-agent/#envvars
-_TEXTS = (
+_NODE_TYPES = tuple(str(node_type) for node_type in NodeType)
+_MAP_FIELDS = ("LABELS", "STATIC_LABELS", "ANNOTATIONS", "PLATFORM_METADATA")
+# Agents send all of these as strings, including booleans and lists:
+# https://istio.io/latest/docs/reference/commands/pilot-agent/#envvars
+_STRING_FIELDS = (
     "NAMESPACE",
     "SERVICE_ACCOUNT",
     "CLUSTER_ID",
@@ -43,27 +44,29 @@ _TEXTS = (
 
 
 def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
-    """Returns the proxy that an envoy.config.core.v3.Node describes, whose id is `type~ip~id~dns domain`. `aliases` has the names of clusters
-    by their other names. A node that cannot be understood raises `NodeError`."""
+    """Return the proxy of an envoy.config.core.v3.Node, whose ID is `type~ip~id~dns domain`.
+
+    `aliases` has clusters by further names of theirs. Raise NodeError if the node is invalid.
+    """
     parts = node.id.split("~")
     if len(parts) != 4:
-        raise NodeError(f"missing parts in the service node {node.id!r}: type~ip~id~domain is expected")
-    kind, ip, proxy_id, dns_domain = parts
-    if kind not in _KINDS:
-        raise NodeError(f"invalid node type (valid types: {', '.join(_KINDS)}) in the service node {node.id!r}")
-    metadata = {key: plain(value) for key, value in node.metadata.fields.items()}
-    _check(metadata)
+        raise NodeError(f"missing parts in the service node {node.id!r}: expected type~ip~id~domain")
+    node_type, ip, proxy_id, dns_domain = parts
+    if node_type not in _NODE_TYPES:
+        raise NodeError(f"invalid node type (valid types: {', '.join(_NODE_TYPES)}) in the service node {node.id!r}")
+    metadata = {key: plain_value(value) for key, value in node.metadata.fields.items()}
+    _check_metadata(metadata)
     if metadata.get("CLUSTER_ID") in aliases:
         metadata["CLUSTER_ID"] = aliases[metadata["CLUSTER_ID"]]
     return Proxy(
-        type=NodeType(kind),
+        type=NodeType(node_type),
         id=proxy_id,
         ips=_addresses(metadata.get("INSTANCE_IPS") or "", ip),
         dns_domain=dns_domain,
         namespace=metadata.get("NAMESPACE") or _first_label(dns_domain),
         metadata=metadata,
         locality=Locality(node.locality.region, node.locality.zone, node.locality.sub_zone),
-        extensions=_shared(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)))
+        extensions=_intern(frozenset(text for e in node.extensions for text in (e.name, *e.type_urls)))
         if node.extensions
         else None,
         envoy=_envoy_version(node),
@@ -73,13 +76,13 @@ def parse_node(node: Any, aliases: Mapping[str, str] = {}) -> Proxy:
 
 
 def _envoy_version(node: Any) -> tuple[int, int] | None:
-    """Returns the first two numbers of the version of a node's Envoy, None where it does not say it."""
-    said = node.user_agent_build_version.version
-    return (said.major_number, said.minor_number) if said.major_number else None
+    """Return the major and minor version of a node's Envoy, or None if unknown."""
+    version = node.user_agent_build_version.version
+    return (version.major_number, version.minor_number) if version.major_number else None
 
 
-def plain(value: Any) -> Any:
-    """Returns a google.protobuf.Value as plain data; whole numbers are integers."""
+def plain_value(value: Any) -> Any:
+    """Return a google.protobuf.Value as plain data. Whole numbers become integers."""
     match value.WhichOneof("kind"):
         case "string_value":
             return value.string_value
@@ -89,36 +92,38 @@ def plain(value: Any) -> Any:
             number = value.number_value
             return int(number) if number.is_integer() else number
         case "struct_value":
-            return {key: plain(inner) for key, inner in value.struct_value.fields.items()}
+            return {key: plain_value(inner) for key, inner in value.struct_value.fields.items()}
         case "list_value":
-            return [plain(inner) for inner in value.list_value.values]
+            return [plain_value(inner) for inner in value.list_value.values]
     return None
 
 
 @functools.lru_cache(64)
-def _shared(names: frozenset[str]) -> frozenset[str]:
-    """Returns an equal set that is there already: builds are few, and list some hundred names."""
+def _intern(names: frozenset[str]) -> frozenset[str]:
+    """Return an interned set. There are few builds of Envoy, and each lists some hundred names."""
     return names
 
 
-def _check(metadata: Mapping[str, Any]) -> None:
-    for key in _TEXTS:
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    for key in _STRING_FIELDS:
         if not isinstance(metadata.get(key), str | None):
-            raise NodeError(f"node metadata {key}: text is expected")
-    for key in _MAPS:
+            raise NodeError(f"node metadata {key}: expected a string")
+    for key in _MAP_FIELDS:
         value = metadata.get(key)
         if value is not None and not (isinstance(value, dict) and all(isinstance(v, str) for v in value.values())):
-            raise NodeError(f"node metadata {key}: a map of text is expected")
+            raise NodeError(f"node metadata {key}: expected a map of strings")
 
 
-def _addresses(listed: str, own: str) -> tuple[str, ...]:
-    """Returns the addresses of the metadata where all of them are valid, else that of the node's id. `NodeError` is raised where that is not
-    valid either."""
-    addresses = tuple(part.strip() for part in listed.split(",")) if listed else ()
+def _addresses(instance_ips: str, node_ip: str) -> tuple[str, ...]:
+    """Return the addresses in the metadata if all are valid, or else the one in the node ID.
+
+    Raise NodeError if that is invalid too.
+    """
+    addresses = tuple(part.strip() for part in instance_ips.split(",")) if instance_ips else ()
     if addresses and _are_addresses(addresses):
         return addresses
-    if _are_addresses((own,)):
-        return (own,)
+    if _are_addresses((node_ip,)):
+        return (node_ip,)
     raise NodeError("no valid IP address in the service node id or metadata")
 
 

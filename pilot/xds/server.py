@@ -1,34 +1,38 @@
-"""A gRPC server is made here with the limits of the settings."""
+"""Creates gRPC servers with the limits in the settings, and drains them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from grpc import aio
 
 from pilot.settings.declaration import FOREVER
 from pilot.settings.process import ServeSettings
+from pilot.xds.push.connection import Connection
+
+_DRAIN_INTERVAL = 0.02
+"""Seconds between checks for idle streams while a server drains."""
 
 
 def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
-    """Returns a server of these services (generic RPC handlers) that is not started yet."""
+    """Return a server of services (generic RPC handlers) that is not started yet."""
     options = [
         ("grpc.so_reuseport", 0),  # a port that is in use is an error
-        # gRPC would ping whoever sends, to learn how wide a window requests need: a fifth of its cost, and requests are small (docs/adr/011)
+        # gRPC would ping each sender to measure the bandwidth-delay product, which costs a fifth of its CPU time.
+        # Requests are small (docs/adr/011-the-cost-of-grpc.md).
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", settings.max_streams),
-        # New streams wait for the event loop; beyond 1,000 gRPC would end some of them at random, CANCELLED and without a word
+        # New streams wait for the event loop. Beyond 1,000, gRPC would randomly end some of them as CANCELLED.
         ("grpc.server.max_pending_requests", settings.max_streams),
         ("grpc.server.max_pending_requests_hard_limit", settings.max_streams),
         ("grpc.max_receive_message_length", settings.max_receive_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_interval)),
         ("grpc.keepalive_timeout_ms", _milliseconds(settings.keepalive_timeout)),
-        (
-            "grpc.http2.ping_timeout_ms",
-            _milliseconds(settings.keepalive_timeout),
-        ),  # it decides; a minute where it is not set
+        # This is the effective timeout. Its default is a minute.
+        ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(settings.keepalive_interval) // 2),
     ]
@@ -37,10 +41,24 @@ def make_server(settings: ServeSettings, services: Sequence[Any]) -> aio.Server:
             ("grpc.max_connection_age_ms", _milliseconds(settings.max_connection_age)),
             ("grpc.max_connection_age_grace_ms", 10_000),
         ]
-    made = aio.server(options=options)
-    made.add_generic_rpc_handlers(tuple(services))
-    return made
+    server = aio.server(options=options)
+    server.add_generic_rpc_handlers(tuple(services))
+    return server
 
 
 def _milliseconds(duration: int) -> int:
     return min(max(duration // 1_000_000, 1), 2**31 - 1)
+
+
+async def drain(server: aio.Server, connections: Collection[Connection], seconds: float) -> None:
+    """Accept no more streams, end each stream when its proxy is up to date, and end the rest after `seconds`.
+
+    `connections` always has the current streams of the server.
+    """
+    stopping = asyncio.create_task(server.stop(seconds))
+    while not stopping.done():
+        for connection in tuple(connections):
+            if connection.is_idle:
+                connection.end()
+        await asyncio.wait((stopping,), timeout=_DRAIN_INTERVAL)
+    await stopping

@@ -22,7 +22,7 @@ from tests.support.netns import Host, Network
 from tests.support.processes import ControlPlane, envoy_binary, eventually
 from tests.support.tokens import token, write_keys
 from tests.support.webhooks import make_injector, serving
-from webhook.server.injector import InjectionSurroundings
+from webhook.server.injector import InjectionContext
 
 NODE, VIP = "10.76.0.1", "10.76.96.10"
 PODS = {"web": "10.76.1.1", "books": "10.76.1.2", "kept": "10.76.1.3"}
@@ -60,7 +60,7 @@ def injected(pod: dict[str, Any], discovery: str) -> dict[str, Any]:
 
     async def review() -> dict[str, Any]:
         async with serving(
-            make_injector(InjectionSurroundings(lambda: mesh), **{"global": {"caAddress": discovery}})
+            make_injector(InjectionContext(lambda: mesh), **{"global": {"caAddress": discovery}})
         ) as webhooks:
             return await webhooks.injected(pod)
 

@@ -22,7 +22,7 @@ from webhook.inject.config import InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document
 from webhook.pod.json_patch import apply
-from webhook.server.injector import InjectionSurroundings, Injector
+from webhook.server.injector import InjectionContext, Injector
 from webhook.server.review import decode_review
 
 HERE = pathlib.Path(__file__).parent / "pods"
@@ -104,7 +104,7 @@ def mesh_of(case: Case) -> Any:
 
 def inject_by_webhook(case: Case, pod: Plain) -> Any:
     """Return the pod with the webhook's patch, or the reason of its refusal."""
-    context = InjectionSurroundings(
+    context = InjectionContext(
         lambda: mesh_of(case),
         lambda cluster, node: case.native,
         revision=case.revision,

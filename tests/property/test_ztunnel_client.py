@@ -10,9 +10,9 @@ from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.ambient.addresses import asked
-from pilot.xds.connection import Connection
-from pilot.xds.delta import DeltaSession
-from pilot.xds.discovery import Discovery
+from pilot.xds.push.connection import Connection
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.session.delta import DeltaSession
 from tests.support.world import World, proxy
 from tests.support.ztunnel import AMBIENT, ZtunnelClient
 from tests.support.ztunnel_edits import NAMES, SLOTS, rows_at
@@ -44,7 +44,7 @@ class Player:
         self.game.sent += 1
         nonce = f"n{self.game.sent}"
         self.client.inbox.append(self.connection.session.encode(answer, "v", nonce))
-        self.connection.session.sent(answer, nonce, 0.0)
+        self.connection.session.mark_sent(answer, nonce, 0.0)
         return True
 
     def read(self) -> None:
@@ -60,7 +60,7 @@ class Player:
         self.client.connect(self._session())
 
     def close(self) -> None:
-        self.game.discovery.closed(self.connection)
+        self.game.discovery.remove(self.connection)
 
 
 class Game:
@@ -101,7 +101,7 @@ class Game:
         for player in self.players:
             player.settle()
             fresh = Player(self, player.number, player.client.on_demand)
-            for name in player.connection.session.subscriptions[ADDRESS].wanted.all:
+            for name in player.connection.session.subscriptions[ADDRESS].requested.all:
                 fresh.client.ask(name)
             fresh.settle()
             assert player.client.have == fresh.client.have

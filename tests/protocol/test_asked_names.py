@@ -130,7 +130,7 @@ async def test_a_name_that_nobody_names_any_more_is_freed(variant: str) -> None:
         else:
             await client.ask("rds", "a", nonce=nonce)
         (connection,) = server.discovery.connections()
-        await server.eventually(lambda: connection.watches[BY_SHORT_NAME["rds"]].wanted.all == {"a"})
+        await server.eventually(lambda: connection.subscriptions[BY_SHORT_NAME["rds"]].requested.all == {"a"})
         server.discovery.sweep()
         assert len(server.db) == nodes
         assert server.set("rds/b", **{"is": "2"}) == 0
@@ -150,7 +150,7 @@ async def test_a_type_that_is_no_longer_asked_for_is_let_go() -> None:
         nonce = await client.gets("rds", "a")
         await client.ask("rds", nonce=nonce)
         (connection,) = server.discovery.connections()
-        await server.eventually(lambda: BY_SHORT_NAME["rds"] not in connection.watches)
+        await server.eventually(lambda: BY_SHORT_NAME["rds"] not in connection.subscriptions)
         server.discovery.sweep()
         assert len(server.db) == nodes
 
@@ -169,7 +169,7 @@ async def test_a_type_that_is_no_longer_asked_for_while_another_is_owed_is_let_g
         nonce = await client.gets("eds", "a")
         (connection,) = server.discovery.connections()
         await server.eventually(lambda: connection.is_idle)
-        connection.watches[BY_SHORT_NAME["cds"]].owes_all = True  # as by a push that waits for its turn
+        connection.subscriptions[BY_SHORT_NAME["cds"]].owes_all = True  # as by a push that waits for its turn
         await (client.unsubscribe("eds", "a", nonce=nonce) if variant == "delta" else client.ask("eds", nonce=nonce))
         await client.gets("cds", "a")
         await server.eventually(lambda: connection.is_idle)
@@ -190,7 +190,7 @@ async def test_a_proxy_that_names_no_endpoints_any_more_holds_none_and_gets_them
         assert len(server.db) > nodes
         await client.unsubscribe("eds", "a", nonce=nonce)
         (connection,) = server.discovery.connections()
-        await server.eventually(lambda: not connection.watches[BY_SHORT_NAME["eds"]].wanted.all)
+        await server.eventually(lambda: not connection.subscriptions[BY_SHORT_NAME["eds"]].requested.all)
         server.discovery.sweep()
         assert len(server.db) == nodes
         server.set("eds", a="2")

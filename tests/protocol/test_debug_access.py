@@ -102,7 +102,9 @@ async def test_from_the_control_planes_namespace_everything_is_seen(tmp_path: pa
         await connect(one)
         await two.ask("cds")
         await two.ask("cds", nonce=(await two.take()).nonce)
-        await it.until(lambda: any(w.nonce_acked for c in it.plane.discovery.connections() for w in c.watches.values()))
+        await it.until(
+            lambda: any(w.nonce_acked for c in it.plane.discovery.connections() for w in c.subscriptions.values())
+        )
         seen = await asked(it, "istio-system", f"{DEBUG}syncz", variant=variant)
         statuses = {
             c.node.id: [csds_pb2.ConfigStatus.Name(g.config_status) for g in c.generic_xds_configs]
@@ -130,7 +132,7 @@ async def test_a_question_watches_nothing_and_is_answered_each_time(tmp_path: pa
             await tool.ask(DEBUG_PAGE, page, nonce=response.nonce)
         assert len(nonces) == 3
         [connection] = it.plane.discovery.connections()
-        assert not connection.watches
+        assert not connection.subscriptions
         await connect(tool)
 
 

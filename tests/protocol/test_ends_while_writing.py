@@ -10,13 +10,13 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from grpc import aio
+from pilot.xds.subscription_limits import StreamLimits
 
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.xds import ads
 from pilot.xds.ads import EOF, SERVICE
-from pilot.xds.sockets import Sockets
-from pilot.xds.subscription_limits import StreamLimits
-from pilot.xds.write_limiter import FlightLimits
+from pilot.xds.net.tcp_connections import TcpConnections
+from pilot.xds.push.write_limiter import WriteLimits
 from tests.support.ads import NODE, Server
 
 
@@ -131,10 +131,10 @@ async def test_a_stream_that_is_cancelled_after_its_last_request_leaves_nothing_
 
 
 async def test_a_stream_that_ends_while_it_waits_for_its_turn_is_written_nothing_more() -> None:
-    server, first, second = Server(FlightLimits(moving=10, small=0)), Call(lambda: EOF), Call(lambda: EOF)
+    server, first, second = Server(WriteLimits(moving=10, small=0)), Call(lambda: EOF), Call(lambda: EOF)
     streams = [serve(server, call) for call in (first, second)]
     await first.writing.wait()
-    await server.eventually(lambda: server.pusher.flight.waiting)
+    await server.eventually(lambda: server.pusher.write_limiter.waiting)
     second.writing.set()  # so that its reading ends
     for _ in range(10):
         await asyncio.sleep(0)
@@ -147,7 +147,7 @@ async def test_a_stream_that_ends_while_it_waits_for_its_turn_is_written_nothing
 async def test_a_refused_stream_that_takes_nothing_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     was_reset = list[str]()
     monkeypatch.setattr(ads, "LAST_WRITE_SECONDS", 0.01)
-    monkeypatch.setattr(Sockets, "reset_soon", lambda _, address: was_reset.append(address))
+    monkeypatch.setattr(TcpConnections, "reset_soon", lambda _, address: was_reset.append(address))
     server, call = Server(stream_limits=StreamLimits(types=1)), Call(lambda: asked("made-up"))
     with pytest.raises(asyncio.CancelledError):
         await serve(server, call)

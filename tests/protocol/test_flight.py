@@ -10,17 +10,17 @@ import pytest
 
 from pilot.lib.duration import parse_duration
 from pilot.settings.process import ServeSettings
-from pilot.xds.fair_queue import Line
-from pilot.xds.write_limiter import Flight, FlightLimits, Write, limits_of
+from pilot.xds.push.fair_queue import FairQueue
+from pilot.xds.push.write_limiter import Write, WriteLimiter, WriteLimits, write_limits
 
-LIMITS = FlightLimits(moving=100, stalled=200, small=5, patience=1.0, grace=4.0, timeout=60.0)
+LIMITS = WriteLimits(moving=100, stalled=200, small=5, patience=1.0, grace=4.0, timeout=60.0)
 
 
 class Proxies:
     """Writes by name. `begin` starts one or lets it wait; `going` are those that are written now."""
 
-    def __init__(self, limits: FlightLimits = LIMITS) -> None:
-        self.flight = Flight(limits)
+    def __init__(self, limits: WriteLimits = LIMITS) -> None:
+        self.write_limiter = WriteLimiter(limits)
         self.writes: dict[str, Write] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.given_up: list[str] = []
@@ -30,21 +30,21 @@ class Proxies:
         for name in names:
             give_up, taken = functools.partial(self.given_up.append, name), functools.partial(self.taken.get, name, 0)
             write = self.writes[name] = Write(size, name if peer is None else peer, give_up, taken)
-            if not self.flight.begin(write):
-                self.tasks[name] = asyncio.create_task(self.flight.wait(write, known))
+            if not self.write_limiter.begin(write):
+                self.tasks[name] = asyncio.create_task(self.write_limiter.wait(write, known))
                 await settled()
 
     @property
     def going(self) -> str:
-        return " ".join(name for name, write in self.writes.items() if write in self.flight._writes)
+        return " ".join(name for name, write in self.writes.items() if write in self.write_limiter._writes)
 
     def end(self, *names: str) -> None:
         for name in names:
-            self.flight.end(self.writes.pop(name), taken=True)
+            self.write_limiter.end(self.writes.pop(name), taken=True)
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds * 8)):
-            self.flight.look(0.125)
+            self.write_limiter.look(0.125)
 
 
 async def settled() -> None:
@@ -55,11 +55,11 @@ async def settled() -> None:
 async def test_room_is_taken_until_there_is_none() -> None:
     proxies = Proxies()
     await proxies.begin("a", "b", "c")
-    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("a b", 1, 100)
+    assert (proxies.going, proxies.write_limiter.waiting, proxies.write_limiter.moving.used) == ("a b", 1, 100)
     proxies.end("a")
-    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("b c", 0, 100)
+    assert (proxies.going, proxies.write_limiter.waiting, proxies.write_limiter.moving.used) == ("b c", 0, 100)
     proxies.end("b", "c")
-    assert (len(proxies.flight), proxies.flight.moving.used) == (0, 0)
+    assert (len(proxies.write_limiter), proxies.write_limiter.moving.used) == (0, 0)
 
 
 async def test_whoever_goes_leaves_the_line_and_what_had_begun() -> None:
@@ -67,11 +67,11 @@ async def test_whoever_goes_leaves_the_line_and_what_had_begun() -> None:
     await proxies.begin("a", "b", "c", "d", "e")
     proxies.tasks["c"].cancel()
     await settled()
-    assert (proxies.going, proxies.flight.waiting) == ("a b", 2)
-    proxies.flight.end(proxies.writes.pop("a"), taken=True)
+    assert (proxies.going, proxies.write_limiter.waiting) == ("a b", 2)
+    proxies.write_limiter.end(proxies.writes.pop("a"), taken=True)
     proxies.tasks["d"].cancel()  # its turn had come, and it does not know yet
     await settled()
-    assert (proxies.going, proxies.flight.waiting, proxies.flight.moving.used) == ("b e", 0, 100)
+    assert (proxies.going, proxies.write_limiter.waiting, proxies.write_limiter.moving.used) == ("b e", 0, 100)
 
 
 async def test_one_that_is_larger_than_the_limit_goes_alone() -> None:
@@ -101,9 +101,9 @@ async def test_small_ones_wait_for_nobody() -> None:
     proxies = Proxies()
     await proxies.begin("a", "b", "c")
     await proxies.begin("small", size=5)
-    assert (proxies.going, proxies.flight.moving.used) == ("a b small", 100)
+    assert (proxies.going, proxies.write_limiter.moving.used) == ("a b small", 100)
     proxies.end("small")
-    assert proxies.flight.moving.used == 100
+    assert proxies.write_limiter.moving.used == 100
 
 
 async def test_a_peer_has_three_quarters_of_the_room() -> None:
@@ -112,7 +112,7 @@ async def test_a_peer_has_three_quarters_of_the_room() -> None:
     await proxies.begin("b", size=25)
     assert proxies.going == "a1 a2 a3 b", "a4 waits for room of its own peer and holds up no other"
     proxies.end("a1")
-    assert (proxies.going, proxies.flight.waiting) == ("a2 a3 a4 b", 0)
+    assert (proxies.going, proxies.write_limiter.waiting) == ("a2 a3 a4 b", 0)
 
 
 async def test_what_a_peer_has_is_counted_until_it_has_nothing() -> None:
@@ -120,9 +120,9 @@ async def test_what_a_peer_has_is_counted_until_it_has_nothing() -> None:
     await proxies.begin("a1", "a2", size=25, peer="a")
     proxies.end("a1")
     await proxies.begin("a3", "a4", "a5", size=25, peer="a")
-    assert (proxies.going, proxies.flight.waiting) == ("a2 a3 a4", 1)
+    assert (proxies.going, proxies.write_limiter.waiting) == ("a2 a3 a4", 1)
     proxies.end("a2", "a3", "a4", "a5")
-    assert (proxies.flight.moving.used, len(proxies.flight.moving._of)) == (0, 0)
+    assert (proxies.write_limiter.moving.used, len(proxies.write_limiter.moving._of)) == (0, 0)
 
 
 async def test_peers_take_turns() -> None:
@@ -146,9 +146,13 @@ async def test_a_write_that_lasts_leaves_its_room_to_others() -> None:
     proxies.pass_time(0.875)
     assert proxies.going == "a b"
     proxies.pass_time(0.125)
-    assert (proxies.going, proxies.flight.moving.used, proxies.flight.stalled.used) == ("a b c d", 100, 100)
+    assert (proxies.going, proxies.write_limiter.moving.used, proxies.write_limiter.stalled.used) == (
+        "a b c d",
+        100,
+        100,
+    )
     proxies.end("a")
-    assert (proxies.flight.moving.used, proxies.flight.stalled.used, proxies.given_up) == (100, 50, [])
+    assert (proxies.write_limiter.moving.used, proxies.write_limiter.stalled.used, proxies.given_up) == (100, 50, [])
 
 
 async def test_where_writes_take_long_that_succeed_there_is_more_patience() -> None:
@@ -157,12 +161,12 @@ async def test_where_writes_take_long_that_succeed_there_is_more_patience() -> N
         await proxies.begin("a")
         proxies.pass_time(0.75)
         proxies.end("a")
-    assert 2.0 < proxies.flight.patience < 2.5
+    assert 2.0 < proxies.write_limiter.patience < 2.5
     for _ in range(30):
         await proxies.begin("a")
         proxies.pass_time(50)
         proxies.end("a")
-    assert proxies.flight.patience == 30.0
+    assert proxies.write_limiter.patience == 30.0
 
 
 async def test_who_stalls_is_given_up_where_others_wait_and_no_room_is_left() -> None:
@@ -177,19 +181,19 @@ async def test_who_stalls_is_given_up_where_others_wait_and_no_room_is_left() ->
     proxies.pass_time(0.125)
     assert proxies.given_up == ["a", "b"], "one for each of the two whose room is wanted"
     assert proxies.going == "c d e f g"
-    assert proxies.flight.stalled.used == 200
-    proxies.flight.end(proxies.writes.pop("a"), taken=False)  # as its stream does
-    assert proxies.flight.stalled.used == 200
+    assert proxies.write_limiter.stalled.used == 200
+    proxies.write_limiter.end(proxies.writes.pop("a"), taken=False)  # as its stream does
+    assert proxies.write_limiter.stalled.used == 200
 
 
 async def test_nobody_is_given_up_before_its_time() -> None:
     proxies = Proxies()
     await proxies.begin(*"abcdefgh")
     proxies.pass_time(3.875)
-    assert (proxies.given_up, proxies.flight.waiting) == ([], 2)
+    assert (proxies.given_up, proxies.write_limiter.waiting) == ([], 2)
     proxies.pass_time(0.125)
     assert proxies.given_up == ["a", "b"]
-    assert proxies.flight.waiting == 0
+    assert proxies.write_limiter.waiting == 0
 
 
 async def test_a_large_response_is_given_up_later_than_a_small_one() -> None:
@@ -250,19 +254,19 @@ async def test_a_peer_stalls_in_three_quarters_of_the_room() -> None:
     await proxies.begin("b", size=990)
     proxies.pass_time(5)
     assert proxies.given_up == ["a1"]
-    assert proxies.flight.stalled.used == 140
+    assert proxies.write_limiter.stalled.used == 140
 
 
 async def test_small_ones_that_stall_are_bounded_too() -> None:
     proxies = Proxies(LIMITS._replace(stalled=20))
     await proxies.begin(*"abcdef", size=5)
     proxies.pass_time(3.875)
-    assert (proxies.flight.stalled.used, proxies.given_up) == (30, [])
+    assert (proxies.write_limiter.stalled.used, proxies.given_up) == (30, [])
     proxies.pass_time(2)
     await proxies.begin("g", size=5)
     proxies.pass_time(1)
     assert proxies.given_up == ["a", "b", "c"]
-    assert proxies.flight.stalled.used == 20
+    assert proxies.write_limiter.stalled.used == 20
 
 
 async def test_a_write_that_takes_too_long_is_given_up_in_any_case() -> None:
@@ -273,7 +277,7 @@ async def test_a_write_that_takes_too_long_is_given_up_in_any_case() -> None:
     assert proxies.given_up == []
     proxies.pass_time(0.125)
     assert (proxies.given_up, proxies.going) == (["a", "small"], "")
-    assert (proxies.flight.moving.used, proxies.flight.stalled.used) == (0, 0)
+    assert (proxies.write_limiter.moving.used, proxies.write_limiter.stalled.used) == (0, 0)
 
 
 async def test_who_has_acknowledged_something_does_not_wait_for_all_newcomers() -> None:
@@ -325,12 +329,12 @@ async def test_newcomers_of_both_kinds_alternate() -> None:
 
 
 async def test_few_takers_are_remembered_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.xds.write_limiter._TAKERS", 2)
+    monkeypatch.setattr("pilot.xds.push.write_limiter._MAX_READERS", 2)
     proxies = Proxies()
     for peer in ("one", "two", "one", "three"):
         await proxies.begin("a", peer=peer)
         proxies.end("a")
-    assert list(proxies.flight._takers) == ["one", "three"]
+    assert list(proxies.write_limiter._takers) == ["one", "three"]
 
 
 async def test_only_large_responses_that_were_taken_say_how_long_others_take() -> None:
@@ -339,9 +343,9 @@ async def test_only_large_responses_that_were_taken_say_how_long_others_take() -
     await proxies.begin("large")
     proxies.pass_time(3)
     proxies.end("small")
-    proxies.flight.end(proxies.writes.pop("large"), taken=False)
-    assert proxies.flight.patience == LIMITS.patience
-    assert not proxies.flight._takers
+    proxies.write_limiter.end(proxies.writes.pop("large"), taken=False)
+    assert proxies.write_limiter.patience == LIMITS.patience
+    assert not proxies.write_limiter._takers
 
 
 async def test_who_was_given_up_is_trusted_no_more() -> None:
@@ -360,10 +364,10 @@ async def test_who_was_given_up_is_trusted_no_more() -> None:
 async def test_who_goes_while_it_waits_holds_up_nobody() -> None:
     proxies = Proxies()
     await proxies.begin(*"abcd")
-    assert proxies.flight.waiting == 2
+    assert proxies.write_limiter.waiting == 2
     proxies.tasks["c"].cancel()
     await settled()
-    assert proxies.flight.waiting == 1
+    assert proxies.write_limiter.waiting == 1
     proxies.end("a")
     assert proxies.going == "b d"
 
@@ -374,18 +378,18 @@ async def test_who_goes_in_the_moment_of_its_turn_gives_it_back() -> None:
     proxies.end("a")  # it is the turn of b, who does not know yet
     proxies.tasks["b"].cancel()
     await settled()
-    assert len(proxies.flight) == 1
+    assert len(proxies.write_limiter) == 1
     assert "b" not in proxies.going
     (going,) = proxies.going.split()
     (last,) = {"c", "d"} - {going}
     proxies.tasks[last].cancel()
     proxies.end(going)  # the turn comes to one that is going
     await settled()
-    assert (len(proxies.flight), proxies.flight.waiting, proxies.flight.moving.used) == (0, 0, 0)
+    assert (len(proxies.write_limiter), proxies.write_limiter.waiting, proxies.write_limiter.moving.used) == (0, 0, 0)
 
 
 def test_two_of_the_newest_in_line_come_after_one_of_the_oldest() -> None:
-    line: Line[str] = Line()
+    line: FairQueue[str] = FairQueue()
     for name in "abcdef":
         line.add(name, name)
     order = []
@@ -397,7 +401,7 @@ def test_two_of_the_newest_in_line_come_after_one_of_the_oldest() -> None:
 
 
 def test_who_may_not_is_passed_over() -> None:
-    line: Line[str] = Line()
+    line: FairQueue[str] = FairQueue()
     for name in "abc":
         line.add(name, name)
     assert line.peek(lambda name: name != "a") == "b"
@@ -409,11 +413,11 @@ def test_who_may_not_is_passed_over() -> None:
 
 def test_the_limits_are_those_of_the_settings() -> None:
     settings = ServeSettings(bytes_in_flight=7, stalled_bytes=9, write_timeout=parse_duration("11s"))
-    assert limits_of(settings) == FlightLimits(moving=7, stalled=9, timeout=11.0)
+    assert write_limits(settings) == WriteLimits(moving=7, stalled=9, timeout=11.0)
     assert (
-        limits_of(ServeSettings())
-        == FlightLimits()
-        == FlightLimits(
+        write_limits(ServeSettings())
+        == WriteLimits()
+        == WriteLimits(
             moving=32 << 20, stalled=128 << 20, small=64 << 10, patience=0.15, grace=0.5, slowest=4 << 20, timeout=60.0
         )
     )

@@ -8,11 +8,11 @@ from envoy_data_plane.envoy.service.discovery import v3 as second
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.xds.frames import Payload
-from pilot.xds.messages import EncodedMessage, Messages, random_uuid
-from pilot.xds.session import Response, Session
-from pilot.xds.snapshot import TypeState
-from pilot.xds.subscription import Subscription
+from pilot.xds.push.message_cache import EncodedMessage, MessageCache, random_uuid
+from pilot.xds.session.encoding import Payload
+from pilot.xds.session.session import Response, Session
+from pilot.xds.session.snapshot import TypeState
+from pilot.xds.session.subscription import Subscription
 from tests.support.streams import delta, resource, sotw
 
 VIEW = TypeState("plan", ())
@@ -71,20 +71,22 @@ class TestMessages:
         session.subscriptions[CLUSTER].nonce_sent = nonce
         return Response(CLUSTER, VIEW, (batch,))
 
-    def keep(self, messages: Messages, session: Session, answer: Response, version: str, nonce: str) -> EncodedMessage:
+    def keep(
+        self, messages: MessageCache, session: Session, answer: Response, version: str, nonce: str
+    ) -> EncodedMessage:
         message = EncodedMessage(nonce, session.encode(answer, version, nonce))
         messages.keep(session, answer, version, message)
         return message
 
     def test_an_equal_answer_has_the_same_message(self) -> None:
-        messages, both, session, other = Messages(), batch(NAMES), delta(), delta()
+        messages, both, session, other = MessageCache(), batch(NAMES), delta(), delta()
         answer = self.answer(session, both)
         assert messages.find(session, answer, "v1") is None
         made = self.keep(messages, session, answer, "v1", "n")
         assert messages.find(other, self.answer(other, both), "v1") is made
 
     def test_but_not_where_something_differs(self) -> None:
-        messages, both, session, world = Messages(), batch(NAMES), delta(), sotw()
+        messages, both, session, world = MessageCache(), batch(NAMES), delta(), sotw()
         answer = self.answer(session, both)
         self.keep(messages, session, answer, "v1", "n")
         assert messages.find(session, answer, "v2") is None
@@ -94,13 +96,13 @@ class TestMessages:
         assert messages.find(world, self.answer(world, both), "v1") is None
 
     def test_a_stream_does_not_get_a_nonce_twice(self) -> None:
-        messages, both, session = Messages(), batch(NAMES), delta()
+        messages, both, session = MessageCache(), batch(NAMES), delta()
         answer = self.answer(session, both, nonce="n")
         self.keep(messages, session, answer, "v1", "n")
         assert messages.find(session, answer, "v1") is None
 
     def test_a_message_that_is_made_anew_takes_the_place_of_the_one_before(self) -> None:
-        messages, session = Messages(limit=25_000), delta()
+        messages, session = MessageCache(limit=25_000), delta()
         one, other = (self.answer(session, batch([letter * 3_500])) for letter in "ab")
         kept = [
             self.keep(messages, session, answer, "v1", nonce)
@@ -111,7 +113,7 @@ class TestMessages:
         assert messages._held == len(kept[0].data) + len(kept[-1].data)
 
     def test_bytes_are_bounded_and_who_was_asked_for_last_stays(self) -> None:
-        messages, session = Messages(limit=25_000), delta()
+        messages, session = MessageCache(limit=25_000), delta()
         answers = [self.answer(session, batch([letter * 3_500])) for letter in "abc"]
         for answer in answers[:2]:
             self.keep(messages, session, answer, "v1", "n")

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from pilot.xds import http
-from pilot.xds.address import Address
-from pilot.xds.http import listen
-from pilot.xds.http_connections import ConnectionPatience, Connections, Handler, _Seen
+from pilot.xds.net import http
+from pilot.xds.net.address import Address
+from pilot.xds.net.http import listen
+from pilot.xds.net.http_connections import ConnectionTimeouts, Handler, HttpConnections, _Activity
 
 BIG = b"x" * (24 << 20)
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -27,7 +27,7 @@ class Port:
     def __init__(self, **patience: float) -> None:
         self.now = 0.0
         self.looks = 0
-        self.connections = Connections(ConnectionPatience(**{"look": 1e9, **patience}), self.time)  # type: ignore[arg-type]
+        self.connections = HttpConnections(ConnectionTimeouts(**{"look": 1e9, **patience}), self.time)  # type: ignore[arg-type]
         self.number, self.computed = 0, asyncio.Event()
 
     def time(self) -> float:
@@ -149,7 +149,7 @@ def test_of_too_many_none_goes_that_is_answered_or_goes_anyway() -> None:
     done, answered_one, old, new = FakeConnection(), FakeConnection(), FakeConnection(), FakeConnection()
     port = looking(done, answered_one, old, new, most=2)
     for connection, at in ((done, 0.0), (answered_one, 1.0), (old, 5.0), (new, 9.0)):
-        port.connections._seen[connection] = _Seen(0, at, False)
+        port.connections._seen[connection] = _Activity(0, at, False)
     port.connections._answering.add(answered_one)
     assert port.look_at(30.0) == 2
     assert [one.aborted for one in (done, answered_one, old, new)] == [1, 0, 1, 0]
@@ -285,7 +285,7 @@ async def test_a_thousand_connections_and_nonsense_leave_a_port_as_it_was() -> N
 
 
 async def test_a_port_that_listens_looks_after_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Connections(ConnectionPatience(look=1e9))
+    made = HttpConnections(ConnectionTimeouts(look=1e9))
     monkeypatch.setattr(http, "Connections", lambda: made)
 
     async def show(_: web.Request) -> web.Response:

@@ -15,14 +15,14 @@ import h2.events
 import h2.settings
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
+from pilot.xds.subscription_limits import StreamLimits
 
 from pilot.lib.duration import parse_duration
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import ServeSettings
 from pilot.xds import server as server_module
-from pilot.xds.ads import STATUS_LENGTH
-from pilot.xds.session import ERROR_LENGTH, Session
-from pilot.xds.subscription_limits import StreamLimits
+from pilot.xds.ads import MAX_STATUS_LENGTH
+from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, sotw
 
@@ -82,7 +82,7 @@ async def test_texts_of_statuses_are_cut() -> None:
         await client.ask("cds")
         _, details = await client.ends()
         assert "missing parts" in details
-        assert len(details) <= STATUS_LENGTH + 30
+        assert len(details) <= MAX_STATUS_LENGTH + 30
 
 
 @pytest.mark.parametrize("make", [sotw, delta])
@@ -95,7 +95,7 @@ def test_texts_of_nacks_are_cut(make: Callable[[], Session]) -> None:
     request.error_detail.code, request.error_detail.message = 3, "no " * 100_000
     received = session.receive(request)
     assert received.rejected is not None
-    assert len(received.rejected[1]) <= ERROR_LENGTH + 30
+    assert len(received.rejected[1]) <= MAX_ERROR_LENGTH + 30
     assert session.subscriptions[BY_SHORT_NAME["cds"]].last_error == received.rejected[1]
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pilot.lib.xds_types import short_name
-from pilot.xds.session import Session, StateOf
-from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.session.session import Session, StateOf
+from pilot.xds.session.snapshot import Snapshot, TypeState
 from tests.support.model_client import TYPES, ModelClient
 from tests.support.streams import World, delta, sotw
 
@@ -33,7 +33,7 @@ class Player:
         self.sent += 1
         nonce = f"n{self.sent}"
         self.client.send(short_name(answer.type_url), nonce, self.session.encode(answer, "v", nonce))
-        self.session.sent(answer, nonce, 0.0)
+        self.session.mark_sent(answer, nonce, 0.0)
         return True
 
     def reconnect(self) -> None:

@@ -18,9 +18,8 @@ from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
 from pilot.xds.admission import Admission
 from pilot.xds.ads import Ads
-from pilot.xds.drain import drain
-from pilot.xds.identity import Caller, IdentityError, nobody, verified_identity
-from pilot.xds.server import make_server
+from pilot.xds.authn.identity import Caller, IdentityError, no_authentication, verified_identity
+from pilot.xds.server import drain, make_server
 from tests.support.ads import Client, Server, resources, serving, shown
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
@@ -151,4 +150,4 @@ def test_parts_of_identities(text: str, expected: Identity | None) -> None:
 
 
 async def test_a_port_without_credentials_verifies_nothing() -> None:
-    assert await nobody(Caller("10.0.0.1:5")) == ()
+    assert await no_authentication(Caller("10.0.0.1:5")) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.xds.progress import EventOutcome, EventProgress
+from pilot.xds.push.event_progress import EventOutcome, EventProgress
 from tests.support.ads import Client, Server, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])

@@ -15,9 +15,9 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.ads import SERVICE
-from pilot.xds.discovery import Discovery, log_outcome
-from pilot.xds.progress import EventOutcome
-from pilot.xds.pusher import Pushed
+from pilot.xds.push.discovery import Discovery, log_outcome
+from pilot.xds.push.event_progress import EventOutcome
+from pilot.xds.push.pusher import Pushed
 from tests.support.ads import NODE, Client, Server, plan, serving
 
 
@@ -27,7 +27,9 @@ async def test_a_proxy_whose_turn_came_has_converged_if_it_was_sent_something() 
         await client.ask("cds")
         await client.ask("cds", nonce=await client.gets("cds", "a"))
         (connection,) = server.discovery.connections()
-        await server.eventually(lambda: connection.is_idle and connection.watches[BY_SHORT_NAME["cds"]].nonce_acked)
+        await server.eventually(
+            lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
+        )
         assert server.metric("pilot_proxy_convergence_time_count 1")
         turns = connection.activity
         server.discovery.wake(list(connection.nodes()), {"config": 1})
@@ -65,23 +67,23 @@ async def test_what_is_as_it_was_read_last_is_not_read_again() -> None:
             await one.ask("cds")
             await one.ask("cds", nonce=await one.gets("cds", "a"))
         await server.eventually(lambda: all(c.is_idle for c in server.discovery.connections()))
-        hits, misses = server.discovery.reads
+        hits, misses = server.discovery.cache_reads
         assert misses == 1, "both follow one feed"
         assert hits > 0
         server.set("cds", a="2")
         for one in (client, other):
             await one.gets("cds", "a")
         await server.eventually(lambda: all(c.is_idle for c in server.discovery.connections()))
-        assert server.discovery.reads[1] == 2
-        assert server.discovery.reads[0] > hits
+        assert server.discovery.cache_reads[1] == 2
+        assert server.discovery.cache_reads[0] > hits
 
 
 async def test_only_who_counts_what_is_kept_counts_what_is_given_up() -> None:
     async with serving() as server:
-        server.discovery.forget()
+        server.discovery.clear_cache()
         assert not server.metric('xds_cache_evictions{type="clear"} 1')
         server.discovery.counts_cache = True
-        server.discovery.forget()
+        server.discovery.clear_cache()
         assert server.metric('xds_cache_evictions{type="clear"} 1')
 
 
@@ -93,7 +95,9 @@ async def test_a_push_is_told_with_the_events_that_it_follows_from() -> None:
         await client.ask("cds")
         await client.ask("cds", nonce=await client.gets("cds", "a"))
         (connection,) = server.discovery.connections()
-        await server.eventually(lambda: connection.is_idle and connection.watches[BY_SHORT_NAME["cds"]].nonce_acked)
+        await server.eventually(
+            lambda: connection.is_idle and connection.subscriptions[BY_SHORT_NAME["cds"]].nonce_acked
+        )
         server.discovery.wake(server.db.commit([(server.db.mesh, "cds/all", {"a": "2"})]), {"config": 1}, 7)
         response = await client.take()
         await server.eventually(lambda: told)

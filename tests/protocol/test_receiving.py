@@ -8,9 +8,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT
 from pilot.mesh.model.proxy import NodeType, Proxy
-from pilot.xds.connection import Connection
-from pilot.xds.session import Acknowledgement
-from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.push.connection import Connection
+from pilot.xds.session.session import Acknowledgement
+from pilot.xds.session.snapshot import Snapshot, TypeState
 from tests.support.streams import delta, resource
 
 
@@ -27,7 +27,7 @@ def test_a_delta_request_without_a_nonce_is_no_acknowledgement_and_not_stale() -
 def test_names_that_the_first_delta_request_both_wants_and_does_not_want_are_not_wanted() -> None:
     session = delta()
     session.receive(request(ENDPOINT, "a", "b", resource_names_unsubscribe=["b"]))
-    assert session.subscriptions[ENDPOINT].wanted.all == {"a"}
+    assert session.subscriptions[ENDPOINT].requested.all == {"a"}
 
 
 def test_what_a_client_kept_over_a_reconnect_matters_until_the_first_response_alone() -> None:
@@ -36,7 +36,7 @@ def test_what_a_client_kept_over_a_reconnect_matters_until_the_first_response_al
     response = session.next_response(lambda _: state)
     assert response is not None
     assert response.removed == ("gone",)
-    session.sent(response, "n", 0.0)
+    session.mark_sent(response, "n", 0.0)
     session.owe_everything()
     again = session.next_response(lambda _: state)
     assert again is not None
@@ -50,7 +50,7 @@ def test_endpoints_are_held_while_the_clusters_that_warm_are_not_answered() -> N
     session.subscriptions[ENDPOINT].held = frozenset({"a"})
     for in_flight in (True, False):
         session.subscriptions[CLUSTER].in_flight = in_flight
-        assert session.is_due is not in_flight
+        assert session.should_release is not in_flight
 
 
 def test_reasons_of_a_push_add_up_from_the_first_change_on() -> None:

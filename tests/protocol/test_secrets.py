@@ -18,8 +18,8 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
+from pilot.xds.push.secret_report import SecretReport
 from pilot.xds.secret_access import ALLOWED_SECONDS, DENIED_SECONDS, SecretAccess
-from pilot.xds.secret_report import SecretReport
 from tests.support.ads import Client, Server, serving, shown
 from tests.support.credentials import Authority, data_secret, tls_secret
 from tests.support.world import rows_of

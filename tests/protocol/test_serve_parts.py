@@ -19,20 +19,20 @@ from pilot.lib.metrics import Metrics
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import AccountKey, Mesh
 from pilot.settings.process import ServeSettings
-from pilot.xds import pusher as pusher_module
 from pilot.xds import server as server_module
-from pilot.xds import time_slicer as turns_module
-from pilot.xds.ads import Ads, _Ending, _Refused
-from pilot.xds.connection import Connection, of_events
-from pilot.xds.discovery import Discovery
-from pilot.xds.lifecycle import RegistrationError
-from pilot.xds.messages import Messages
-from pilot.xds.pusher import HOLD, LOOK, Pusher
-from pilot.xds.questions import QuestionError
+from pilot.xds.ads import Ads, _StreamEnd, _StreamError
+from pilot.xds.debug_requests import DebugRequestError
+from pilot.xds.push import pusher as pusher_module
+from pilot.xds.push import time_slicer as turns_module
+from pilot.xds.push.connection import Connection, event_fields
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.push.message_cache import MessageCache
+from pilot.xds.push.pusher import CHECK_INTERVAL, HOLD, Pusher
+from pilot.xds.push.time_slicer import TimeSlicer
+from pilot.xds.push.write_limiter import DEFAULT_LIMITS, Write, write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
-from pilot.xds.time_slicer import Turns
-from pilot.xds.write_limiter import DEFAULT_LIMITS, Write, limits_of
+from pilot.xds.workload_registration import RegistrationError
 from tests.support.streams import delta
 
 PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain="", namespace="a", metadata={})
@@ -97,18 +97,18 @@ def test_a_server_has_the_limits_of_its_settings(monkeypatch: pytest.MonkeyPatch
 
 
 def test_writes_have_the_limits_of_the_settings() -> None:
-    assert limits_of(ServeSettings()) == DEFAULT_LIMITS
+    assert write_limits(ServeSettings()) == DEFAULT_LIMITS
     given = ServeSettings(bytes_in_flight=1, stalled_bytes=2, write_timeout=parse_duration("1500ms"))
-    assert limits_of(given) == DEFAULT_LIMITS._replace(moving=1, stalled=2, timeout=1.5)
+    assert write_limits(given) == DEFAULT_LIMITS._replace(moving=1, stalled=2, timeout=1.5)
     assert DEFAULT_LIMITS == (32 << 20, 128 << 20, 64 << 10, 0.15, 0.5, 4 << 20, 60.0)
-    assert Messages()._limit == 32 << 20
+    assert MessageCache()._limit == 32 << 20
 
 
 def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None:
-    for misplaced in (False, True):
-        error = RegistrationError("there is no WorkloadGroup a/b", misplaced)
-        assert (str(error), error.misplaced) == ("there is no WorkloadGroup a/b", misplaced)
-    assert not RegistrationError("why").misplaced
+    for not_found in (False, True):
+        error = RegistrationError("there is no WorkloadGroup a/b", not_found)
+        assert (str(error), error.not_found) == ("there is no WorkloadGroup a/b", not_found)
+    assert not RegistrationError("why").not_found
 
 
 # -- who may read secrets --------------------------------------------------------------------------------------------------
@@ -191,19 +191,19 @@ def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(
     monkeypatch.setattr(pusher_module, "time", SimpleNamespace(monotonic=lambda: now))
     made, gone = pusher(), []
     write = Write(10, "peer", lambda: gone.append("given up"), lambda: 0)
-    assert made.flight.begin(write)
+    assert made.write_limiter.begin(write)
     made._look_soon()
     made._look_soon()
     for late, counted in ((0.05, 0.05), (0.1, 0.1), (5.0, 0.1), (0.0, 0.0)):
-        before, now = made.flight.time, now + late
-        assert loop.ring() == LOOK
-        assert made.flight.time - before == pytest.approx(counted)
-    made.flight.time += 60.0
+        before, now = made.write_limiter.time, now + late
+        assert loop.ring() == CHECK_INTERVAL
+        assert made.write_limiter.time - before == pytest.approx(counted)
+    made.write_limiter.time += 60.0
     loop.ring()
     assert (gone, loop.timers) == (["given up"], [])
     assert "pilot_xds_write_timeout 1" in made._metrics.exposition().decode().splitlines()
     made._look_soon()
-    assert [delay for delay, _ in loop.timers] == [LOOK]
+    assert [delay for delay, _ in loop.timers] == [CHECK_INTERVAL]
 
 
 def test_what_is_held_is_owed_after_one_to_two_times_the_same_time_and_one_timer_does_for_all(loop: Loop) -> None:
@@ -234,7 +234,7 @@ async def test_rounds_double_while_they_are_short_and_have_one_turn_when_they_ar
     monkeypatch.setattr(
         turns_module.asyncio, "get_running_loop", lambda: SimpleNamespace(call_soon=rounds.append, create_future=future)
     )
-    turns = Turns(1.0, lambda: now)
+    turns = TimeSlicer(1.0, lambda: now)
     await turns.turn()
     now = 1.0  # the slice is over: the others wait
     waiting = [asyncio.create_task(turns.turn()) for _ in range(200)]
@@ -303,7 +303,7 @@ def watch(sent: str, acked: str, error: str = "") -> Any:
 
 def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
     connection = connected()
-    assert (of_events(connection), connection.take_answered(), connection.under_way) == (None, (), ())
+    assert (event_fields(connection), connection.take_answered(), connection.under_way) == (None, (), ())
     for events, reasons in (((3,), {"config": 1}), ((4, 5), {"config": 2})):
         connection.events = events
         connection.mark(7.0, reasons)
@@ -315,7 +315,7 @@ def test_events_are_answered_once_nothing_that_was_sent_is_on_its_way() -> None:
             False,
             False,
         )
-    assert of_events(connection) == fields(event=5)
+    assert event_fields(connection) == fields(event=5)
     assert connection.take_answered() == (), "it is being written"
     connection.busy = False
     subscriptions: dict[str, Any] = {"x": watch("n", "n"), "y": watch("m", "n")}
@@ -350,7 +350,7 @@ def test_closing_gives_up_every_feed_once() -> None:
     connection, closed = connected(), list[Any]()
     made: Any = {name: SimpleNamespace(watched=[SimpleNamespace(node=f"node of {name}")]) for name in ("x", "y")}
     connection._feeds = made
-    assert (connection.nodes(), dict(connection.kept())) == (("node of x", "node of y"), made)
+    assert (connection.nodes(), dict(connection.feeds())) == (("node of x", "node of y"), made)
     feeds: Any = SimpleNamespace(close=lambda *given: closed.append(given))
     before = [(feed, connection) for feed in made.values()]
     for _ in range(2):
@@ -364,7 +364,7 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
 
     for abort in (True, False):
         reader, writer = asyncio.create_task(for_ever()), asyncio.create_task(for_ever())
-        ending = _Ending(reader, writer)
+        ending = _StreamEnd(reader, writer)
         await asyncio.sleep(0)
         (ending.abort if abort else ending.end)()
         await asyncio.sleep(0)
@@ -377,7 +377,7 @@ async def test_who_aborts_waits_for_nothing_and_who_ends_lets_what_is_written_be
 async def test_who_is_refused_something_is_told_and_his_stream_ends(
     refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    error = QuestionError(grpc.StatusCode.PERMISSION_DENIED, "not for you")
+    error = DebugRequestError(grpc.StatusCode.PERMISSION_DENIED, "not for you")
 
     def check(identity: str) -> None:
         raise error
@@ -395,7 +395,7 @@ async def test_who_is_refused_something_is_told_and_his_stream_ends(
         else:
             await Ads._answer(ads, connection, request)
 
-    with pytest.raises(_Refused) as raised:
+    with pytest.raises(_StreamError) as raised:
         await receive()
     assert raised.value.args == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
     [record] = caplog.records

@@ -15,11 +15,11 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, HEALTH, short_name
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.connection import Connection
-from pilot.xds.delta import DeltaSession
-from pilot.xds.discovery import Discovery
-from pilot.xds.drain import drain
-from pilot.xds.write_limiter import FlightLimits
+from pilot.xds.push.connection import Connection
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.push.write_limiter import WriteLimits
+from pilot.xds.server import drain
+from pilot.xds.session.delta import DeltaSession
 from tests.support.ads import NODE, Client, Server, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
@@ -129,7 +129,7 @@ async def test_what_a_proxy_says_of_a_response_that_it_refuses_is_cut(variant: s
         refusal.error_detail.message = "no" * 500_000
         await client.call.write(refusal.SerializeToString())
         (connection,) = server.discovery.connections()
-        watch = connection.watches[BY_SHORT_NAME["cds"]]
+        watch = connection.subscriptions[BY_SHORT_NAME["cds"]]
         await server.eventually(lambda: watch.last_error)
         assert watch.last_error.startswith("nono")
         assert len(watch.last_error) < 2100
@@ -142,7 +142,9 @@ async def test_names_of_what_a_proxy_has_are_known_where_it_is_sent_changes(vari
         await client.ask("cds", "*")
         await client.take()
         (connection,) = server.discovery.connections()
-        assert sorted(connection.watches[BY_SHORT_NAME["cds"]].known) == (["a", "b"] if variant == "delta" else [])
+        assert sorted(connection.subscriptions[BY_SHORT_NAME["cds"]].wildcard_names) == (
+            ["a", "b"] if variant == "delta" else []
+        )
 
 
 async def test_a_ztunnel_is_told_that_there_is_nothing_for_it() -> None:
@@ -169,7 +171,7 @@ async def test_a_health_report_before_the_first_request_is_dropped() -> None:
         client.first = True
         await client.ask("cds")
         await client.gets("cds", "a")
-        assert [*server.discovery.connections()[0].watches] == [BY_SHORT_NAME["cds"]]
+        assert [*server.discovery.connections()[0].subscriptions] == [BY_SHORT_NAME["cds"]]
 
 
 async def test_what_the_debug_pages_see() -> None:
@@ -182,7 +184,7 @@ async def test_what_the_debug_pages_see() -> None:
         assert connection.proxy_key == NODE
         assert connection.address.startswith("127.0.0.1:")
         assert connection.proxy.cluster_id == "Kubernetes"
-        watch = connection.watches[BY_SHORT_NAME["cds"]]
+        watch = connection.subscriptions[BY_SHORT_NAME["cds"]]
         assert (set(watch.names), watch.nonce_sent, watch.nonce_acked, watch.last_error) == ({"*"}, nonce, "", "")
         assert watch.sent_at > 0
         await client.ask("cds", nonce=nonce)
@@ -214,7 +216,7 @@ async def test_a_stream_that_the_proxy_half_closes_ends_behind_its_last_response
     async with serving() as server, Client(server) as client:
         server.set("rds", r="x" * 1_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: len(server.pusher.flight))
+        await server.eventually(lambda: len(server.pusher.write_limiter))
         await client.call.done_writing()
         await client.gets("rds", "r")
         assert await client.ends() == (grpc.StatusCode.OK, "")
@@ -266,7 +268,7 @@ async def test_a_response_that_cannot_be_written_is_counted_as_an_error_and_not_
             await server.pusher.serve(connection, fail)
         assert server.metric('pilot_xds_pushes{type="cds_senderr"} 1')
         assert not server.metric('pilot_xds_pushes{type="cds"} 1')
-        assert len(server.pusher.flight) == 0
+        assert len(server.pusher.write_limiter) == 0
 
 
 async def test_a_proxy_that_has_gone_leaves_nothing() -> None:
@@ -391,7 +393,7 @@ def test_rows_are_shared_by_equal_streams_of_one_identity_alone() -> None:
     )
     assert db.proxies.peek(changed.proxy_key) == other
     for connection in (first, verified):
-        discovery.closed(connection)
+        discovery.remove(connection)
     assert discovery.sweep() == 1, "another stream still has the first row"
     assert db.proxies.peek(NODE) == proxy
     again = connect(proxy, "spiffe://a")
@@ -444,7 +446,7 @@ async def test_drain_cuts_off_who_does_not_take_it() -> None:
     async with serving() as server, Client(server) as client:
         server.set("rds", r="x" * 4_000_000)
         await client.ask("rds", "r")
-        await server.eventually(lambda: len(server.pusher.flight))
+        await server.eventually(lambda: len(server.pusher.write_limiter))
         async with asyncio.timeout(10):
             await drain(server.grpc, server.ads.connections, 0.1)
             await server.eventually(lambda: not server.discovery.connections())
@@ -452,8 +454,8 @@ async def test_drain_cuts_off_who_does_not_take_it() -> None:
 
 async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
     size, limit = 1_000_000, 8_000_000
-    async with serving(limits=FlightLimits(limit, patience=60.0, timeout=600.0)) as server:
-        flight = server.pusher.flight
+    async with serving(limits=WriteLimits(limit, patience=60.0, timeout=600.0)) as server:
+        flight = server.pusher.write_limiter
         server.set("rds", r="x" * size)
         server.set("lds", l="small")
         clients = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(12)]
@@ -475,7 +477,7 @@ async def test_bytes_in_flight_are_bounded_while_proxies_do_not_read() -> None:
 async def test_slow_readers_starve_nobody() -> None:
     size = 1_000_000
     async with (
-        serving(limits=FlightLimits(4 * size + 4096, 100 * size, patience=0.01)) as server,
+        serving(limits=WriteLimits(4 * size + 4096, 100 * size, patience=0.01)) as server,
         Client(server) as healthy,
     ):
         server.set("rds", r="x" * size)
@@ -485,10 +487,10 @@ async def test_slow_readers_starve_nobody() -> None:
         stuck = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(10)]
         for client in stuck:
             await client.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.stalled.used > 9 * size)
+        await server.eventually(lambda: server.pusher.write_limiter.stalled.used > 9 * size)
         await healthy.ask("rds", "r")
         await healthy.gets("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.moving.used == 0)
+        await server.eventually(lambda: server.pusher.write_limiter.moving.used == 0)
         assert len(server.discovery.connections()) == 11, "there is room for those that stall, so none is ended"
         for client in stuck:
             await client.__aexit__()
@@ -496,7 +498,7 @@ async def test_slow_readers_starve_nobody() -> None:
 
 async def test_where_too_many_stall_some_are_ended_for_real() -> None:
     size = 1_000_000
-    async with serving(limits=FlightLimits(2 * size + 4096, 4 * size + 4096, patience=0.01)) as server:
+    async with serving(limits=WriteLimits(2 * size + 4096, 4 * size + 4096, patience=0.01)) as server:
         server.set("rds", r="x" * size)
         stuck = [Client(server, node_id=NODE.replace("pod", f"pod-{i}")) for i in range(6)]
         for client in stuck:
@@ -507,24 +509,24 @@ async def test_where_too_many_stall_some_are_ended_for_real() -> None:
         for client in stuck:
             if client.node_id not in left:
                 assert (await client.ends())[0] is not grpc.StatusCode.OK
-        assert server.pusher.flight.stalled.used <= 3 * size + 4096, "three quarters, for it is one peer"
+        assert server.pusher.write_limiter.stalled.used <= 3 * size + 4096, "three quarters, for it is one peer"
         for client in stuck:
             await client.__aexit__()
 
 
 async def test_a_proxy_that_takes_nothing_is_let_go() -> None:
-    async with serving(limits=FlightLimits(timeout=0.1)) as server, Client(server) as client:
+    async with serving(limits=WriteLimits(timeout=0.1)) as server, Client(server) as client:
         server.set("rds", r="x" * 4_000_000)
         await client.ask("rds", "r")
         # The count stays; the write may begin and be given up between two looks of this test, where the machine is busy
         await server.eventually(lambda: server.metric("pilot_xds_write_timeout 1"))
-        await server.eventually(lambda: not server.discovery.connections() and not len(server.pusher.flight))
+        await server.eventually(lambda: not server.discovery.connections() and not len(server.pusher.write_limiter))
         assert (await client.ends())[0] is not grpc.StatusCode.OK
 
 
 async def test_what_waited_is_sent_in_its_last_version() -> None:
     size = 100_000
-    limits = FlightLimits(size, timeout=600.0)
+    limits = WriteLimits(size, timeout=600.0)
     async with (
         serving(limits=limits) as server,
         Client(server) as slow,
@@ -532,9 +534,9 @@ async def test_what_waited_is_sent_in_its_last_version() -> None:
     ):
         server.set("rds", r="1" * size)
         await slow.ask("rds", "r")
-        await server.eventually(lambda: len(server.pusher.flight))
+        await server.eventually(lambda: len(server.pusher.write_limiter))
         await waiting.ask("rds", "r")
-        await server.eventually(lambda: server.pusher.flight.waiting == 1)
+        await server.eventually(lambda: server.pusher.write_limiter.waiting == 1)
         server.set("rds", r="2" * size)
         await slow.gets("rds", "r")
         (sent,) = (await waiting.take()).resources

@@ -10,10 +10,10 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.delta import DeltaSession
-from pilot.xds.discovery import Discovery
-from pilot.xds.session import Session
-from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.session.delta import DeltaSession
+from pilot.xds.session.session import Session
+from pilot.xds.session.snapshot import Snapshot, TypeState
 from tests.support.ads import NODE, plan
 from tests.support.streams import Stream, World, delta, resource, sotw
 
@@ -72,6 +72,6 @@ def test_a_proxy_that_came_back_is_not_swept() -> None:
         connection = discovery.connect(NODE, proxy, "10.0.0.1:99", DeltaSession(discovery.name_sets))
         assert discovery.sweep() == 0
         assert db.proxies.peek(NODE) == proxy
-        discovery.closed(connection)
+        discovery.remove(connection)
     assert discovery.sweep() == 1
     assert db.proxies.peek(NODE) is None

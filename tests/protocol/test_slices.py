@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
+from pilot.xds.session.placeholders import Placeholders
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, find_type
-from pilot.xds.delta import DeltaSession
-from pilot.xds.fallback_extensions import StandIns
-from pilot.xds.frames import Payload
-from pilot.xds.pusher import joined
-from pilot.xds.session import Response, Session
-from pilot.xds.snapshot import TypeState
+from pilot.xds.push.pusher import join
+from pilot.xds.session.delta import DeltaSession
+from pilot.xds.session.encoding import Payload
+from pilot.xds.session.session import Response, Session
+from pilot.xds.session.snapshot import TypeState
 from tests.support.ads import NODE, Client, serving
 from tests.support.streams import delta, resource, sotw
 
@@ -35,7 +35,7 @@ def test_a_small_response_is_one_slice(session: Session) -> None:
 @BOTH
 def test_stand_ins_are_made_five_hundred_at_a_time(session: Session) -> None:
     names = [f"n{number:05}" for number in range(50_000)]
-    stand_ins = StandIns(find_type(ENDPOINT), names)
+    stand_ins = Placeholders(find_type(ENDPOINT), names)
     slices = list(session.slices(Response(ENDPOINT, VIEW, (batch("x", "y"), stand_ins)), "v", "n"))
     assert len(slices) == 100
     message: Any = (
@@ -75,10 +75,10 @@ async def test_the_event_loop_turns_between_two_slices() -> None:
             await asyncio.sleep(0)
 
     ticking = asyncio.create_task(tick())
-    assert await joined(iter([b"a", b"b"] * 20)) == b"ab" * 20
+    assert await join(iter([b"a", b"b"] * 20)) == b"ab" * 20
     assert 35 < len(turns) <= 40
     ticking.cancel()
-    assert await joined(iter([b"a"])) == b"a"
+    assert await join(iter([b"a"])) == b"a"
 
 
 @pytest.mark.parametrize("variant", ["sotw", "delta"])

@@ -12,7 +12,7 @@ import pytest
 
 from pilot.xds.tls import front as front_module
 from pilot.xds.tls.flow import Flow
-from pilot.xds.tls.front import AT_ONCE, CROWDED_SECONDS, HANDSHAKE_SECONDS, TlsFront
+from pilot.xds.tls.front import CROWDED_HANDSHAKE_TIMEOUT, HANDSHAKE_TIMEOUT, MAX_HANDSHAKES, TlsFront
 
 
 class Loop:
@@ -171,10 +171,10 @@ def test_so_many_handshakes_are_under_way_at_once_and_more_once_half_are_over(
     front, listening, _ = full_front(loop, monkeypatch)
     assert list(loop.readers) == [listening]
     front._accept(listening)  # type: ignore[arg-type]
-    assert (len(front._handshakes), front._is_full, loop.readers) == (AT_ONCE, True, {})
+    assert (len(front._handshakes), front._is_full, loop.readers) == (MAX_HANDSHAKES, True, {})
     front._accept_from(listening)  # type: ignore[arg-type]
     assert loop.readers == {}
-    for left in range(AT_ONCE - 1, AT_ONCE // 2 - 1, -1):
+    for left in range(MAX_HANDSHAKES - 1, MAX_HANDSHAKES // 2 - 1, -1):
         assert (front._is_full, loop.readers) == (True, {})
         connection = next(iter(front._handshakes))
         (front._closed if left % 2 else front._opened)(connection)
@@ -201,7 +201,7 @@ def test_nothing_is_accepted_for_a_moment_where_there_are_no_more_files(
     assert loop.readers == {}, "the port is closed"
 
 
-@pytest.mark.parametrize(("is_full", "seconds"), [(False, HANDSHAKE_SECONDS), (True, CROWDED_SECONDS)])
+@pytest.mark.parametrize(("is_full", "seconds"), [(False, HANDSHAKE_TIMEOUT), (True, CROWDED_HANDSHAKE_TIMEOUT)])
 def test_handshakes_that_take_long_are_ended_sooner_where_others_wait(
     is_full: bool, seconds: float, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,10 +24,10 @@ from ca.pem import key_pem, load_key
 from ca.self_signed import sign_root
 from ca.server_certificate import issue_server_certificates
 from pilot.settings.process import ServeSettings
-from pilot.xds.address import Address
-from pilot.xds.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.net.address import Address
+from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.server import make_server
-from pilot.xds.sockets import Sockets
 from pilot.xds.tls import front as front_module
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context, parse_rules
 from pilot.xds.tls.front import TlsFront
@@ -149,7 +149,7 @@ async def test_a_handshake_that_does_not_come_is_ended_in_time() -> None:
     async with echo(now=lambda: now) as it:
         reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
         await it.until(lambda: it.front._handshakes)
-        now += front_module.HANDSHAKE_SECONDS - 1
+        now += front_module.HANDSHAKE_TIMEOUT - 1
         it.front._sweep()
         assert it.front._handshakes
         now += 1
@@ -170,10 +170,10 @@ async def test_peers_that_send_nothing_keep_others_waiting_for_a_moment_alone(mo
         for _ in range(2):
             assert len(it.front._handshakes) == 4
             assert not asked.done()
-            now += front_module.CROWDED_SECONDS
+            now += front_module.CROWDED_HANDSHAKE_TIMEOUT
             it.front._sweep()
             await it.until(lambda: it.front._is_full or asked.done())
-        now += front_module.CROWDED_SECONDS
+        now += front_module.CROWDED_HANDSHAKE_TIMEOUT
         it.front._sweep()
         assert await asked == b"a"
         for _, writer in silent:
@@ -203,7 +203,7 @@ async def test_a_peer_that_takes_nothing_holds_a_bounded_part_and_can_be_reset()
         made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
         stuck = await asyncio.to_thread(ask_and_read_nothing, made, it.port)
         address = f"127.0.0.1:{stuck.getsockname()[1]}"
-        sockets = Sockets()
+        sockets = TcpConnections()
         await it.until(lambda: any(flow._waiting for one in it.front._open.values() for flow in one._flows))
         assert sum(len(flow._waiting) for one in it.front._open.values() for flow in one._flows) <= 64 * 1024
         assert (sockets.delivered(address) or 0) > 1000

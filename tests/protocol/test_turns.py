@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from pilot.xds.time_slicer import Turns
+from pilot.xds.push.time_slicer import TimeSlicer
 
 
 async def test_turns_end_with_the_slice_and_go_on_in_later_rounds() -> None:
     now = 0.0
-    turns, order = Turns(1.0, lambda: now), []
+    turns, order = TimeSlicer(1.0, lambda: now), []
 
     async def work(name: str, cost: float) -> None:
         nonlocal now
@@ -28,7 +28,7 @@ async def test_turns_end_with_the_slice_and_go_on_in_later_rounds() -> None:
 
 
 async def test_many_light_turns_need_few_rounds() -> None:
-    turns, done = Turns(1.0, lambda: 0.0), 0
+    turns, done = TimeSlicer(1.0, lambda: 0.0), 0
 
     async def work() -> None:
         nonlocal done
@@ -44,7 +44,7 @@ async def test_many_light_turns_need_few_rounds() -> None:
 
 async def test_a_turn_that_nobody_takes_passes_on() -> None:
     now = 0.0
-    turns = Turns(1.0, lambda: now)
+    turns = TimeSlicer(1.0, lambda: now)
     await turns.turn()
     now = 5.0
     gone, waiting = asyncio.create_task(turns.turn()), asyncio.create_task(turns.turn())

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
+from pilot.xds.session.placeholders import placeholder
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
-from pilot.xds.fallback_extensions import stand_in
-from pilot.xds.session import Session
-from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.session.session import Session
+from pilot.xds.session.snapshot import Snapshot, TypeState
 from tests.support.ads import Client, serving
 from tests.support.streams import delta, sotw
 
@@ -65,7 +65,7 @@ def test_types_are_answered_in_the_order_in_which_envoy_warms_them(make: Callabl
 
 def test_a_stand_in_is_a_cluster_load_assignment_without_endpoints() -> None:
     empty = endpoint_pb2.ClusterLoadAssignment(cluster_name="outbound|80||tea")
-    assert stand_in(find_type(ENDPOINT), empty.cluster_name) == Resource.of(ENDPOINT, empty, name=empty.cluster_name)
+    assert placeholder(find_type(ENDPOINT), empty.cluster_name) == Resource.of(ENDPOINT, empty, name=empty.cluster_name)
 
 
 @BOTH
@@ -74,7 +74,7 @@ def test_responses_with_debug_pages_are_not_acknowledged(make: Callable[[], Sess
     session.receive(request(make, SYNCZ))
     answer = session.next_response(lambda _: view)
     assert answer is not None
-    session.sent(answer, "nonce", 0.0)
+    session.mark_sent(answer, "nonce", 0.0)
     assert not session.receive(request(make, SYNCZ, nonce="nonce")).acknowledged
     assert (session.subscriptions[SYNCZ].nonce_sent, session.subscriptions[SYNCZ].in_flight) == ("", False)
     assert session.next_response(lambda _: view) is None

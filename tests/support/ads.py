@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import grpc
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
+from pilot.xds.subscription_limits import DEFAULT_STREAM_LIMITS, StreamLimits
 
 from pilot.derive import Derived, derived
 from pilot.envoy.plans.plan import Group, Plan
@@ -20,12 +21,11 @@ from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
 from pilot.xds.admission import Admission
 from pilot.xds.ads import SERVICE, Ads
-from pilot.xds.discovery import Discovery
-from pilot.xds.identity import Authenticate, Caller, IdentityError, nobody
-from pilot.xds.pusher import Pusher
+from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, no_authentication
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.push.pusher import Pusher
+from pilot.xds.push.write_limiter import DEFAULT_LIMITS, WriteLimits
 from pilot.xds.server import make_server
-from pilot.xds.subscription_limits import DEFAULT_STREAM_LIMITS, StreamLimits
-from pilot.xds.write_limiter import DEFAULT_LIMITS, FlightLimits
 from tests.support.streams import resource
 
 OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0)]
@@ -67,13 +67,13 @@ class Server:
 
     def __init__(
         self,
-        limits: FlightLimits = DEFAULT_LIMITS,
+        limits: WriteLimits = DEFAULT_LIMITS,
         rate: float = 0.0,
         linger: float = 0.0,
         stream_limits: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: ServeSettings = DEFAULT_SETTINGS,
         plan: Derived[[str], Plan] = plan,
-        authenticate: Authenticate = nobody,
+        authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
     ) -> None:
         self.db, self.metrics = Mesh() if mesh is None else mesh, Metrics()

@@ -22,7 +22,7 @@ ALL = frozenset({"*"})
 @dataclasses.dataclass
 class FakeWatch:
     names: Collection[str] = ALL
-    known: Collection[str] = ()
+    wildcard_names: Collection[str] = ()
     nonce_sent: str = "n1"
     nonce_acked: str = "n1"
     sent_at: float = 1_700_000_000.0
@@ -36,7 +36,7 @@ class FakeConnection:
     proxy: Proxy
     address: str = "10.0.0.9:4444"
     connected_at: float = 1_700_000_000.0
-    watches: Mapping[str, FakeWatch] = dataclasses.field(
+    subscriptions: Mapping[str, FakeWatch] = dataclasses.field(
         default_factory=lambda: {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")}
     )
     activity: int = 0
@@ -63,10 +63,10 @@ class FakeFleet:
     def disconnect(self, connection_id: str) -> None:
         self.ended.append(connection_id)
 
-    def kept(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
+    def cached_resources(self) -> Mapping[str, Sequence[Mapping[str, Resource]]]:
         return self.resources
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         self.forgets += 1
 
 

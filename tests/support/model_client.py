@@ -9,8 +9,8 @@ from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
-from pilot.xds.delta import DeltaSession
-from pilot.xds.session import Session
+from pilot.xds.session.delta import DeltaSession
+from pilot.xds.session.session import Session
 
 TYPES = ("cds", "eds", "lds", "rds")
 NAMED = ("eds", "rds")

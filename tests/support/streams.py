@@ -19,11 +19,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, CLUSTER, short_name
-from pilot.xds.delta import DeltaSession
-from pilot.xds.resource_names import NameSets
-from pilot.xds.session import Acknowledgement, Session
-from pilot.xds.snapshot import Snapshot, TypeState
-from pilot.xds.sotw import SotwSession
+from pilot.xds.session.delta import DeltaSession
+from pilot.xds.session.name_sets import NameSets
+from pilot.xds.session.session import Acknowledgement, Session
+from pilot.xds.session.snapshot import Snapshot, TypeState
+from pilot.xds.session.sotw import SotwSession
 
 WARMS = "~"
 
@@ -113,7 +113,7 @@ class Stream:
             nonce = f"n{self._count}"
             response = self.decode(self.session.encode(answer, "v1", nonce))
             assert (response.nonce, response.type_url) == (nonce, answer.type_url)
-            self.session.sent(answer, nonce, float(self._count))
+            self.session.mark_sent(answer, nonce, float(self._count))
             self.nonces.setdefault(kind, []).append(nonce)
             lines.append(
                 " ".join(

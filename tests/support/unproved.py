@@ -19,8 +19,8 @@ from pilot.lib.jwt import TokenError, verify_token
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER
 from pilot.xds.ads import EOF
+from pilot.xds.authn.identity import IdentityError
 from pilot.xds.authn.service_account import service_account_identity
-from pilot.xds.identity import IdentityError
 from protos import ca_pb2
 from tests.support.ads import NODE, Server
 from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, request_pem, root, rsa_key

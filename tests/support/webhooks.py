@@ -18,7 +18,7 @@ from pilot.lib.metrics import Metrics
 from webhook.pod.json_patch import apply
 from webhook.profile.default import default_values, written_of
 from webhook.server.application import Webhooks
-from webhook.server.injector import InjectionSurroundings, Injector
+from webhook.server.injector import InjectionContext, Injector
 
 Plain = dict[str, Any]
 
@@ -47,8 +47,8 @@ def config_texts(**values: Any) -> tuple[str, str]:
     return msgspec.json.encode(written_of(merged)).decode(), json.dumps(merged)
 
 
-def make_injector(surroundings: InjectionSurroundings | None = None, **values: Any) -> Injector:
-    injector = Injector(surroundings or InjectionSurroundings(MeshConfig))
+def make_injector(context: InjectionContext | None = None, **values: Any) -> Injector:
+    injector = Injector(context or InjectionContext(MeshConfig))
     assert injector.take(*config_texts(**values))
     return injector
 

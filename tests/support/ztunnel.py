@@ -11,7 +11,7 @@ from google.protobuf import any_pb2
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from pilot.xds.session import Session
+from pilot.xds.session.session import Session
 from protos.istio import authorization_pb2, workload_pb2
 from tests.support.objects import Plain
 from tests.support.world import World, proxy

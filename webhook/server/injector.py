@@ -29,7 +29,7 @@ DEFAULT_CLUSTER = "Kubernetes"
 _log = scope("webhook")
 
 
-class InjectionSurroundings(NamedTuple):
+class InjectionContext(NamedTuple):
     """What an injection asks of the control plane. `native` is given the cluster and the node of a pod, "" where it has none yet, and
     returns whether proxies run as init containers there; `proxy_configs` returns the objects of the kind ProxyConfig; `proxy_ids` returns
     who the proxies of a namespace run as, and `resets_users` whether a user that the platform set in all containers alike is none."""
@@ -46,8 +46,8 @@ class InjectionSurroundings(NamedTuple):
 class Injector:
     """Answers reviews of pods with the configuration that it has now. `config` is None until there is one; `on_take` is told of another one."""
 
-    def __init__(self, surroundings: InjectionSurroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: InjectionContext) -> None:
+        self._context = context
         self._taking = asyncio.Lock()
         self.config: InjectorConfig | None = None
         self.on_take: list[Callable[[], None]] = []
@@ -89,7 +89,7 @@ class Injector:
         return AdmissionResponse(True, patch=msgspec.json.encode(list(differences(base, final))))
 
     def _request(self, pod: Plain, config: InjectorConfig, environment: dict[str, str]) -> InjectionRequest:
-        around, metadata = self._surroundings, pod["metadata"]
+        around, metadata = self._context, pod["metadata"]
         namespace, annotations = metadata["namespace"], metadata.get("annotations") or {}
         refuse_wrong(annotations)
         mesh = around.mesh()

@@ -155,7 +155,7 @@ class Controllers:
         return ControllerGroup(maps, TrustBundleController(client, self._roots_pem, self._options, self._rng))
 
     def _build_bundles(self) -> CaBundleController | None:
-        """Return the controller that writes root certificates into webhook configurations, or None if it is disabled."""
+        """Return the controller that writes CA bundles into webhook configurations, or None if it is disabled."""
         kubernetes, namespace = self._settings.kubernetes, self._settings.mesh.registry.namespace
         webhooks = ((MUTATING, kubernetes.injection_webhook), (VALIDATING, kubernetes.validation_webhook))
         kinds = [kind for kind, name in webhooks if name]
@@ -289,7 +289,10 @@ class Controllers:
         return self._identity.roots_pem().decode() if self._identity is not None else ""
 
     def _desired_maps(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the data of the ConfigMaps that every namespace gets, by name. There are none before the root exists."""
+        """Return the data of the ConfigMaps that every namespace gets, by name.
+
+        There are none before the root exists.
+        """
         kubernetes, identity = self._settings.kubernetes, self._identity
         if identity is None or not identity.roots_pem():
             return {}

@@ -57,7 +57,7 @@ def look_at(connection: ConnectedProxy, known: ProxyRow | None = None) -> Seen:
     """Returns a stream as it is now. `known` is its row of before, which is the same one where nothing changed."""
     waits = sent = 0.0
     errors: list[str] = []
-    for url, watch in connection.watches.items():
+    for url, watch in connection.subscriptions.items():
         at = watch.sent_at
         sent = max(sent, at)
         if watch.last_error:

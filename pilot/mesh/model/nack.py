@@ -7,14 +7,14 @@ from typing import NamedTuple
 from pilot.config.problem import ObjectRef
 
 
-class RefusalKey(NamedTuple):
+class NackKey(NamedTuple):
     """A proxy, by the key of its row, and a type of resources."""
 
     proxy: str
     type_url: str
 
 
-class Refusal(NamedTuple):
+class Nack(NamedTuple):
     """What a proxy said when it refused its last response of a type. `objects`: those that users wrote and what was refused follows from, as
     far as that can be told."""
 

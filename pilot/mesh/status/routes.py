@@ -15,7 +15,7 @@ from pilot.mesh.lowering.gateway_api.conversion import converted_destinations, c
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, all_routes
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.tables.nacks import refusals_of, refused_condition
+from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _SAYS_MOST = list(Denial)
 Place = tuple[str, str]
@@ -36,7 +36,7 @@ def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
     for one in attachments(db, route):
         found.setdefault(one.ref, []).append(one)
     faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
-    refused = refused_condition(refusals_of(db, ObjectRef(*route)))
+    refused = nack_condition(nacks_of(db, ObjectRef(*route)))
     return tuple(
         ParentStatus(ref, (*build_conditions(ones, faults[ones[0].is_mesh]), *refused)) for ref, ones in found.items()
     )

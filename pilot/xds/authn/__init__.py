@@ -1,1 +1,1 @@
-"""Who a caller is, by its certificate or its token."""
+"""Authentication of callers by certificates and tokens."""

@@ -10,8 +10,8 @@ from typing import Any
 from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.jwt import TokenError, check_recipient, verify_token
 from pilot.lib.log import scope
+from pilot.xds.authn.identity import IdentityError
 from pilot.xds.authn.service_account import GROUP, Review
-from pilot.xds.identity import IdentityError
 
 _POD_EXTRA = "authentication.kubernetes.io/pod-"
 _log = scope("authn")

@@ -18,8 +18,8 @@ from pilot.lib.flags import FlagError
 from pilot.lib.jwks import LARGEST_SET, Jwk, JwksError, parse_jwks
 from pilot.lib.jwt import TokenError, check_recipient, verify_token
 from pilot.lib.log import scope
+from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import service_account_identity
-from pilot.xds.identity import Caller, IdentityError
 
 TIMEOUT = 10.0
 """Seconds that a request to the provider may take."""
@@ -39,7 +39,10 @@ class JwtRule(NamedTuple):
 
 
 def parse_jwt_rule(text: str) -> JwtRule:
-    """Return the rule in JWT_RULE, a JSON object with `issuer`, `audiences` and optionally `jwks_uri` or `jwksUri`. Raise FlagError if it is invalid."""
+    """Return the rule in JWT_RULE, a JSON object with `issuer`, `audiences` and optionally `jwks_uri` or `jwksUri`.
+
+    Raise FlagError if it is invalid.
+    """
     try:
         plain = json.loads(text)
         uri = plain.get("jwks_uri", plain.get("jwksUri", ""))
@@ -112,7 +115,10 @@ class OidcTokens:
         self._rule, self._provider, self._trust_domain, self._now = rule, provider, trust_domain, now
 
     async def identify(self, caller: Caller) -> Sequence[str]:
-        """Return the identity of the service account that the caller's token names. Raise IdentityError if there is no valid token."""
+        """Return the identity of the service account that the caller's token names.
+
+        Raise IdentityError if there is no valid token.
+        """
         if not caller.token:
             raise IdentityError("the request has no bearer token")
         try:

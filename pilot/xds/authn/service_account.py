@@ -1,4 +1,4 @@
-"""Tokens of Kubernetes' service accounts, which somebody who knows them reviews: the API server, or a set of keys where there is none."""
+"""Authentication by Kubernetes service account tokens, which an API server or a set of keys reviews."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pilot.lib.spiffe import identity
-from pilot.xds.identity import Caller, IdentityError
+from pilot.xds.authn.identity import Caller, IdentityError
 
 GROUP = "system:serviceaccounts"
 _PREFIX = ("system", "serviceaccount")
@@ -17,7 +17,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class Review(NamedTuple):
-    """What a reviewer says of a token that it accepts: Kubernetes' UserInfo."""
+    """The user of an accepted token, like Kubernetes' UserInfo."""
 
     username: str
     groups: Sequence[str] = ()
@@ -25,12 +25,15 @@ class Review(NamedTuple):
 
 
 Reviewer = Callable[[str, Sequence[str]], Awaitable[Review]]
-"""Takes a token and the audiences of which it must name one. IdentityError where the token is not accepted, or nobody can be asked."""
+"""Reviews a token that must name one of the audiences. Raises IdentityError if it is rejected or the review fails."""
 
 
 class ServiceAccountTokens:
-    """An authenticator of bearer tokens. `reviewers` has that of each cluster by the cluster's id, and under "" that of the own one;
-    `trust_domain` returns the mesh's of now."""
+    """Authenticator for bearer tokens.
+
+    `reviewers` has a reviewer for each cluster by name, and for the local cluster under "". `trust_domain` returns the
+    current trust domain of the mesh.
+    """
 
     def __init__(
         self, reviewers: Mapping[str, Reviewer], audiences: Sequence[str], trust_domain: Callable[[], str]
@@ -38,31 +41,37 @@ class ServiceAccountTokens:
         self._reviewers, self._audiences, self._trust_domain = reviewers, tuple(audiences), trust_domain
 
     async def identify(self, caller: Caller) -> Sequence[str]:
-        """Returns the identity of the service account whose token the caller brings. IdentityError where it brings none that is accepted."""
+        """Return the identity of the service account of the caller's token.
+
+        Raise IdentityError without a valid token.
+        """
         return (service_account_identity((await self.review(caller)).username, self._trust_domain()),)
 
     async def review(self, caller: Caller) -> Review:
-        """Returns what the reviewer of the caller's cluster says of its token, which is a service account's; IdentityError likewise."""
+        """Return the review of the caller's token by its cluster. Raise IdentityError without a valid token."""
         if not caller.token:
             raise IdentityError("the request has no bearer token")
         cluster = caller.header("clusterid")
         reviewer = self._reviewers.get(cluster)
         if reviewer is None:
-            raise IdentityError(f"nobody reviews tokens of the cluster {cluster!r}")
+            raise IdentityError(f"there is no token reviewer for cluster {cluster!r}")
         review = await reviewer(caller.token, self._audiences)
         if GROUP not in review.groups:
-            raise IdentityError(f"{review.username!r} is no service account: it is not in the group {GROUP}")
+            raise IdentityError(f"{review.username!r} is not a service account: it is not in the group {GROUP}")
         return review
 
 
 def service_account_identity(username: str, trust_domain: str) -> str:
-    """Returns the SPIFFE identity of system:serviceaccount:NAMESPACE:NAME. IdentityError for any other user, and for names that Kubernetes
-    does not allow: a slash in one would make it another identity."""
+    """Return the SPIFFE identity of system:serviceaccount:NAMESPACE:NAME.
+
+    Raise IdentityError for any other user, and for names that Kubernetes does not allow, because a slash in a name
+    would make it another identity.
+    """
     parts = username.split(":")
     if (
         len(parts) != 4
         or tuple(parts[:2]) != _PREFIX
         or not (_LABEL.fullmatch(parts[2]) and _SUBDOMAIN.fullmatch(parts[3]))
     ):
-        raise IdentityError(f"{username!r} is no service account")
+        raise IdentityError(f"{username!r} is not a service account")
     return identity(trust_domain, parts[2], parts[3])

@@ -1,1 +1,1 @@
-"""TLS in front of gRPC, with client certificates that are optional (docs/adr/014-tls-front.md)."""
+"""TLS in front of gRPC, with optional client certificates. See docs/adr/014-tls-front.md."""

@@ -1,4 +1,4 @@
-"""One connection with TLS: the handshake, who the peer is, and its way on to the gRPC server."""
+"""A TLS connection: its handshake, its client certificate, and forwarding to the gRPC server."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from collections.abc import Callable
 
 from pilot.lib.log import scope
 from pilot.lib.text import cut, one_line
-from pilot.xds.identity import IdentityError
+from pilot.xds.authn.identity import IdentityError
 from pilot.xds.tls.flow import Flow
 
-RETRY = 0.02
-"""Seconds after which a connection to the gRPC server, whose queue was full, is tried again."""
+RETRY_DELAY = 0.02
+"""Seconds until another attempt to connect to the gRPC server, if its queue is full."""
 _PREFIX = "pyistiod-peer/"
 _log = scope("tls")
 
-Names = Callable[[bytes], tuple[str, ...]]
-"""Returns the names in a certificate (DER) that TLS has verified, at least one. IdentityError where it is not one of the mesh."""
+ReadNames = Callable[[bytes], tuple[str, ...]]
+"""Returns the names in a verified DER certificate, at least one. Raises IdentityError if it is not of the mesh."""
 
 
 class TlsConnection:
-    """A peer's connection. `name` is that by which the gRPC server knows it, "" until it is forwarded; `certified` are the names in the peer's
-    certificate. `on_open` is called when the gRPC server is reached, `on_close` once, when the connection has ended for whatever reason."""
+    """A peer's connection.
+
+    name: Name by which the gRPC server knows the peer, or "" before it is forwarded.
+    certificate_names: Names in the peer's certificate.
+    on_open: Called when the gRPC server is reached.
+    on_close: Called once, when the connection has ended for any reason.
+    """
 
     def __init__(
         self,
         outer: ssl.SSLSocket,
         address: str,
         inner_address: str,
-        names: Names,
+        read_names: ReadNames,
         on_open: Callable[[TlsConnection], None],
         on_close: Callable[[TlsConnection], None],
     ) -> None:
         self.address, self.name = address, ""
-        self.certified: tuple[str, ...] = ()
+        self.certificate_names: tuple[str, ...] = ()
         self._loop = asyncio.get_running_loop()
-        self._outer, self._inner_address, self._names, self._on_open, self._on_close = (
-            outer,
-            inner_address,
-            names,
-            on_open,
-            on_close,
-        )
+        self._outer, self._inner_address, self._read_names = outer, inner_address, read_names
+        self._on_open, self._on_close = on_open, on_close
         self._inner: socket.socket | None = None
         self._flows: tuple[Flow, ...] = ()
         self._is_secured = self._is_closed = False
 
     def handshake(self) -> None:
-        """Goes on with the handshake as far as the bytes that have arrived allow."""
+        """Continue the handshake as far as the received bytes allow."""
         try:
             self._outer.do_handshake()
         except ssl.SSLWantReadError:
             return
-        except ssl.SSLWantWriteError:  # the first flight fits into an empty buffer of the kernel
+        except ssl.SSLWantWriteError:  # cannot happen: the first flight fits into the kernel's empty buffer
             return
         except OSError as error:
             _log.info("TLS handshake with %s failed: %s", self.address, cut(one_line(str(error)), 200))
@@ -65,15 +65,15 @@ class TlsConnection:
         self._is_secured = True
         try:
             certificate = self._outer.getpeercert(binary_form=True)
-            self.certified = self._names(certificate) if certificate else ()
+            self.certificate_names = self._read_names(certificate) if certificate else ()
         except IdentityError as error:
-            _log.warning("the certificate of %s is refused: %s", self.address, cut(one_line(str(error)), 200))
+            _log.warning("rejected the certificate of %s: %s", self.address, cut(one_line(str(error)), 200))
             self.close()
             return
         self._connect()
 
     def _connect(self) -> None:
-        """Connects to the gRPC server from a socket with a name that nobody can guess or has had."""
+        """Connect to the gRPC server from a socket with a unique and unpredictable name."""
         if self._is_closed:
             return
         if self._inner is None:
@@ -87,7 +87,7 @@ class TlsConnection:
             self._inner.connect(self._inner_address)
         except BlockingIOError:
             self._loop.remove_reader(self._outer)
-            self._loop.call_later(RETRY, self._connect)
+            self._loop.call_later(RETRY_DELAY, self._connect)
             return
         except OSError as error:
             _log.error("cannot forward %s: %s", self.address, error)
@@ -101,18 +101,18 @@ class TlsConnection:
             flow.start()
 
     def close(self) -> None:
-        """Ends the connection on both sides."""
+        """Close the connection on both sides."""
         if self._is_closed:
             return
         self._is_closed = True
         self._on_close(self)
-        for one in (self._outer, self._inner):
-            if one is not None:
-                self._loop.remove_reader(one)
-                self._loop.remove_writer(one)
+        for sock in (self._outer, self._inner):
+            if sock is not None:
+                self._loop.remove_reader(sock)
+                self._loop.remove_writer(sock)
         with contextlib.suppress(OSError, ValueError):
             if self._is_secured:
-                self._outer.unwrap()  # says that nothing more follows; nobody waits for the answer
+                self._outer.unwrap()  # announces the end, without waiting for the response
         self._outer.close()
         if self._inner is not None:
             self._inner.close()

@@ -1,4 +1,4 @@
-"""What handshakes of a port are done with: its certificate, whom it trusts, and which versions and ciphers it takes."""
+"""TLS contexts of servers: certificates, trusted roots, protocol versions and ciphers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FIPS_CIPHERS = (
     "ECDHE-ECDSA-AES256-GCM-SHA384",
     "ECDHE-RSA-AES256-GCM-SHA384",
 )
-# Go's names, which Kubernetes' and Istio's flags use, in OpenSSL's words: https://pkg.go.dev/crypto/tls#pkg-constants
+# OpenSSL's names of ciphers by Go's, which the flags of Kubernetes and Istio use:
+# https://pkg.go.dev/crypto/tls#pkg-constants
 _CIPHERS: Mapping[str, str] = {
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
@@ -42,28 +43,33 @@ _TLS_1_3 = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_C
 
 
 class CertificatePair(NamedTuple):
-    """A certificate with its chain, and its private key, in PEM."""
+    """A certificate chain and its private key, in PEM."""
 
     chain: bytes
     key: bytes
 
     def __repr__(self) -> str:
-        """Returns a text without the key."""
+        """Return a text without the key."""
         return "Pair(…)"
 
 
 class TlsRules(NamedTuple):
-    """Which TLS is spoken. `ciphers` are those up to TLS 1.2 in OpenSSL's words, none for its defaults; `curve` is "" for any."""
+    """Protocol versions and ciphers.
 
-    oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
-    newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+    `ciphers` are for TLS 1.2, in OpenSSL's names; () selects its defaults. A `curve` of "" allows any.
+    """
+
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    max_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
     ciphers: tuple[str, ...] = ()
     curve: str = ""
 
 
-def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRules:
-    """Returns what the flags --tls-cipher-suites and --tls-min-version and a compliance policy, which comes before both, say. FlagError where
-    one of them is not known."""
+def parse_rules(ciphers: Sequence[str], min_version: str, compliance: str) -> TlsRules:
+    """Return the rules for --tls-cipher-suites, --tls-min-version and COMPLIANCE_POLICY, which overrides both flags.
+
+    Raise FlagError if one of them is invalid.
+    """
     if compliance in ("fips-140-2", "fips-140-3"):
         return TlsRules(
             ssl.TLSVersion.TLSv1_2,
@@ -73,15 +79,15 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
         )
     if compliance:
         raise FlagError(
-            f"COMPLIANCE_POLICY {compliance!r} cannot be kept on the port with TLS; fips-140-2 and fips-140-3 can"
+            f"COMPLIANCE_POLICY {compliance!r} is not supported on the secure port, expected fips-140-2 or fips-140-3"
         )
-    if oldest and oldest not in _VERSIONS:
-        raise FlagError(f"invalid argument for --tls-min-version: {oldest!r} is neither TLSV1_2 nor TLSV1_3")
+    if min_version and min_version not in _VERSIONS:
+        raise FlagError(f"invalid argument for --tls-min-version: {min_version!r} is neither TLSV1_2 nor TLSV1_3")
     for name in ciphers:
         if name not in _CIPHERS and name not in _TLS_1_3:
-            raise FlagError(f"invalid argument for --tls-cipher-suites: {name!r} is not known")
+            raise FlagError(f"invalid argument for --tls-cipher-suites: unknown cipher suite {name!r}")
     return TlsRules(
-        _VERSIONS.get(oldest, ssl.TLSVersion.TLSv1_2),
+        _VERSIONS.get(min_version, ssl.TLSVersion.TLSv1_2),
         ciphers=tuple(_CIPHERS[name] for name in ciphers if name in _CIPHERS),
     )
 
@@ -89,13 +95,16 @@ def parse_rules(ciphers: Sequence[str], oldest: str, compliance: str) -> TlsRule
 def make_context(
     pairs: Sequence[CertificatePair], roots: bytes, rules: TlsRules, protocol: str = "h2"
 ) -> ssl.SSLContext:
-    """Returns the context of a server that verifies a client certificate with the roots, in PEM, where it is shown one. It has a pair for each kind
-    of key; the peer says which of them it takes. `protocol` is what is spoken then; clients of HTTP/1.1 are asked for no certificate.
-    ssl.SSLError or ValueError where certificate, key or roots are none, or do not belong together."""
+    """Return the context of a server that verifies optional client certificates against PEM roots.
+
+    `pairs` has a certificate for each type of key, and the client's ciphers select one. `protocol` is offered by ALPN;
+    HTTP/1.1 clients are not asked for a certificate. Raise ssl.SSLError or ValueError if a certificate, key or root is
+    invalid, or if a key does not match its certificate.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version, context.maximum_version = rules.oldest, rules.newest
+    context.minimum_version, context.maximum_version = rules.min_version, rules.max_version
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.options |= ssl.OP_NO_TICKET  # a resumed session would bring the certificate of back then
+    context.options |= ssl.OP_NO_TICKET  # a resumed session would reuse an outdated certificate
     context.num_tickets = 0
     if rules.ciphers:
         context.set_ciphers(":".join(rules.ciphers))
@@ -111,11 +120,11 @@ def make_context(
 
 
 def _load(context: ssl.SSLContext, pair: CertificatePair) -> None:
-    """Loads certificate and key, which OpenSSL takes from files alone, from a file in memory."""
-    number = os.memfd_create("certificate")
+    """Load a certificate and key from a file in memory, because OpenSSL accepts only files."""
+    descriptor = os.memfd_create("certificate")
     try:
-        with open(number, "wb", closefd=False) as file:
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(pair.key + b"\n" + pair.chain)
-        context.load_cert_chain(f"/proc/self/fd/{number}")
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
-        os.close(number)
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Bytes are carried from one socket to another as fast as the other one takes them."""
+"""Forwards bytes from one socket to another, as fast as the target accepts them."""
 
 from __future__ import annotations
 
@@ -7,62 +7,65 @@ import socket
 import ssl
 from collections.abc import Callable
 
-_NOT_NOW = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
-# One read of TLS gives one record, of 16 KiB at most. What is read of gRPC is all that may wait for a slow peer, besides the kernel's buffers
+_WOULD_BLOCK = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+# A TLS read returns one record of up to 16 KiB. For gRPC, this is the amount that waits for a slow peer,
+# in addition to the kernel's buffers.
 _SIZE = 64 * 1024
 _BUFFER = bytearray(_SIZE)
 _VIEW = memoryview(_BUFFER)
-"""What is read is written or copied before anything else is read, so that one buffer does for all."""
+"""Shared by all flows. Its content is written or copied before anything else is read."""
 
 
 class Flow:
-    """One direction of a connection. What the target does not take at once waits here, and nothing more is read meanwhile; `ended` is called when
-    either socket has no more to give or take."""
+    """One direction of a connection.
+
+    It reads nothing while the target has not accepted everything. `on_end` is called when either socket is closed.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, source: socket.socket, target: socket.socket, ended: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, source: socket.socket, target: socket.socket, on_end: Callable[[], None]
     ) -> None:
-        self._loop, self._source, self._target, self._ended = loop, source, target, ended
-        self._waiting = b""
+        self._loop, self._source, self._target, self._on_end = loop, source, target, on_end
+        self._pending = b""
 
     def start(self) -> None:
-        """Carries from now on; whoever was told before that the source can be read is told no more."""
+        """Start to forward. This replaces any other reader of the source."""
         self._loop.add_reader(self._source, self._read)
 
     def _read(self) -> None:
         try:
             count = self._source.recv_into(_BUFFER, _SIZE)
-        except _NOT_NOW:
+        except _WOULD_BLOCK:
             return
         except OSError:
             count = 0
         if count:
             self._write(_VIEW[:count])
         else:
-            self._ended()
+            self._on_end()
 
     def _write(self, data: memoryview) -> None:
         try:
-            sent = self._target.send(data)
-        except _NOT_NOW:
-            sent = 0
+            count = self._target.send(data)
+        except _WOULD_BLOCK:
+            count = 0
         except OSError:
-            self._ended()
+            self._on_end()
             return
-        if sent < len(data):
-            self._waiting = bytes(data[sent:])
+        if count < len(data):
+            self._pending = bytes(data[count:])
             self._loop.remove_reader(self._source)
-            self._loop.add_writer(self._target, self._write_waiting)
+            self._loop.add_writer(self._target, self._write_pending)
 
-    def _write_waiting(self) -> None:
-        """Writes what waits; TLS must be given the same bytes again until it has taken all of them."""
+    def _write_pending(self) -> None:
+        """Write the rest. TLS requires the same bytes again until it has accepted all of them."""
         try:
-            self._waiting = self._waiting[self._target.send(self._waiting) :]
-        except _NOT_NOW:
+            self._pending = self._pending[self._target.send(self._pending) :]
+        except _WOULD_BLOCK:
             return
         except OSError:
-            self._ended()
+            self._on_end()
             return
-        if not self._waiting:
+        if not self._pending:
             self._loop.remove_writer(self._target)
             self.start()

@@ -1,8 +1,9 @@
-"""A port with TLS, whose connections are forwarded to a gRPC server in this process.
+"""A TLS port whose connections are forwarded to a gRPC server in this process.
 
-gRPC's own TLS asks for no client certificate, or insists on one; agents have none when they ask for their first. So TLS ends here, in the event
-loop, and gRPC listens on an abstract Unix socket. It tells its peers apart by the name to which each forwarded socket is bound; a peer whose name
-is not known here did not come through the port, and is nobody. docs/adr/014-tls-front.md has the reasons and figures.
+gRPC's own TLS either requests no client certificate or requires one, but agents have none when they request their
+first. So TLS is terminated here, in the event loop, and gRPC listens on an abstract Unix socket. gRPC distinguishes its
+peers by the name that each forwarded socket is bound to. A peer with an unknown name did not come through the port and
+is rejected. docs/adr/014-tls-front.md has the reasons and measurements.
 """
 
 from __future__ import annotations
@@ -18,107 +19,108 @@ from collections.abc import Callable
 from typing import Any
 
 from pilot.lib.log import scope
-from pilot.xds.address import Address, shown_address
-from pilot.xds.identity import Caller, IdentityError, metadata_of
-from pilot.xds.tls.connection import Names, TlsConnection
+from pilot.xds.authn.identity import Caller, IdentityError, metadata_of
+from pilot.xds.net.address import Address, format_peer
+from pilot.xds.tls.connection import ReadNames, TlsConnection
 
 BACKLOG = 4096
-HANDSHAKE_SECONDS = 30.0
-"""Time in which a peer must have finished the handshake: long enough for thousands that come at once."""
-AT_ONCE = 256
-"""Handshakes that are under way; who comes then waits in the kernel's queue, whose order is that of their coming."""
-CROWDED_SECONDS = 5.0
-"""Age of a handshake that is ended for others who wait while there are `AT_ONCE`: peers that send nothing keep nobody out."""
-SLICE = 0.01
-"""Seconds of handshakes after which everything else gets its turn."""
-PAUSE = 0.5
-"""Seconds without accepting anything after the system had no more files."""
+HANDSHAKE_TIMEOUT = 30.0
+"""Seconds within which a peer must finish the handshake. This is long enough for thousands of simultaneous peers."""
+MAX_HANDSHAKES = 256
+"""Maximum number of concurrent handshakes. Further peers wait in the kernel's queue, in the order of their arrival."""
+CROWDED_HANDSHAKE_TIMEOUT = 5.0
+"""Handshake timeout while `MAX_HANDSHAKES` are in progress, so that peers which send nothing do not block others."""
+SLICE_SECONDS = 0.01
+"""Duration of handshakes in a round of the event loop, before other events are handled."""
+ACCEPT_RETRY_DELAY = 0.5
+"""Seconds without accepting connections after the system ran out of file descriptors."""
 _log = scope("tls")
 
 
 class TlsFront:
-    """`context` is what new handshakes are done with, once it listens. `inner` is the address where the gRPC server
-    has to listen, in gRPC's words."""
+    """A listening TLS port. `inner` is the address that the gRPC server must listen on, in gRPC's notation."""
 
     context: ssl.SSLContext
-    _names: Names
+    _read_names: ReadNames
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         name = f"pyistiod/{secrets.token_hex(16)}"
         self.inner, self._inner_address = f"unix-abstract:{name}", f"\0{name}"
-        self._listening: list[socket.socket] = []
+        self._listeners: list[socket.socket] = []
         self._handshakes: dict[TlsConnection, float] = {}
         self._open: dict[str, TlsConnection] = {}
-        self._slice_ends: float | None = None
+        self._slice_ends_at: float | None = None
         self._is_full = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- the port ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, address: Address, context: ssl.SSLContext, names: Names) -> int:
-        """Accepts connections from now on; returns the number of the port. `names` reads client certificates. OSError where the address cannot be
-        had."""
-        self.context, self._names = context, names
-        self._listening = await _listen(address)
-        for one in self._listening:
-            self._accept_from(one)
+    async def listen(self, address: Address, context: ssl.SSLContext, read_names: ReadNames) -> int:
+        """Start to accept connections and return the port number. Raise OSError if the address is unavailable.
+
+        `read_names` returns the names in client certificates.
+        """
+        self.context, self._read_names = context, read_names
+        self._listeners = await _listen(address)
+        for listener in self._listeners:
+            self._accept_from(listener)
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)
-        number: int = self._listening[0].getsockname()[1]
+        number: int = self._listeners[0].getsockname()[1]
         return number
 
-    def use(self, context: ssl.SSLContext) -> None:
-        """Does the handshakes from now on with another context."""
+    def use_context(self, context: ssl.SSLContext) -> None:
+        """Use another context for new handshakes."""
         self.context = context
 
     def stop_accepting(self) -> None:
-        """Closes the port; what is open stays."""
-        for one in self._listening:
-            asyncio.get_running_loop().remove_reader(one)
-            one.close()
-        self._listening = []
+        """Close the port, but not open connections."""
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        self._listeners = []
 
     def close(self) -> None:
-        """Ends everything."""
+        """Close the port and all connections."""
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()
         for connection in (*self._handshakes, *self._open.values()):
             connection.close()
 
-    def meet(self, context: Any) -> Caller:
-        """Returns who makes a gRPC call. IdentityError for a peer that did not come through the port."""
-        found = self._open.get(context.peer())
-        if found is None:
-            raise IdentityError("the call did not come through the port with TLS")
-        return Caller(found.address, metadata_of(context), found.certified)
+    def identify_peer(self, context: Any) -> Caller:
+        """Return the caller of a gRPC call. Raise IdentityError if it did not come through the port."""
+        connection = self._open.get(context.peer())
+        if connection is None:
+            raise IdentityError("the call did not come through the secure port")
+        return Caller(connection.address, metadata_of(context), connection.certificate_names)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def _accept_from(self, listening: socket.socket) -> None:
-        if listening in self._listening and not self._is_full:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+    def _accept_from(self, listener: socket.socket) -> None:
+        if listener in self._listeners and not self._is_full:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while len(self._handshakes) < AT_ONCE:
+        while len(self._handshakes) < MAX_HANDSHAKES:
             try:
-                accepted, peer = listening.accept()
+                accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _log.error("cannot accept connections for a moment: %s", error)
-                loop.remove_reader(listening)
-                loop.call_later(PAUSE, self._accept_from, listening)
+                _log.error("cannot accept connections, retrying: %s", error)
+                loop.remove_reader(listener)
+                loop.call_later(ACCEPT_RETRY_DELAY, self._accept_from, listener)
                 return
-            self._accepted(accepted, peer)
+            self._start_handshake(accepted, peer)
         self._is_full = True
-        for one in self._listening:
-            loop.remove_reader(one)
+        for other in self._listeners:
+            loop.remove_reader(other)
 
-    def _accepted(self, accepted: socket.socket, peer: Any) -> None:
+    def _start_handshake(self, accepted: socket.socket, peer: Any) -> None:
         accepted.setblocking(False)
-        with contextlib.suppress(OSError):  # it may have gone already
+        with contextlib.suppress(OSError):  # the peer may have gone already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             outer = self.context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
@@ -126,71 +128,71 @@ class TlsFront:
             accepted.close()
             return
         connection = TlsConnection(
-            outer, shown_address(peer), self._inner_address, self._names, self._opened, self._closed
+            outer, format_peer(peer), self._inner_address, self._read_names, self._on_open, self._on_close
         )
         self._handshakes[connection] = self._now()
-        asyncio.get_running_loop().add_reader(outer, self._handshake, connection)
+        asyncio.get_running_loop().add_reader(outer, self._continue_handshake, connection)
 
-    def _handshake(self, connection: TlsConnection) -> None:
-        """Goes on with a handshake, unless handshakes have had their time in this round of the event loop: then it will be called again."""
+    def _continue_handshake(self, connection: TlsConnection) -> None:
+        """Continue a handshake, unless this round's slice is used up. Then the event loop calls again."""
         now = self._now()
-        if self._slice_ends is None:
-            self._slice_ends = now + SLICE
+        if self._slice_ends_at is None:
+            self._slice_ends_at = now + SLICE_SECONDS
             asyncio.get_running_loop().call_soon(self._next_round)
-        if now < self._slice_ends:
+        if now < self._slice_ends_at:
             connection.handshake()
 
     def _next_round(self) -> None:
-        self._slice_ends = None
+        self._slice_ends_at = None
 
-    def _opened(self, connection: TlsConnection) -> None:
+    def _on_open(self, connection: TlsConnection) -> None:
         self._open[connection.name] = connection
-        self._shaken(connection)
+        self._finish_handshake(connection)
 
-    def _closed(self, connection: TlsConnection) -> None:
+    def _on_close(self, connection: TlsConnection) -> None:
         self._open.pop(connection.name, None)
-        self._shaken(connection)
+        self._finish_handshake(connection)
 
-    def _shaken(self, connection: TlsConnection) -> None:
-        """Counts a handshake as over, and accepts again once half of those under way are."""
+    def _finish_handshake(self, connection: TlsConnection) -> None:
+        """Remove a handshake. If the port was full, accept again once half of the handshakes are finished."""
         self._handshakes.pop(connection, None)
-        if self._is_full and len(self._handshakes) <= AT_ONCE // 2:
+        if self._is_full and len(self._handshakes) <= MAX_HANDSHAKES // 2:
             self._is_full = False
-            for one in self._listening:
-                self._accept_from(one)
+            for listener in self._listeners:
+                self._accept_from(listener)
 
     def _sweep(self) -> None:
-        """Closes the connections whose handshake takes too long, the oldest of which stand first; while others wait, that is not long."""
-        oldest = self._now() - (CROWDED_SECONDS if self._is_full else HANDSHAKE_SECONDS)
+        """Close connections whose handshake takes too long. The oldest come first."""
+        limit = self._now() - (CROWDED_HANDSHAKE_TIMEOUT if self._is_full else HANDSHAKE_TIMEOUT)
         for connection, since in list(self._handshakes.items()):
-            if since > oldest:
+            if since > limit:
                 break
             connection.close()
         self._timer = asyncio.get_running_loop().call_later(1.0, self._sweep)
 
 
 async def _listen(address: Address) -> list[socket.socket]:
-    """Returns sockets that listen on an address, of both families where it names no host. OSError where one cannot be had."""
+    """Return listening sockets, of both families if the address has no host. Raise OSError if one is unavailable."""
     if not address.host:
-        return [_nonblocking(_listen_everywhere(address.port))]
-    found = await asyncio.get_running_loop().getaddrinfo(
+        return [_nonblocking(_listen_on_all_interfaces(address.port))]
+    infos = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    listening: list[socket.socket] = []
+    listeners: list[socket.socket] = []
     try:
-        for family, _, _, _, where in dict.fromkeys(found):
-            port = listening[0].getsockname()[1] if listening else where[1]
-            listening.append(
+        for family, _, _, _, where in dict.fromkeys(infos):
+            port = listeners[0].getsockname()[1] if listeners else where[1]
+            listeners.append(
                 _nonblocking(socket.create_server((where[0], port, *where[2:]), family=family, backlog=BACKLOG))
             )
     except OSError:
-        for one in listening:
-            one.close()
+        for listener in listeners:
+            listener.close()
         raise
-    return listening
+    return listeners
 
 
-def _listen_everywhere(port: int) -> socket.socket:
+def _listen_on_all_interfaces(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("::", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
@@ -200,6 +202,6 @@ def _listen_everywhere(port: int) -> socket.socket:
     return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
 
 
-def _nonblocking(listening: socket.socket) -> socket.socket:
-    listening.setblocking(False)
-    return listening
+def _nonblocking(listener: socket.socket) -> socket.socket:
+    listener.setblocking(False)
+    return listener

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.bootstrap.authentication import also_by_provider, find_provider, find_reviewers, make_authenticate
+from pilot.bootstrap.security.authentication import build_authenticate, find_provider, find_reviewers, with_provider
 from pilot.lib.flags import FlagError
 from pilot.settings.security import AuthenticationSettings
+from pilot.xds.authn.identity import Caller, IdentityError, no_authentication
 from pilot.xds.authn.key_file import KeyFile
 from pilot.xds.authn.oidc import JwtRule
 from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
-from pilot.xds.identity import Caller, IdentityError, nobody
 from tests.support.tokens import claims, jwk, other_key, sign, token, write_keys
 
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
@@ -38,7 +38,7 @@ def tokens(reviewer: KeyFile | None = None, users: Mapping[str, Review] | None =
 
 async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pathlib.Path) -> None:
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
-    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
+    authenticate = build_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     assert await authenticate(caller(token("other", "account"), (WEB, "web.shop.svc"))) == (WEB, "web.shop.svc")
     assert await authenticate(caller(token("shop", "web"))) == (WEB,)
     with pytest.raises(
@@ -51,7 +51,7 @@ async def test_the_first_authenticator_that_knows_a_caller_decides(tmp_path: pat
 async def test_cve_2022_39388_an_address_proves_nothing(tmp_path: pathlib.Path) -> None:
     """Neither where a caller comes from, loopback included, nor a header that says where, makes it somebody."""
     settings = AuthenticationSettings(token_keys=str(write_keys(tmp_path / "keys.json")))
-    authenticate = make_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
+    authenticate = build_authenticate(settings, find_reviewers(settings, "Kubernetes", {}, {}), lambda: "cluster.local")
     headers = {"x-forwarded-client-cert": f"By=x;URI={WEB}", "x-forwarded-for": "10.0.0.1", "x-real-ip": "10.0.0.1"}
     for address in (PROXY, "127.0.0.1:5000", "[::1]:5000"):
         with pytest.raises(IdentityError):
@@ -74,7 +74,7 @@ TOLD = f'By=spiffe://x/gw;Hash=1f;Subject="CN=web.shop,O=Books\\, and\\; more";U
     ],
 )
 async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ...]) -> None:
-    authenticate = make_authenticate(
+    authenticate = build_authenticate(
         AuthenticationSettings(trusted_gateways=("192.0.2.0/24", " 2001:db8::/32 ")), {}, lambda: "cluster.local"
     )
     forwarded = {"x-forwarded-client-cert": header}
@@ -98,7 +98,7 @@ async def test_a_gateway_tells_of_certificates(header: str, names: tuple[str, ..
     ],
 )
 async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) -> None:
-    authenticate = make_authenticate(
+    authenticate = build_authenticate(
         AuthenticationSettings(trusted_gateways=("192.0.2.0/24",)), {}, lambda: "cluster.local"
     )
     with pytest.raises(IdentityError, match=reason):
@@ -107,7 +107,7 @@ async def test_what_a_gateway_tells_that_names_nobody(header: str, reason: str) 
 
 def test_gateways_are_blocks_of_addresses() -> None:
     with pytest.raises(FlagError, match="TRUSTED_GATEWAY_CIDR: 'gateway' does not appear to be"):
-        make_authenticate(AuthenticationSettings(trusted_gateways=("gateway",)), {}, lambda: "cluster.local")
+        build_authenticate(AuthenticationSettings(trusted_gateways=("gateway",)), {}, lambda: "cluster.local")
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_outside_of_kubernetes_a_provider_vouches_for_who_asks_for_certificates(
 
 async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_known() -> None:
     rule = JwtRule("https://issuer.invalid", ("istio",))
-    assert also_by_provider(nobody, rule, lambda: "td") is nobody
-    authenticate = make_authenticate(AuthenticationSettings(), {}, lambda: "td")
-    assert also_by_provider(authenticate, None, lambda: "td") is authenticate
-    both = also_by_provider(authenticate, rule, lambda: "td")
+    assert with_provider(no_authentication, rule, lambda: "td") is no_authentication
+    authenticate = build_authenticate(AuthenticationSettings(), {}, lambda: "td")
+    assert with_provider(authenticate, None, lambda: "td") is authenticate
+    both = with_provider(authenticate, rule, lambda: "td")
     assert await both(caller(certified=(WEB,))) == (WEB,)
     with pytest.raises(
         IdentityError,
@@ -150,7 +150,9 @@ async def test_a_provider_is_asked_after_all_others_and_not_where_nobody_is_know
 
 async def test_without_authentication_everybody_is_nobody() -> None:
     assert (
-        await make_authenticate(AuthenticationSettings(enabled=False), {}, lambda: "cluster.local")(caller("x", (WEB,)))
+        await build_authenticate(AuthenticationSettings(enabled=False), {}, lambda: "cluster.local")(
+            caller("x", (WEB,))
+        )
         == ()
     )
 

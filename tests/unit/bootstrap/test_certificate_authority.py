@@ -17,8 +17,8 @@ from ca.pem import certificate_pem
 from ca.self_signed import sign_root
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
-from pilot.bootstrap import certificate_authority
-from pilot.bootstrap.certificate_authority import CertificateAuthority
+from pilot.bootstrap.security.certificate_authority import CertificateAuthority
+from pilot.bootstrap.security.security import certificate_authority
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError

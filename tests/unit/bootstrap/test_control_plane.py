@@ -15,7 +15,7 @@ import pytest
 
 from pilot.bootstrap import ControlPlane, StartError, ports
 from pilot.bootstrap.control_plane import SWEEP_SECONDS
-from pilot.bootstrap.first_load import HeldClock
+from pilot.bootstrap.first_load import PausedClock
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
@@ -93,7 +93,7 @@ async def test_what_is_read_first_is_committed_once_and_later_changes_after_a_qu
 
 def test_no_timer_rings_before_the_first_load_is_committed() -> None:
     clock, rung = VirtualClock(), []
-    held = HeldClock(clock)
+    held = PausedClock(clock)
     held.call_later(1.0, lambda: rung.append("early")).cancel()
     held.call_later(1.0, lambda: rung.append("early"))
     assert clock.waiting == 0

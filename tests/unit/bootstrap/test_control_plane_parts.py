@@ -194,10 +194,10 @@ async def test_beside_an_api_server_who_may_read_secrets_is_forgotten_too(
     journal = Journal()
     journal.spy(monkeypatch, control_plane, "Sweeper", "SecretReview", "SecretAccess")
     plane = make(tmp_path, {"CLUSTER_ID": "east"}, kubeconfig=str(tmp_path / "kubeconfig"))
-    assert plane.kubernetes is not None
+    assert plane.api_servers is not None
     assert [job.__qualname__ for job in journal.given("Sweeper")[0][2]][-1] == "SecretAccess.sweep"
     assert journal.given("SecretReview") == [
-        (plane.kubernetes.client, "east", {"east"}, plane.kubernetes.remote.clusters)
+        (plane.api_servers.client, "east", {"east"}, plane.api_servers.remote.clusters)
     ]
     assert journal.given("SecretAccess")[0][0] is plane.discovery
     assert not len(plane.db.secret_access)

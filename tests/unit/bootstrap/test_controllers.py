@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pilot.bootstrap import controllers as writers
-from pilot.bootstrap.controllers import Writers
+from pilot.bootstrap.clusters import controllers as writers
+from pilot.bootstrap.clusters.controllers import Controllers
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import NAMESPACE, POD, SERVICE
@@ -98,7 +98,7 @@ class Written:
             problems=self.problems,
             beside=None,
         )
-        self.writers = Writers(self.kubernetes, self.settings, self.db, self.authority, self.webhooks, TERMS)  # type: ignore[arg-type]
+        self.writers = Controllers(self.kubernetes, self.settings, self.db, self.authority, self.webhooks, TERMS)  # type: ignore[arg-type]
 
     def one(self, name: str) -> StandIn:
         return self.journal.one(name)

@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from pilot.bootstrap.stacks import log_stacks
 
 from pilot.bootstrap import ControlPlane
 from pilot.bootstrap.options import controlz_address
-from pilot.bootstrap.stacks import log_stacks
 from pilot.settings.parse import load
 from pilot.settings.process import ProcessSettings
-from pilot.xds.address import Address
+from pilot.xds.net.address import Address
 from tests.support.processes import free_port
 
 PORTS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")

@@ -9,21 +9,21 @@ from typing import Any
 
 import grpc
 import pytest
+from pilot.bootstrap.debug_access import HttpIdentities, over_xds
+from pilot.bootstrap.server_credentials import server_credentials, server_name
+from pilot.bootstrap.trust_root_publisher import ROW_KEY, TrustRootPublisher
 
 from ca.pem import certificate_pem
 from pilot.bootstrap import debug_access
-from pilot.bootstrap.debug_access import HttpIdentities, over_xds
-from pilot.bootstrap.server_credentials import server_credentials, server_name
-from pilot.bootstrap.trust_root_publisher import OWN, ToldRoots
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.debug.page import Refused
 from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.mcp.stream import CannotConnectError
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.discovery import Discovery
-from pilot.xds.identity import Caller, IdentityError
-from pilot.xds.questions import QuestionError
+from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.debug_requests import DebugRequestError
+from pilot.xds.push.discovery import Discovery
 from tests.support.certificates import root
 
 SOURCES: Any = object()
@@ -50,7 +50,7 @@ async def test_who_is_shown_nothing_over_xds_is_told_why(
         raise Refused(status, text)
 
     monkeypatch.setattr(debug_access, "ask", ask)
-    with pytest.raises(QuestionError) as caught:
+    with pytest.raises(DebugRequestError) as caught:
         await over_xds(SOURCES)("type", ["name"], identity)
     assert caught.value.args == (code, told)
 
@@ -152,9 +152,9 @@ async def test_roots_of_signers_are_told_beside_those_of_the_authority_each_once
     monkeypatch.setattr(discovery, "commit", noting)
     issuing: Any = SimpleNamespace(authority=None, on_change=[])
     signers: Any = SimpleNamespace(roots=(second,))
-    await ToldRoots(issuing, signers, discovery).start()
-    assert discovery.db.authority_roots.peek(OWN) == (pem[1],), "the authority has not started"
+    await TrustRootPublisher(issuing, signers, discovery).start()
+    assert discovery.db.authority_roots.peek(ROW_KEY) == (pem[1],), "the authority has not started"
     issuing.authority = SimpleNamespace(signer=SimpleNamespace(roots=(first, second)))
     issuing.on_change[0]()
-    assert discovery.db.authority_roots.peek(OWN) == tuple(pem)
+    assert discovery.db.authority_roots.peek(ROW_KEY) == tuple(pem)
     assert reasons == [{"global": 1}] * 2

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.bootstrap import config_sources, first_load
-from pilot.bootstrap.config_sources import STEP, ConfigSources
-from pilot.bootstrap.first_load import FirstLoad, HeldClock
-from pilot.bootstrap.kubernetes import IngestTarget
+from pilot.bootstrap.clusters.api_servers import IngestTarget
+from pilot.bootstrap.config_sources import RANK_STEP, ConfigSources
+from pilot.bootstrap.first_load import FirstLoad, PausedClock
 from pilot.config.group_kind import GroupKind
 from pilot.config.mesh.mesh_config import ConfigSource, MeshConfig
 from pilot.ingest.decode import DocumentOrigin
@@ -76,9 +76,9 @@ class Sources:
 @pytest.mark.parametrize(
     ("addresses", "ranks", "has_kubernetes"),
     [
-        (["fs:///a", "fs:///b"], [100, 100 + STEP], False),
-        (["k8s://", "fs:///a"], [100 + STEP], True),
-        (["fs:///a", "fs:///b", "k8s://", "fs:///c"], [100 - 2 * STEP, 100 - STEP, 100 + STEP], True),
+        (["fs:///a", "fs:///b"], [100, 100 + RANK_STEP], False),
+        (["k8s://", "fs:///a"], [100 + RANK_STEP], True),
+        (["fs:///a", "fs:///b", "k8s://", "fs:///c"], [100 - 2 * RANK_STEP, 100 - RANK_STEP, 100 + RANK_STEP], True),
         (["nonsense", "fs:///a"], [100], False),
         ([], [], False),
     ],
@@ -90,7 +90,7 @@ def test_folders_come_before_or_after_the_api_server_as_they_are_named(
     it.open(*addresses)
     assert [given[2][1] for given in it.journal.given("FileSource")] == ranks
     assert it.sources.has_kubernetes is has_kubernetes
-    assert STEP >= 2, "other clusters of the API server have the rank after it"
+    assert RANK_STEP >= 2, "other clusters of the API server have the rank after it"
 
 
 def test_a_folder_is_read_as_those_of_flags_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ class Loading:
         named_kubernetes: bool = True,
     ) -> None:
         self.lines: list[str] = []
-        self.clock, self.mesh, self.reads, self.threads = HeldClock(VirtualClock()), mesh, list[bool](), set[Any]()
+        self.clock, self.mesh, self.reads, self.threads = PausedClock(VirtualClock()), mesh, list[bool](), set[Any]()
         self.fails: BaseException | None = None
         source: Any = SimpleNamespace(load_initial=self._load)
         files: Any = SimpleNamespace(load_initial=lambda: self.lines.append("mesh files"))

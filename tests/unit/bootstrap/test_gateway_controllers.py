@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from pilot.bootstrap import gateway_controllers as gateway_writers
-from pilot.bootstrap.gateway_controllers import GatewayWriters
+from pilot.bootstrap.clusters import gateway_controllers as gateway_writers
+from pilot.bootstrap.clusters.gateway_controllers import GatewayControllers
 from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import GATEWAY_CLASS
-from pilot.config.kinds.ingress import INGRESS
 from pilot.config.kinds.istio import PROXY_CONFIG
-from pilot.config.kinds.kubernetes import NAMESPACE
+from pilot.config.kinds.kubernetes import INGRESS, NAMESPACE
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
@@ -63,7 +62,7 @@ class Written:
         self.injector = SimpleNamespace(config="the templates", on_take=[]) if injects else None
         kubernetes: Any = SimpleNamespace(client=self.client, source=self.source, pace=self.pace)
         webhooks: Any = SimpleNamespace(surroundings=around, injector=self.injector)
-        self.writers = GatewayWriters(kubernetes, self.settings, self.db, webhooks, self.choose)
+        self.writers = GatewayControllers(kubernetes, self.settings, self.db, webhooks, self.choose)
 
     def statuses(self) -> dict[str, StandIn]:
         """The writers of statuses by the kinds that they are for."""

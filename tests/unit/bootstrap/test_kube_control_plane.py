@@ -184,9 +184,9 @@ async def test_configuration_is_read_from_the_api_server_where_the_mesh_config_n
         rows = {key.name: row.spec.hosts[0] for key, row in SERVICE_ENTRY.table(it.plane.db).rows()}
         assert rows.keys() == {"one", "two"}
         assert (rows["one"] == "other.example.com") is not named
-        assert it.plane.kubernetes is not None
-        assert any(kind.name == "ServiceEntry" for kind in it.plane.kubernetes.source.followed) is named
-        assert any(kind.name == "Service" for kind in it.plane.kubernetes.source.followed)
+        assert it.plane.api_servers is not None
+        assert any(kind.name == "ServiceEntry" for kind in it.plane.api_servers.source.followed) is named
+        assert any(kind.name == "Service" for kind in it.plane.api_servers.source.followed)
 
 
 def cacerts(folder: pathlib.Path, *more: str) -> dict[str, Any]:

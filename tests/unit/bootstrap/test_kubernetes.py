@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pilot.bootstrap import kubernetes
-from pilot.bootstrap.kubernetes import IngestTarget, Kubernetes, find_credentials, mesh_file_paths
+from pilot.bootstrap.clusters import api_servers as kubernetes
+from pilot.bootstrap.clusters.api_servers import ApiServers, IngestTarget, find_credentials, mesh_file_paths
 from pilot.config.group_kind import GroupKind
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW
@@ -96,7 +96,7 @@ class Api:
         self.journal, self.target, self.credentials = journal, target(), SimpleNamespace(load=self._load)
         self.settings, self.loaded = load(["--kubeconfig=a", *flags], environ or {}).settings, 0
         credentials: Any = self.credentials
-        self.kubernetes = Kubernetes(
+        self.kubernetes = ApiServers(
             credentials, self.settings, self.target, 7, {"alias": "Kubernetes", "other": "west"}, PACE
         )
 

@@ -7,14 +7,14 @@ import logging
 import threading
 
 import pytest
+from pilot.bootstrap.stacks import log_stacks
 
 from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
-from pilot.bootstrap.stacks import log_stacks
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.process import IngestSettings
-from pilot.xds.address import Address
+from pilot.xds.net.address import Address
 
 FLAGS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 

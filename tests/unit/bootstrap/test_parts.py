@@ -9,10 +9,10 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+from pilot.bootstrap.malloc_trimmer import MallocTrimmer, find_trim
 
-from pilot.bootstrap.malloc_trimmer import GiveBack, find_trim
 from pilot.bootstrap.part import Part, Parts
-from pilot.bootstrap.sweeper import Sweeper
+from pilot.bootstrap.periodic_jobs import PeriodicJobs
 from pilot.lib.start_error import StartError
 from tests.support.clock import VirtualClock
 
@@ -123,7 +123,7 @@ async def test_a_job_that_fails_is_logged_and_keeps_no_sweep_from_coming(caplog:
         calls.append("failing")
         raise ZeroDivisionError("reason")
 
-    sweeper = Sweeper(clock, 10.0, (failing, lambda: calls.append("next")))
+    sweeper = PeriodicJobs(clock, 10.0, (failing, lambda: calls.append("next")))
     await sweeper.start()
     clock.advance(9.9)
     assert calls == []
@@ -147,7 +147,7 @@ async def test_others_have_their_turn_between_the_steps_of_a_sweep() -> None:
             clock.call_later(0, lambda: calls.append("other"))
             yield
 
-    sweeper = Sweeper(clock, 10.0, (in_steps, lambda: calls.append("next")))
+    sweeper = PeriodicJobs(clock, 10.0, (in_steps, lambda: calls.append("next")))
     await sweeper.start()
     clock.advance(10)
     assert calls == ["step 0", "other", "step 1", "other", "step 2", "other", "next"]
@@ -166,11 +166,11 @@ async def test_memory_goes_back_beside_the_event_loop() -> None:
         asked.append((pad, threading.current_thread() is threading.main_thread()))
         loop.call_soon_threadsafe(done.set)
 
-    GiveBack(trim)()
+    MallocTrimmer(trim)()
     async with asyncio.timeout(30):
         await done.wait()
     assert asked == [(0, False)]
-    GiveBack(None)()
+    MallocTrimmer(None)()
 
 
 def test_the_c_library_here_has_a_trim() -> None:

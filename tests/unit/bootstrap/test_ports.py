@@ -17,13 +17,14 @@ import pytest
 from aiohttp import web
 
 from ca.errors import SigningError
-from pilot.bootstrap import external_signer as registration
-from pilot.bootstrap import gateway_names, key_sets, ports
-from pilot.bootstrap.controlz import ControlzPort
-from pilot.bootstrap.external_signer import Registration
-from pilot.bootstrap.key_sets import make_key_sets
+from pilot.bootstrap import fetchers as key_sets
+from pilot.bootstrap import gateway_names, ports
+from pilot.bootstrap.clusters.remote_controllers import ClusterControllers, RemoteControllers
+from pilot.bootstrap.diagnostics import ControlzPort
+from pilot.bootstrap.fetchers import make_key_sets
 from pilot.bootstrap.ports import GrpcPort, HttpPort, SecurePort
-from pilot.bootstrap.remote_controllers import RemoteWriters, WrittenCluster
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.security import external_signer as registration
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES
@@ -33,7 +34,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
-from pilot.xds.address import Address
+from pilot.xds.net.address import Address
 from tests.support.certificates import IDENTITY, csr, root
 from tests.support.kube import until
 
@@ -278,7 +279,7 @@ def test_host_names_of_gateways_are_looked_up_unless_settings_say_otherwise(monk
 # -- signers of the API server -----------------------------------------------------------------------------------------
 
 
-def registered(mesh: MeshConfig, domain: str = "") -> Registration:
+def registered(mesh: MeshConfig, domain: str = "") -> ExternalSigner:
     settings = dataclasses.replace(
         AuthoritySettings(),
         external="ISTIOD_RA_KUBERNETES_API",
@@ -286,7 +287,7 @@ def registered(mesh: MeshConfig, domain: str = "") -> Registration:
         external_domain=domain,
     )
     client: Any = object()
-    return Registration(settings, client, lambda: mesh)
+    return ExternalSigner(settings, client, lambda: mesh)
 
 
 def mesh_with(*entries: tuple[str, bytes]) -> MeshConfig:
@@ -414,8 +415,8 @@ class Elsewhere:
         webhooks: Any = SimpleNamespace(
             changed=lambda: self.lines.append("bundles changed"), run=lambda: self._run("bundles")
         )
-        written = WrittenCluster(roots, webhooks if bundles else None)
-        self.it = RemoteWriters(
+        written = ClusterControllers(roots, webhooks if bundles else None)
+        self.it = RemoteControllers(
             "east",
             "mesh",
             lambda client: written,

@@ -16,12 +16,12 @@ from ca.authority import utc_now
 from ca.errors import KeyMaterialError
 from ca.self_signed import make_root
 from ca.signer import Signer
-from pilot.bootstrap.secret_store import CACERTS, GENERATED, NAME, SecretStore
+from pilot.bootstrap.security.secret_store import GENERATED_MARKER, PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretStore
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.object import ObjectKey
 from pilot.controllers import trust_bundle
-from pilot.controllers.service_entry_addresses import AutoAddressController
 from pilot.controllers.root_certificates import RootCertificateController
+from pilot.controllers.service_entry_addresses import AutoAddressController
 from pilot.controllers.trust_bundle import TrustBundleController
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.tasks import cancel_tasks
@@ -234,23 +234,23 @@ async def test_a_root_is_kept_in_the_secret_of_plugged_in_ones_where_it_has_no_o
     loop = asyncio.get_running_loop()
 
     def store() -> SecretStore:
-        return SecretStore(client, "istio-system", loop, (NAME, CACERTS))
+        return SecretStore(client, "istio-system", loop, (SELF_SIGNED_SECRET, PLUGGED_IN_SECRET))
 
     one = store()
     assert await asyncio.to_thread(one.load) is None
     first, second = (make_root("cluster.local", datetime.timedelta(days=1), utc_now()) for _ in range(2))
     await asyncio.to_thread(one.save, first)
-    kept = server.get("", "secrets", "istio-system", CACERTS)
+    kept = server.get("", "secrets", "istio-system", PLUGGED_IN_SECRET)
     assert kept is not None
-    assert kept["data"][GENERATED] == ""
-    assert server.get("", "secrets", "istio-system", NAME) is None
+    assert kept["data"][GENERATED_MARKER] == ""
+    assert server.get("", "secrets", "istio-system", SELF_SIGNED_SECRET) is None
     assert certificate(await asyncio.to_thread(store().load)) == first.certificate
     await asyncio.to_thread(SecretStore(client, "istio-system", loop).save, second)
     assert certificate(await asyncio.to_thread(store().load)) == second.certificate, (
         "a root in its own Secret comes first"
     )
-    server.delete(server.get("", "secrets", "istio-system", NAME) or {})
-    server.put({**kept, "data": {key: value for key, value in kept["data"].items() if key != GENERATED}})
+    server.delete(server.get("", "secrets", "istio-system", SELF_SIGNED_SECRET) or {})
+    server.put({**kept, "data": {key: value for key, value in kept["data"].items() if key != GENERATED_MARKER}})
     with pytest.raises(KeyMaterialError, match="cacerts is plugged in by somebody: it must be mounted at ROOT_CA_DIR"):
         await asyncio.to_thread(store().load)
     await client.close()

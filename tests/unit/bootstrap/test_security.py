@@ -9,28 +9,34 @@ from typing import Any
 import pytest
 
 from ca.service import CallerRefused
-from pilot.bootstrap import authentication, security
-from pilot.bootstrap.authentication import (
-    Entrance,
-    also_by_provider,
+from pilot.bootstrap.ports import GrpcServices
+from pilot.bootstrap.security.authentication import (
+    PortAuth,
+    authenticate_csr,
+    authorize_impersonation,
+    build_authenticate,
     find_provider,
     find_reviewers,
-    for_certificates,
-    for_impersonation,
-    make_authenticate,
-    own_names,
+    local_cluster_names,
+    with_provider,
 )
-from pilot.bootstrap.external_signer import Registration
-from pilot.bootstrap.ports import GrpcServices
-from pilot.bootstrap.security import Security
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.security import Security, authentication, security
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.xds.address import Address
+from pilot.xds.authn.identity import (
+    Caller,
+    IdentityError,
+    no_authentication,
+    plaintext_caller,
+    unchecked,
+    verified_identity,
+)
 from pilot.xds.authn.oidc import JwtRule, Provider
-from pilot.xds.identity import Caller, IdentityError, nobody, plain_caller, unchecked, verified_identity
+from pilot.xds.net.address import Address
 from tests.support.stand_ins import Journal
 from tests.support.tokens import token
 
@@ -97,7 +103,7 @@ async def test_settings_say_who_issues_certificates(
     )
     if SIGNERS in parts:
         registration: Any = it.security.registration
-        assert isinstance(registration, Registration)
+        assert isinstance(registration, ExternalSigner)
     for part in it.security.parts():
         if part.name != SIGNERS:
             await part.start()
@@ -160,10 +166,10 @@ async def test_callers_prove_who_they_are_where_settings_say_so(
     journal: Journal, environ: dict[str, str], plain_is_known: bool, secure_is_known: bool
 ) -> None:
     it = Secured(journal, environ).security
-    assert it.plain.meet is plain_caller
+    assert it.plain.meet is plaintext_caller
     assert it.secure.meet == it._front.meet
-    assert (it.plain.authenticate is not nobody) is plain_is_known
-    assert (it.secure.authenticate is not nobody) is secure_is_known
+    assert (it.plain.authenticate is not no_authentication) is plain_is_known
+    assert (it.secure.authenticate is not no_authentication) is secure_is_known
     assert it.authorize is verified_identity
     assert Secured(Journal(), {**environ, "PILOT_ENABLE_XDS_IDENTITY_CHECK": "false"}).security.authorize is unchecked
 
@@ -197,7 +203,7 @@ async def test_signers_issue_before_the_authority(journal: Journal) -> None:
     sign, identify, metrics, impersonate = service.given
     assert (sign, metrics) == (it.registration.sign, it._metrics)
     assert callable(identify)
-    with pytest.raises(CallerRefused, match=r"nobody may ask for the certificate of spiffe://a"):
+    with pytest.raises(CallerRefused, match=r"impersonation is disabled: spiffe://a"):
         await impersonate(None, "spiffe://a")
 
 
@@ -231,7 +237,7 @@ async def test_outside_of_kubernetes_a_provider_is_asked_for_certificates_too(
 
     def also(*given: Any) -> Any:
         asked.append(given)
-        return nobody
+        return no_authentication
 
     monkeypatch.setattr(security, "also_by_provider", also)
     environ = {
@@ -268,7 +274,7 @@ async def test_the_port_with_tls_is_made_of_what_it_serves(journal: Journal, mon
 
 
 def test_the_own_cluster_is_known_by_its_aliases_too() -> None:
-    assert own_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
+    assert local_cluster_names("Kubernetes", ALIASES) == ("", "Kubernetes", "alias")
 
 
 def test_a_file_of_keys_takes_the_place_of_api_servers() -> None:
@@ -294,16 +300,16 @@ async def test_whoever_has_proved_nothing_gets_no_certificate() -> None:
     async def wrong(_: Caller) -> list[str]:
         raise IdentityError("the token has expired")
 
-    assert await for_certificates(meet, known)(context) == ["spiffe://a"]
+    assert await authenticate_csr(meet, known)(context) == ["spiffe://a"]
     assert met == [context]
     with pytest.raises(CallerRefused, match=r"^nobody proves who he is on this port$"):
-        await for_certificates(meet, nobody)(context)
+        await authenticate_csr(meet, no_authentication)(context)
     with pytest.raises(CallerRefused, match=r"^the token has expired$"):
-        await for_certificates(meet, wrong)(context)
+        await authenticate_csr(meet, wrong)(context)
 
 
 async def test_proxies_of_nodes_may_ask_in_the_name_of_others() -> None:
-    entrance, asked = Entrance(lambda context: Caller("10.0.0.1:1"), nobody), list[Any]()
+    entrance, asked = PortAuth(lambda context: Caller("10.0.0.1:1"), no_authentication), list[Any]()
 
     async def check(caller: Caller, identity: str) -> None:
         asked.append((caller.address, identity))
@@ -311,13 +317,13 @@ async def test_proxies_of_nodes_may_ask_in_the_name_of_others() -> None:
             raise IdentityError("no pod on the node runs as that")
 
     proxies: Any = SimpleNamespace(check=check)
-    impersonate = for_impersonation(entrance.meet, proxies)
+    impersonate = authorize_impersonation(entrance.meet, proxies)
     await impersonate(None, "right")
     with pytest.raises(CallerRefused, match=r"^no pod on the node runs as that$"):
         await impersonate(None, "wrong")
     assert asked == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
     with pytest.raises(CallerRefused, match=r"^nobody may ask"):
-        await for_impersonation(entrance.meet, None)(None, "right")
+        await authorize_impersonation(entrance.meet, None)(None, "right")
 
 
 def test_tokens_of_a_provider_are_verified_by_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,12 +331,12 @@ def test_tokens_of_a_provider_are_verified_by_its_rule(monkeypatch: pytest.Monke
 
     def noting(*args: Any) -> Any:
         given.append(args)
-        return SimpleNamespace(identify=nobody)
+        return SimpleNamespace(identify=no_authentication)
 
     monkeypatch.setattr(authentication, "OidcTokens", noting)
     rule = JwtRule("https://a", ("istio",))
-    also_by_provider(unknown, rule, lambda: "td")
-    make_authenticate(
+    with_provider(unknown, rule, lambda: "td")
+    build_authenticate(
         load([], {"JWT_RULE": '{"issuer": "https://a", "audiences": ["istio"]}'}).settings.authentication,
         {},
         lambda: "td",

@@ -20,12 +20,12 @@ from opentelemetry.trace import SpanContext, Status, StatusCode
 
 from pilot.bootstrap import traces
 from pilot.bootstrap.otlp import OtlpExporter, encode_spans, parse_headers
-from pilot.bootstrap.traces import SCOPE, Traces, start_export
+from pilot.bootstrap.traces import SCOPE, ChangeTraces, start_export
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.ingest.batch import Commit
 from pilot.settings.process import TraceSettings
-from pilot.xds.progress import KEPT, EventOutcome
-from pilot.xds.pusher import Pushed
+from pilot.xds.push.event_progress import MAX_EVENTS, EventOutcome
+from pilot.xds.push.pusher import Pushed
 from tests.support.collectors import JsonCollector
 
 CDS, EDS = (
@@ -51,7 +51,7 @@ class Told:
         patch.setattr(traces, "time", self)
         self._kept, provider = InMemorySpanExporter(), TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self._kept))
-        self.traces = Traces(provider.get_tracer(SCOPE))
+        self.traces = ChangeTraces(provider.get_tracer(SCOPE))
 
     def monotonic(self) -> float:
         return self.now
@@ -123,7 +123,7 @@ def test_no_span_ends_before_it_begins(told: Told) -> None:
 
 
 def test_of_changes_that_nobody_answers_only_so_many_are_remembered(told: Told) -> None:
-    for event in range(KEPT + 1):
+    for event in range(MAX_EVENTS + 1):
         told.traces.committed(event, COMMIT, 1)
     for event in (0, 1):
         told.traces.finished(EventOutcome(event, 1, 1, 0, 0, 1.0))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime
 
+from pilot.bootstrap.trust_root_publisher import ROW_KEY, TrustRootPublisher
+
 from ca.authority import utc_now
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
-from pilot.bootstrap.certificate_authority import CertificateAuthority
-from pilot.bootstrap.trust_root_publisher import OWN, ToldRoots
+from pilot.bootstrap.security.certificate_authority import CertificateAuthority
 from pilot.envoy.plans import plan
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.security import AuthoritySettings
-from pilot.xds.discovery import Discovery
+from pilot.xds.push.discovery import Discovery
 
 
 def discovery() -> Discovery:
@@ -25,15 +26,15 @@ async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
     authority = CertificateAuthority(AuthoritySettings(), lambda: "cluster.local", Metrics())
     await authority.start()
     try:
-        await ToldRoots(authority, None, made).start()
+        await TrustRootPublisher(authority, None, made).start()
         assert authority.authority is not None
         signer = authority.authority.signer
         first = certificate_pem(signer.certificate).decode()
-        assert made.db.authority_roots.peek(OWN) == (first,)
+        assert made.db.authority_roots.peek(ROW_KEY) == (first,)
         authority.authority.renew(
             sign_root(signer.key, signer.certificate.subject, datetime.timedelta(days=9), utc_now())
         )
-        (second,) = made.db.authority_roots.peek(OWN) or ()
+        (second,) = made.db.authority_roots.peek(ROW_KEY) or ()
         assert second != first
         assert second == certificate_pem(authority.authority.signer.certificate).decode()
     finally:
@@ -42,5 +43,5 @@ async def test_the_roots_of_the_authority_are_told_and_followed() -> None:
 
 async def test_without_an_authority_the_mesh_config_alone_says_which_roots_there_are() -> None:
     made = discovery()
-    await ToldRoots(None, None, made).start()
-    assert made.db.authority_roots.peek(OWN) == ()
+    await TrustRootPublisher(None, None, made).start()
+    assert made.db.authority_roots.peek(ROW_KEY) == ()

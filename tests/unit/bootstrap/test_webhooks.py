@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from pilot.bootstrap.webhooks import WebhooksPart
+from pilot.bootstrap.webhooks import WebhookParts
 from pilot.config.kinds.kubernetes import CONFIG_MAP
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.object import RegistryKey
@@ -24,7 +24,7 @@ from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from pilot.xds.address import Address
+from pilot.xds.net.address import Address
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
 from tests.support.certificates import root
 from tests.support.secure_plane import issue
@@ -48,7 +48,7 @@ class Hooks:
         )
         self.certificate.start, self.certificate.stop = self._does("start"), self._does("stop")
         certificate: Any = self.certificate
-        self.part = WebhooksPart(self.settings, lambda: self.mesh, self.db, Metrics(), certificate)
+        self.part = WebhookParts(self.settings, lambda: self.mesh, self.db, Metrics(), certificate)
 
     def _does(self, what: str) -> Any:
         async def work() -> None:

@@ -113,7 +113,7 @@ def test_an_ended_signer_issues_nothing(life: datetime.timedelta, ended: str) ->
     with pytest.raises(SigningError) as caught:
         authority(root(life=life)).sign(csr(), [IDENTITY], 60)
     assert caught.value.code == "CERT_GEN_ERROR"
-    assert str(caught.value) == f"the signing certificate ended at 2026-01-02T{ended}Z"
+    assert str(caught.value) == f"the signing certificate expired at 2026-01-02T{ended}Z"
     assert not caught.value.is_callers_fault
 
 
@@ -121,7 +121,7 @@ def test_a_second_more_than_the_longest_life_is_refused() -> None:
     with pytest.raises(SigningError) as caught:
         authority().sign(csr(), [IDENTITY], 90 * 86400 + 1)
     assert caught.value.code == "TTL_ERROR"
-    assert str(caught.value) == "a life of 7776001 s is asked for, the longest is 7776000 s"
+    assert str(caught.value) == "the requested lifetime of 7776001 s exceeds 7776000 s"
     assert caught.value.is_callers_fault
 
 

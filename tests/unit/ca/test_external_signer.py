@@ -109,7 +109,7 @@ OWN = x509.UniformResourceIdentifier(IDENTITY)
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (csr(names=(OTHER,)), f"CSR_ERROR: the request asks for {OTHER}, proved is {IDENTITY}, web.shop.svc"),
+        (csr(names=(OTHER,)), f"CSR_ERROR: the request is for {OTHER}, the caller is {IDENTITY}, web.shop.svc"),
         (csr(names=(IDENTITY, OTHER)), f"CSR_ERROR: the request asks for {OTHER}, {IDENTITY}"),
         (csr(), "CSR_ERROR: the request asks for no identity"),
         (
@@ -118,11 +118,11 @@ OWN = x509.UniformResourceIdentifier(IDENTITY)
         ),
         (
             asking(names(OWN), x509.BasicConstraints(ca=True, path_length=None)),
-            "CSR_ERROR: the request asks for extensions other than names: 2.5",
+            "CSR_ERROR: the request has extensions other than names: 2.5",
         ),
         (
             csr(names=(IDENTITY,), common_name="istiod.istio-system.svc"),
-            "CSR_ERROR: the request asks for the subject CN=istiod.istio-system.svc",
+            "CSR_ERROR: the request has the subject CN=istiod.istio-system.svc",
         ),
         (request_pem(b"nonsense"), "CSR_ERROR: "),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundles
+from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundleController
 from pilot.lib.metrics import Metrics
 from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.definitions import definition
@@ -51,7 +51,7 @@ class Writing:
         self.server, self.roots, self.client = server, "one", client_of(server)
         self.metrics, kinds = Metrics(), (MUTATING, VALIDATING)
         counts = self.metrics.kubernetes
-        self.writer = CaBundles(
+        self.writer = CaBundleController(
             self.client, revision, "istio-system", lambda: self.roots, kinds, pace(), random.Random(1), counts
         )
 

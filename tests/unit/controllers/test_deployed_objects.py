@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pilot.config.object import ObjectKey
-from pilot.controllers.default_classes import DefaultClasses
-from pilot.controllers.deployed_objects import MANAGED, DeployedObjects, DeployedPlace, fingerprint
-from pilot.controllers.trust_bundle import NAME, PATH, Together, TrustBundle
+from pilot.controllers.deployed_objects import MANAGED, DeployedKey, DeployedObjects, fingerprint
+from pilot.controllers.gateway_classes import GatewayClassController
+from pilot.controllers.trust_bundle import NAME, PATH, ControllerGroup, TrustBundleController
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.kube.wire import NamespacedName, ObjectChange
@@ -63,7 +63,7 @@ def service(version: str = "", labels: Plain | None = None, **spec: Any) -> Plai
 
 
 GONE = NotFound(404, "NotFound", "")
-EDGE = DeployedPlace("Service", "a", "edge")
+EDGE = DeployedKey("Service", "a", "edge")
 APPLY = ({"fieldManager": "me", "force": "true"},)
 TYPE = ("application/apply-patch+yaml",)
 
@@ -160,7 +160,7 @@ CLASS = {
 def test_the_class_that_nobody_wrote_is_made_once(answer: Any) -> None:
     world, client = World(), Scripted(POST=[answer])
     paths = {"istio": "/apis/gateway.networking.k8s.io/v1/gatewayclasses/istio"}
-    classes = DefaultClasses(client, world.mesh, lambda name: paths.get(name, ""), Backoff(), random.Random(1))  # type: ignore[arg-type]
+    classes = GatewayClassController(client, world.mesh, lambda name: paths.get(name, ""), Backoff(), random.Random(1))  # type: ignore[arg-type]
     run_for_a_moment(classes)
     assert client.asked == [("POST", "/apis/gateway.networking.k8s.io/v1/gatewayclasses", CLASS)]
     world.set(
@@ -182,7 +182,7 @@ def test_the_class_that_nobody_wrote_is_made_once(answer: Any) -> None:
 
 async def test_the_trust_bundle_is_made_and_changed() -> None:
     client, roots = Scripted(POST=[{}], PUT=[{}, Conflict(409, "x", "")]), ""
-    bundle = TrustBundle(client, lambda: roots, WatchOptions(), random.Random(1))  # type: ignore[arg-type]
+    bundle = TrustBundleController(client, lambda: roots, WatchOptions(), random.Random(1))  # type: ignore[arg-type]
     await bundle._settle(NAME)
     assert client.asked == [], "there are no roots yet"
     roots = "one"
@@ -221,7 +221,7 @@ def test_writers_that_run_as_one_are_all_told() -> None:
             await asyncio.sleep(1000)
 
     writers = [Writer(), Writer()]
-    both = Together(*writers)
+    both = ControllerGroup(*writers)
     both.changed()
     run_for_a_moment(both)
     assert [one.told for one in writers] == [["changed", "run"]] * 2

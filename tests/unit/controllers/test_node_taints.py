@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pilot.controllers.node_taints import NodeTaints
+from pilot.controllers.node_taints import NodeTaintController
 from pilot.lib.tasks import cancel_tasks
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import chance, client_of, pace, until
@@ -22,7 +22,7 @@ async def server() -> AsyncIterator[ApiServer]:
     server = ApiServer()
     await server.start()
     client = client_of(server)
-    task = asyncio.create_task(NodeTaints(client, "cni", TAINT["key"], pace(), chance(1)).run())
+    task = asyncio.create_task(NodeTaintController(client, "cni", TAINT["key"], pace(), chance(1)).run())
     yield server
     await cancel_tasks(task)
     await client.close()

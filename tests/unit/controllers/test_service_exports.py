@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pilot.controllers.service_exports import ServiceExports
+from pilot.controllers.service_exports import ServiceExportController
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from pilot.kube.wire import NamespacedName, ObjectChange
 from tests.support.kube import chance, pace
@@ -35,7 +35,9 @@ class Exports:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.client, self.looked = Client(), list[NamespacedName]()
         client: Any = self.client
-        self.part = ServiceExports(client, lambda namespace, name: (namespace, name) == tuple(CUPS), pace(), chance(1))
+        self.part = ServiceExportController(
+            client, lambda namespace, name: (namespace, name) == tuple(CUPS), pace(), chance(1)
+        )
         monkeypatch.setattr(self.part._upkeep, "look_at", self.looked.extend)
 
     async def receive(self, name: NamespacedName, uid: str | None) -> None:

@@ -7,23 +7,23 @@ import random
 from typing import Any
 
 import pytest
+from pilot.controllers.claims import check_identity, claimed_entry
 
 from pilot.config.networking.workload_group import WorkloadGroup
 from pilot.config.object import Object
-from pilot.controllers.claims import check_identity, claimed_entry
-from pilot.controllers.reconciler import Upkeep
+from pilot.controllers.reconciler import Reconciler
 from pilot.controllers.registered_entry import build_entry, entry_name
-from pilot.controllers.status_merge import Moment, merge_conditions, merge_status
+from pilot.controllers.status_merge import StatusContext, merge_conditions, merge_status
 from pilot.kube.errors import Unreachable
 from pilot.lib.backoff import Backoff
 from pilot.mesh.model.proxy import Locality, NodeType, Proxy
-from pilot.xds.lifecycle import RegistrationError
+from pilot.xds.workload_registration import RegistrationError
 from tests.support.clock import run_virtual
 from tests.support.objects import make
 from tests.support.world import rows_of
 
 Plain = dict[str, Any]
-MOMENT = Moment(7, "now", ["ours.io/c", "ours.io/mesh"])
+MOMENT = StatusContext(7, "now", ["ours.io/c", "ours.io/mesh"])
 
 
 def condition(kind: str, status: str, at: str = "", **more: Any) -> Plain:
@@ -266,7 +266,7 @@ def test_what_fails_is_tried_again_later_and_later_and_keeps_nothing_else(caplog
             if thing == "bad" and loop.time() != 7.0:
                 raise Unreachable("no answer")
 
-        upkeep = Upkeep[str]("thing", settle, Backoff(1.0, 5.0), Longest())
+        upkeep = Reconciler[str]("thing", settle, Backoff(1.0, 5.0), Longest())
         task = asyncio.create_task(upkeep.run())
         upkeep.look_at([])
         upkeep.look_at(["bad", "good", "bad"])
@@ -295,7 +295,7 @@ def test_a_mistake_of_ours_at_one_thing_keeps_no_other_from_being_settled(caplog
             if thing == "bad" and loop.time() < 2.0:
                 raise KeyError(thing)
 
-        upkeep = Upkeep[str]("thing", settle, Backoff(1.0, 5.0), Longest())
+        upkeep = Reconciler[str]("thing", settle, Backoff(1.0, 5.0), Longest())
         task = asyncio.create_task(upkeep.run())
         upkeep.look_at(["bad", "good"])
         await asyncio.sleep(10)

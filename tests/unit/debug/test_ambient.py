@@ -42,12 +42,12 @@ def test_a_mesh_that_is_not_ambient_has_nothing_to_tell() -> None:
 def test_the_dump_of_a_ztunnel() -> None:
     world = ambient(*OBJECTS)
     connected = FakeConnection("zt-1", ztunnel(world), proxy("ztunnel", "zt", "istio-system", "10.9.9.9"))
-    connected.watches = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
+    connected.subscriptions = {ADDRESS: FakeWatch(), AUTHORIZATION: FakeWatch()}
 
     def dump(**query: str) -> list[Any]:
         return made(asyncio.run(config_dump(sources(world.mesh, connected), {"proxyID": "zt-1", **query})))["configs"]  # type: ignore[no-any-return]
 
     assert sorted(one.get("workload", one.get("service"))["name"] for one in dump()) == ["p", "web"]
     assert [one["name"] for one in dump(types="wads")] == ["deny"]
-    connected.watches = {ADDRESS: FakeWatch(names=["/10.1.0.1"])}
+    connected.subscriptions = {ADDRESS: FakeWatch(names=["/10.1.0.1"])}
     assert [one["workload"]["name"] for one in dump()] == ["p"]

@@ -174,7 +174,7 @@ async def test_of_many_services_those_of_the_namespaces_that_are_asked_for() -> 
 def connection(name: str, **watches: FakeWatch) -> FakeConnection:
     namespace = name.partition(".")[2]
     known = proxy("sidecar", name.partition(".")[0], namespace, "10.0.0.1")
-    return FakeConnection(f"{name}-1", name, known, watches={BY_SHORT_NAME[t]: w for t, w in watches.items()})
+    return FakeConnection(f"{name}-1", name, known, subscriptions={BY_SHORT_NAME[t]: w for t, w in watches.items()})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ async def test_only_what_changed_is_told() -> None:
     rows = ProxyRows(fleet)
     assert [row.name for row in (await rows.look()).changed] == ["a", "b"]
     assert rows.waiting == 0
-    a.watches[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
+    a.subscriptions[BY_SHORT_NAME["cds"]].nonce_sent = "n2"
     a.activity += 1
     fleet.connected = [a, c]
     found = await rows.look()
@@ -230,7 +230,7 @@ async def test_a_proxy_with_which_nothing_was_exchanged_is_not_looked_at() -> No
     quiet = connection("a.x", cds=FakeWatch())
     rows = ProxyRows(FakeFleet(quiet))
     await rows.look()
-    quiet.watches = {}
+    quiet.subscriptions = {}
     assert (await rows.look()).changed == []
     quiet.activity += 1
     assert await rows.look() == ([], [], 1)

@@ -208,7 +208,7 @@ def test_a_type_that_was_never_sent_has_the_first_time_of_all() -> None:
         "b": FakeWatch(sent_at=0.0, nonce_sent="", nonce_acked="", last_error="no such cluster"),
         "a": FakeWatch(sent_at=1.5),
     }
-    found = client_config(FakeConnection("web-0.a-1", "web-0.a", PROXY, watches=watches))
+    found = client_config(FakeConnection("web-0.a-1", "web-0.a", PROXY, subscriptions=watches))
     assert [c.type_url for c in found.generic_xds_configs] == ["a", "b"]
     assert [c.last_updated.ToJsonString() for c in found.generic_xds_configs] == [
         "1970-01-01T00:00:01.500Z",

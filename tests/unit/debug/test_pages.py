@@ -170,7 +170,7 @@ async def test_adsz(ask: Ask) -> None:
 
 
 async def test_adsz_names_what_a_proxy_has_of_everything_where_it_is_sent_changes(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].watches[BY_SHORT_NAME["cds"]].known = ["b", "a"]  # type: ignore[misc]
+    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["cds"]].wildcard_names = ["b", "a"]  # type: ignore[misc]
     assert (await ask("/debug/adsz"))["clients"][1]["watches"][BY_SHORT_NAME["cds"]] == ["a", "b"]
 
 
@@ -199,7 +199,7 @@ async def test_nobody_is_connected(pages: Sources) -> None:
 
 
 async def test_syncz(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].watches[BY_SHORT_NAME["lds"]].last_error = "bad listener"  # type: ignore[misc]
+    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["lds"]].last_error = "bad listener"  # type: ignore[misc]
     found = await ask("/debug/syncz")
     assert [entry["proxy"] for entry in found] == ["cup-1.mugs", "tea-1.shop"]
     tea = found[1]

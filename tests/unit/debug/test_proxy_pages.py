@@ -57,7 +57,7 @@ async def test_config_dump_with_endpoints(ask: Ask) -> None:
 
 
 async def test_config_dump_of_what_the_proxy_watches(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].watches[BY_SHORT_NAME["eds"]].names = {"outbound|80||tea"}  # type: ignore[misc]
+    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["eds"]].names = {"outbound|80||tea"}  # type: ignore[misc]
     assert [c["clusterName"] for c in (await ask("/debug/edsz?proxyID=tea"))["configs"]] == ["outbound|80||tea"]
     assert await ask("/debug/ndsz?proxyID=tea") == {}
 
@@ -75,7 +75,7 @@ async def test_there_is_nothing_of_an_unknown_type(ask: Ask) -> None:
 
 
 async def test_private_keys_are_redacted(ask: Ask, pages: Sources) -> None:
-    pages.fleet.connections()[0].watches[BY_SHORT_NAME["sds"]] = FakeWatch()  # type: ignore[index]
+    pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["sds"]] = FakeWatch()  # type: ignore[index]
     for query in ("proxyID=tea", "proxyID=tea&types=sds"):
         text = json.dumps(await ask(f"/debug/config_dump?{query}"))
         assert '"W3JlZGFjdGVkXQ=="' in text

@@ -52,7 +52,7 @@ def mesh() -> World:
 async def client(mesh: World) -> AsyncIterator[Client]:
     key = mesh.connect(edge())
     watches = {BY_SHORT_NAME[name]: FakeWatch() for name in ("cds", "lds", "eds", "rds")} | {SECRET: FakeWatch(NAMES)}
-    connected = FakeConnection("edge-0.edge-1", key, edge(), watches=watches)
+    connected = FakeConnection("edge-0.edge-1", key, edge(), subscriptions=watches)
     async with TestClient(TestServer(application(sources(mesh.mesh, connected, problems=problems_of(mesh))))) as client:
         yield client
 

@@ -140,7 +140,7 @@ async def test_who_is_connected(ask: Ask, pages: Sources) -> None:
         "totalClients": 2,
         "clients": [client_of("cup-1.mugs-4"), client_of("tea-1.shop-3")],
     }
-    pages.fleet.connections()[1].watches = {}  # type: ignore[misc]
+    pages.fleet.connections()[1].subscriptions = {}  # type: ignore[misc]
     cup = client_of("cup-1.mugs-4") | {"labels": {"topology.istio.io/cluster": "Kubernetes"}}
     tea = client_of("tea-1.shop-3") | {
         "labels": {"app": "tea", "topology.istio.io/cluster": "Kubernetes"},
@@ -164,7 +164,7 @@ async def test_how_far_each_proxy_is(ask: Ask, pages: Sources) -> None:
     assert await ask("/debug/syncz") == [cup, tea]
     assert await ask("/debug/syncz?namespace=shop") == [tea]
     assert await ask("/debug/syncz?namespace=none") == []
-    watch = pages.fleet.connections()[0].watches[BY_SHORT_NAME["cds"]]
+    watch = pages.fleet.connections()[0].subscriptions[BY_SHORT_NAME["cds"]]
     watch.sent_at, watch.nonce_acked = 0.0, ""  # type: ignore[misc]
     (waits,) = await ask("/debug/syncz?namespace=shop")
     assert waits["resources"][BY_SHORT_NAME["cds"]] == {"sent": "n1", "sentTime": "0001-01-01T00:00:00Z"}

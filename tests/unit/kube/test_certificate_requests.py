@@ -15,8 +15,8 @@ import pytest
 from cryptography import x509
 
 from ca.pem import bundle_pem, key_pem
-from pilot.bootstrap.external_signer import Registration
-from pilot.bootstrap.signed_certificate import SignedCertificate
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.signed_certificate import SignedCertificate
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.kube import certificate_requests
 from pilot.kube.certificate_requests import WORKLOAD_USAGES, CertificateRequestError, request_certificate
@@ -239,7 +239,7 @@ async def test_the_control_planes_certificate_is_another_one_at_half_its_life(se
         slept.append(seconds)
         await wakes.get()
 
-    registration = Registration(settings, client, MeshConfig)
+    registration = ExternalSigner(settings, client, MeshConfig)
     made = SignedCertificate(registration, NAME, lambda: ["istiod.istio-system.svc"], sleep=sleep)
     server.faults.refuse(503)
     with pytest.raises(StartError, match="the certificate of the control plane: 503"):

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from pilot.bootstrap.secret_review import SecretAccessReview
 
 from ca.self_signed import make_root
 from ca.store import FolderStore
-from pilot.bootstrap.secret_review import SecretReview
 from pilot.kube.errors import KubeError
-from pilot.kube.secret_review import can_list_secrets
+from pilot.kube.reviews import can_list_secrets
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import AccountKey
 from tests.support.agent import Root
@@ -63,7 +63,7 @@ async def test_the_api_server_says_which_account_may_list_secrets(server: ApiSer
 async def test_of_another_cluster_its_files_are_believed_and_nothing_else(server: ApiServer) -> None:
     client = client_of(server)
     try:
-        review = SecretReview(client, "own", ["own", "west"])
+        review = SecretAccessReview(client, "own", ["own", "west"])
         assert await review(AccountKey("own", "edge", "edge"))
         assert not await review(AccountKey("own", "edge", "other"))
         assert await review(AccountKey("west", "edge", "other"))

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from pilot.xds.address import Address
-from pilot.xds.http import listen
+from pilot.xds.net.address import Address
+from pilot.xds.net.http import listen
 from tests.support.processes import free_port
 
 

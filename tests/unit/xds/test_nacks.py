@@ -21,8 +21,8 @@ from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import describe_nacks
-from pilot.xds.push.discovery import Discovery
 from pilot.xds.nacks import DEBOUNCE, NackRecorder
+from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.sotw import SotwSession
 from tests.support.ads import Client
 from tests.support.apiserver.definitions import definitions

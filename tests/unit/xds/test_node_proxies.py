@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.node_proxies import NodeProxies
 from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens
-from pilot.xds.identity import Caller, IdentityError
 from tests.support.objects import Plain, pod
 from tests.support.world import World, rows_of
 

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from pilot.bootstrap.authentication import make_authenticate
+from pilot.bootstrap.security.authentication import build_authenticate
 from pilot.lib.flags import FlagError
 from pilot.settings.security import AuthenticationSettings
+from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.oidc import AT_MOST_EVERY, REFRESH, JwtRule, OidcTokens, Provider, parse_jwt_rule
-from pilot.xds.identity import Caller, IdentityError
 from tests.support.certificates import rsa_key
 from tests.support.tokens import claims, jwk, other_key, sign, token
 
@@ -113,7 +113,7 @@ async def test_keys_survive_a_provider_that_does_not_answer(caplog: pytest.LogCa
 )
 def test_a_rule_that_cannot_be_understood(text: str) -> None:
     with pytest.raises(FlagError, match="JWT_RULE"):
-        make_authenticate(AuthenticationSettings(jwt_rule=text), {}, lambda: "cluster.local")
+        build_authenticate(AuthenticationSettings(jwt_rule=text), {}, lambda: "cluster.local")
 
 
 def test_a_rule_in_both_spellings() -> None:
@@ -123,7 +123,7 @@ def test_a_rule_in_both_spellings() -> None:
 
 async def test_the_provider_is_asked_before_kubernetes() -> None:
     rule = json.dumps({"issuer": ISSUER, "audiences": ["istio-ca"], "jwks_uri": "http://127.0.0.1:9/keys"})
-    authenticate = make_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
+    authenticate = build_authenticate(AuthenticationSettings(jwt_rule=rule), {}, lambda: "cluster.local")
     with pytest.raises(
         IdentityError, match=r"client certificate: .*; OpenID Connect token: the request has no bearer token"
     ):

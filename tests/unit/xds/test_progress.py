@@ -77,7 +77,9 @@ def test_only_the_line_after_a_pause_says_what_was_left_out_and_lines_that_repea
     again = [repeats.filter(record("%s is late", 100.0 + 2 * WINDOW, "x")) for _ in range(MAX_REPEATS)]
     assert again == [True] * (MAX_REPEATS - 1) + [False], "it was not forgotten"
     broken = logging.LogRecord("pilot.ads", logging.WARNING, "", 0, "%d", ("x",), None)
-    assert [repeats.filter(broken) for _ in range(MAX_REPEATS + 1)] == [True] * (MAX_REPEATS + 1), "the handler tells of it"
+    assert [repeats.filter(broken) for _ in range(MAX_REPEATS + 1)] == [True] * (MAX_REPEATS + 1), (
+        "the handler tells of it"
+    )
 
 
 def test_equal_texts_of_other_scopes_and_levels_are_other_lines() -> None:

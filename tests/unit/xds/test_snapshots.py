@@ -10,9 +10,9 @@ from pilot.derive import derived
 from pilot.envoy.plans.plan import Group
 from pilot.envoy.resource import Resource
 from pilot.mesh.tables.database import Mesh
-from pilot.xds.feed import Feeds
-from pilot.xds.resource_names import NameSets
-from pilot.xds.snapshot import Snapshot, TypeState
+from pilot.xds.push.feed import Feeds
+from pilot.xds.session.name_sets import NameSets
+from pilot.xds.session.snapshot import Snapshot, TypeState
 from tests.support.streams import resource
 
 
@@ -50,12 +50,12 @@ def test_a_change_is_computed_once_and_an_equal_resource_is_none() -> None:
 def test_the_part_of_a_change_that_some_want_is_shared() -> None:
     sets, change = NameSets(), snapshot(a="2", b="2").since(snapshot(a="1", b="1", c="1"))
     some, everything = sets.of(frozenset("ac")), sets.of(frozenset("abc"))
-    assert change.wanted_by(some) is change.wanted_by(sets.of(frozenset("ca")))
-    assert ([r.name for r in change.wanted_by(some).payload.resources], change.wanted_by(some).missing) == (
+    assert change.restrict(some) is change.restrict(sets.of(frozenset("ca")))
+    assert ([r.name for r in change.restrict(some).payload.resources], change.restrict(some).missing) == (
         ["a"],
         ("c",),
     )
-    assert change.wanted_by(everything).payload is change.payload
+    assert change.restrict(everything).payload is change.payload
 
 
 def test_views_of_the_same_groups_are_compared_group_by_group() -> None:

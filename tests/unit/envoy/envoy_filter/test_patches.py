@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from google.protobuf import any_pb2, json_format
+from pilot.bootstrap.patch_status import PatchMetrics
 
-from pilot.bootstrap.patch_status import PatchStatus
 from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.config.object import ObjectKey
@@ -374,7 +374,7 @@ def test_what_became_of_patches_is_counted_where_it_is_asked_for() -> None:
     mesh = Meshed(envoy_filter("one", COPIED, COPIED, merge("3s")))
     mesh.resources()
     metrics = Metrics()
-    status = PatchStatus(mesh.world.mesh, metrics)
+    status = PatchMetrics(mesh.world.mesh, metrics)
     status.check()
     assert series(metrics) == {("cluster", "applied"): "1", ("route", "applied"): "1", ("route", "error"): "1"}
     mesh.world.commit([(ENVOY_FILTER.table_name, ObjectKey("a", "one"), None)])

@@ -1,0 +1,199 @@
+"""API servers of the local and remote clusters: the sources of configuration that are read from them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.bootstrap.clusters.reviews import TokenReviewers
+from pilot.bootstrap.security.authentication import local_cluster_names
+from pilot.bootstrap.security.secret_store import PLUGGED_IN_SECRET, SELF_SIGNED_SECRET, SecretError, SecretStore
+from pilot.config.catalogue import Catalogue
+from pilot.config.group_kind import NETWORKING, GroupKind
+from pilot.ingest.batch import Batch
+from pilot.ingest.decode import DocumentOrigin
+from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
+from pilot.ingest.kube_source import KubeSource
+from pilot.ingest.ledger import Ledger
+from pilot.ingest.problems import ProblemStore
+from pilot.ingest.remote_cluster import RemoteCluster
+from pilot.ingest.remote_clusters import Options, RemoteClusters
+from pilot.kube.access import Credentials, InCluster, KubeconfigFile
+from pilot.kube.client import ApiClient, Throttle
+from pilot.kube.errors import ConfigurationError, KubeError, NotFound
+from pilot.kube.informer import WatchOptions
+from pilot.lib.metrics import Metrics
+from pilot.lib.start_error import StartError
+from pilot.mesh.tables.database import Mesh
+from pilot.settings import Settings
+from pilot.settings.kubernetes import KubernetesSettings
+
+RunRemote = Callable[[str, ApiClient], Coroutine[Any, Any, None]]
+"""Runs the controllers of a remote cluster, by its name and client."""
+
+
+def find_credentials(settings: KubernetesSettings, has_folders: bool) -> Credentials | None:
+    """Return the credentials for the local cluster's API server, or None if none is used."""
+    path = settings.kubeconfig or ("" if has_folders else settings.kubeconfig_env)
+    if path:
+        return KubeconfigFile(path, settings.context)
+    return InCluster() if settings.service_host else None
+
+
+def mesh_file_paths(settings: Settings) -> tuple[str, str]:
+    """Return the paths of the mesh config and mesh networks files.
+
+    A path is "" if the file does not exist and an API server is used, because a ConfigMap replaces it.
+    """
+    has_api_server = find_credentials(settings.kubernetes, bool(settings.ingest.config_dirs)) is not None
+    mesh, networks = settings.ingest.mesh_config, settings.ingest.networks_config
+    return (
+        mesh if not has_api_server or os.path.exists(mesh) else "",
+        networks if not has_api_server or os.path.exists(networks) else "",
+    )
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, bytes] = {}
+
+
+class IngestTarget(NamedTuple):
+    """Destination of what is read. `catalogue` has the kinds to read, from any source."""
+
+    mesh: Mesh
+    catalogue: Catalogue
+    batch: Batch
+    ledger: Ledger
+    problems: ProblemStore
+    metrics: Metrics
+
+
+class ApiServers:
+    """API servers of the local and remote clusters.
+
+    `rank` is the rank of their objects between sources, and `aliases` has further names of clusters. `run_remote` runs
+    for each remote cluster while it is read. `reviewers` review tokens.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        settings: Settings,
+        target: IngestTarget,
+        rank: int,
+        aliases: Mapping[str, str],
+        run_remote: RunRemote | None = None,
+        watch_options: WatchOptions | None = None,
+    ) -> None:
+        self._credentials, self._settings, self._target, self._rank = credentials, settings, target, rank
+        self._run_remote = run_remote
+        self.problems = target.problems
+        self.watch_options = watch_options or WatchOptions(streaming_lists=settings.kubernetes.watch_lists)
+        self.metrics, self._rng = target.metrics.kubernetes, random.Random()
+        self.client = self._client(credentials)
+        registry, revision = settings.mesh.registry, settings.ingest.revision
+        self.source = self._source(self.client, registry.cluster_id)
+        names = [
+            name
+            for name in (settings.kubernetes.shared_mesh_config, f"istio-{revision}" if revision else "istio")
+            if name
+        ]
+        rows = [row for row, path in zip((MESH_ROW, NETWORKS_ROW), mesh_file_paths(settings), strict=True) if not path]
+        common = (target.problems, self.watch_options, self._rng)
+        self._mesh = MeshConfigMaps(self.client, registry.namespace, names, rows, target.batch, *common)
+        options = Options(
+            registry.cluster_id,
+            registry.namespace,
+            settings.kubernetes.remote_options,
+            settings.kubernetes.remote_timeout.seconds,
+            settings.kubernetes.kubeconfig_folder,
+        )
+        uses_hosting_cluster = settings.kubernetes.external and settings.kubernetes.secrets_of_this_cluster
+        self._secrets_client = self._client(InCluster()) if uses_hosting_cluster else self.client
+        self.remote = RemoteClusters(self._secrets_client, options, self._join, *common, target.metrics)
+        local_names = local_cluster_names(registry.cluster_id, aliases)
+        self.reviewers = TokenReviewers(self.client, local_names, self.remote.clusters)
+
+    def _client(self, credentials: Credentials) -> ApiClient:
+        return ApiClient(credentials, Throttle(self._settings.kubernetes.qps, self._settings.kubernetes.burst))
+
+    def _source(self, client: ApiClient, cluster: str) -> KubeSource:
+        """Return the source that reads a cluster."""
+        settings, target = self._settings, self._target
+        is_local = cluster == settings.mesh.registry.cluster_id
+        origin = DocumentOrigin(cluster, is_local, settings.ingest.revision)
+        options = self.watch_options._replace(
+            on_failure=functools.partial(target.metrics.kubernetes.sync_failed, cluster)
+        )
+        excluded = set() if is_local else self._kinds_excluded_from_remote()
+        kinds = [kind for kind in target.catalogue if kind.id not in excluded]
+        namespace, rank = settings.kubernetes.watched_namespace, self._rank + (not is_local)
+        return KubeSource(client, target.batch, target.ledger, rank, origin, kinds, options, self._rng, namespace)
+
+    def _kinds_excluded_from_remote(self) -> set[GroupKind]:
+        """Return the kinds that are not read from remote clusters."""
+        kubernetes = self._settings.kubernetes
+        secrets = set() if kubernetes.remote_credentials else {GroupKind("", "Secret")}
+        return secrets if kubernetes.remote_entries else secrets | {GroupKind(NETWORKING, "WorkloadEntry")}
+
+    def _join(self, cluster: str, credentials: Credentials) -> RemoteCluster:
+        client = self._client(credentials)
+        run = functools.partial(self._run_remote, cluster, client) if self._run_remote is not None else None
+        source, on_status = self._source(client, cluster), self._target.metrics.cluster_status
+        return RemoteCluster(client, source, self.watch_options, self._rng, on_status, run)
+
+    async def read_secret(self, name: str) -> Mapping[str, bytes]:
+        """Return the data of a Secret in the control plane's namespace, or {} if it does not exist.
+
+        Raise SecretError if it cannot be read.
+        """
+        try:
+            body = await self.client.call(
+                "GET", f"/api/v1/namespaces/{self._settings.mesh.registry.namespace}/secrets/{name}"
+            )
+        except NotFound:
+            return {}
+        except KubeError as error:
+            raise SecretError(f"Secret {name}: {error}") from error
+        return msgspec.json.decode(body, type=_Secret).data
+
+    def root_store(self) -> SecretStore:
+        """Return the store of the self-signed root certificate."""
+        has_cacerts = self._settings.authority.self_signed_cacerts
+        names = (SELF_SIGNED_SECRET, PLUGGED_IN_SECRET) if has_cacerts else (SELF_SIGNED_SECRET,)
+        return SecretStore(self.client, self._settings.mesh.registry.namespace, asyncio.get_running_loop(), names)
+
+    async def start(self, reads_configuration: Callable[[], bool]) -> None:
+        """Read everything, and keep watching. Raise StartError if the credentials are unusable.
+
+        The local cluster is read completely, and remote clusters as far as they respond in time. `reads_configuration`
+        is called once the mesh config is known; if it returns False, only workloads and services are read from the
+        local cluster.
+        """
+        try:
+            await self._credentials.load()
+            await self._mesh.start()
+            await self._mesh.synced()
+            await self.source.start(reads_configuration())
+            await self.remote.start()
+            await self.source.synced()
+            await self.remote.synced()
+        except ConfigurationError as error:
+            raise StartError(str(error)) from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        await self.remote.stop()
+        await self.source.stop()
+        await self._mesh.stop()
+        await self.client.close()
+        await self._secrets_client.close()

@@ -1,0 +1,73 @@
+"""Reviews of tokens and of permissions by the API server of the caller's cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+
+from pilot.ingest.remote_cluster import RemoteCluster
+from pilot.kube.client import ApiClient
+from pilot.kube.errors import KubeError
+from pilot.kube.reviews import can_list_secrets, review_token
+from pilot.mesh.tables.database import AccountKey
+from pilot.xds.authn.identity import IdentityError
+from pilot.xds.authn.service_account import Review, Reviewer
+
+
+class TokenReviewers(Mapping[str, Reviewer]):
+    """Token reviewers by cluster name, as callers specify it.
+
+    `local_names` are the names of the local cluster. `remote` is the current remote clusters, which come and go.
+    """
+
+    def __init__(self, local: ApiClient, local_names: Collection[str], remote: Mapping[str, RemoteCluster]) -> None:
+        self._local, self._local_names, self._remote = local, frozenset(local_names), remote
+
+    def __getitem__(self, cluster: str) -> Reviewer:
+        return token_reviewer(self._local if cluster in self._local_names else self._remote[cluster].client)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._local_names | self._remote.keys())
+
+    def __len__(self) -> int:
+        return len(self._local_names | self._remote.keys())
+
+
+def token_reviewer(client: ApiClient) -> Reviewer:
+    """Return a reviewer that queries an API server."""
+
+    async def review(token: str, audiences: Collection[str]) -> Review:
+        try:
+            user = await review_token(client, token, list(audiences))
+        except KubeError as error:
+            raise IdentityError(str(error)) from error
+        return Review(user.username, user.groups, user.extra)
+
+    return review
+
+
+class SecretAccessReview:
+    """Reviews whether a service account may list the Secrets of its namespace.
+
+    The API server of the account's cluster decides. A cluster that is read from files has no permissions, so every
+    account may. For any other cluster, no account may. `remote` is the current remote clusters.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        local_cluster: str,
+        file_clusters: Collection[str],
+        remote: Mapping[str, RemoteCluster] = MappingProxyType({}),
+    ) -> None:
+        self._client, self._local_cluster, self._remote = client, local_cluster, remote
+        self._file_clusters = frozenset(file_clusters) - {local_cluster}
+
+    async def __call__(self, account: AccountKey) -> bool:
+        """Return whether an account may list Secrets. Raise KubeError if the API server does not respond."""
+        remote = self._remote.get(account.cluster)
+        if remote is None and account.cluster != self._local_cluster:
+            return account.cluster in self._file_clusters
+        return await can_list_secrets(
+            remote.client if remote is not None else self._client, account.namespace, account.name
+        )

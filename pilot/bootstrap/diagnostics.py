@@ -1,0 +1,106 @@
+"""Diagnostics of the process: access to debug pages, the ControlZ port, and stack traces in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import grpc
+
+from pilot.bootstrap.ports import HttpPort
+from pilot.controlz.application import application
+from pilot.controlz.control import Control
+from pilot.debug.over_xds import ask
+from pilot.debug.page import Refused
+from pilot.debug.sources import Sources
+from pilot.lib.build_info import build_info
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.lib.start_error import StartError
+from pilot.pprof.stacks import Stack
+from pilot.pprof.tasks import tasks, threads
+from pilot.xds.authn.identity import Authenticate, Caller, IdentityError
+from pilot.xds.debug_requests import AnswerDebugRequest, DebugAnswer, DebugRequestError
+from pilot.xds.net.address import Address
+
+MAX_TASKS = 200
+_DEPTH = 12
+_STATUS = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+}
+_log = scope("default")
+
+
+def debug_over_xds(sources: Sources) -> AnswerDebugRequest:
+    """Return the function that answers requests for debug pages over xDS."""
+
+    async def answer(type_url: str, names: Sequence[str], identity: str) -> DebugAnswer:
+        try:
+            return DebugAnswer(*await ask(sources, type_url, names, (identity,) if identity else ()))
+        except Refused as error:
+            raise DebugRequestError(_STATUS[error.status], error.text or _denial(identity)) from error
+
+    return answer
+
+
+def _denial(identity: str) -> str:
+    """Return the error message for a caller without access."""
+    return (
+        f'the debug info is not available for current identity: "{identity}"' if identity else "authentication required"
+    )
+
+
+class HttpIdentities:
+    """Authenticates HTTP callers by their bearer token, as on the secure port."""
+
+    def __init__(self, authenticate: Authenticate) -> None:
+        self._authenticate = authenticate
+
+    async def __call__(self, address: str, headers: Mapping[str, str]) -> Sequence[str]:
+        """Return the identities of a caller, or () if it is not authenticated. `headers` have lower-case names."""
+        try:
+            return await self._authenticate(Caller(address, headers))
+        except IdentityError:
+            return ()
+
+
+class ControlzPort(HttpPort):
+    """ControlZ on its address.
+
+    If the address is unavailable, the control plane starts without it. `end` ends the process.
+    """
+
+    def __init__(self, address: Address, metrics: Metrics, end: Callable[[], object]) -> None:
+        control = Control("pilot-discovery", build_info(), sys.argv, os.environ, metrics.exposition, end, log_stacks)
+        super().__init__(application(control), address)
+        self._address = address
+
+    async def start(self) -> None:
+        """Listen, or log a warning."""
+        try:
+            await super().start()
+        except StartError as error:
+            _log.warning("ControlZ is not available: %s", error)
+        else:
+            _log.info("ControlZ available at %s", Address(self._address.host, self.number))
+
+
+def log_stacks() -> None:
+    """Log the stack of each thread and of up to `MAX_TASKS` tasks, innermost call first. SIGUSR1 calls this."""
+    for thread in threads():
+        _log.info("stack of thread %s: %s", thread.name, _format_stack(thread.stack))
+    for task in itertools.islice(tasks(), MAX_TASKS):
+        _log.info("stack of task %s: %s", task.name, _format_stack(task.stack))
+    if (omitted := len(asyncio.all_tasks()) - MAX_TASKS) > 0:
+        _log.info("omitted the stacks of %d more tasks", omitted)
+
+
+def _format_stack(stack: Stack) -> str:
+    return " in ".join(
+        f"{call.function} ({'/'.join(call.file.split('/')[-2:])}:{call.line})" for call in stack[:_DEPTH]
+    )

@@ -1,0 +1,153 @@
+"""Builds the authentication of ports from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ca.service import Authenticate as AuthenticateRequest
+from ca.service import CallerRefused, Impersonate, refuse_impersonation
+from pilot.lib.jwt import TokenError, audiences_of, own_claims
+from pilot.lib.log import scope
+from pilot.settings.security import AuthenticationSettings
+from pilot.xds.authn.client_certificates import ForwardedCertificates, identify_by_certificate
+from pilot.xds.authn.identity import (
+    Authenticate,
+    Authenticator,
+    Authenticators,
+    IdentifyPeer,
+    IdentityError,
+    no_authentication,
+)
+from pilot.xds.authn.key_file import KeyFile
+from pilot.xds.authn.node_proxies import NodeProxies
+from pilot.xds.authn.oidc import JwtRule, OidcTokens, Provider, parse_jwt_rule
+from pilot.xds.authn.service_account import Reviewer, ServiceAccountTokens
+
+OWN_TOKEN = "./var/run/secrets/tokens/istio-token"
+_log = scope("authn")
+
+
+class PortAuth(NamedTuple):
+    """Authentication of a port: `identify_peer` returns the caller of a call, and `authenticate` verifies it."""
+
+    identify_peer: IdentifyPeer
+    authenticate: Authenticate
+
+
+def local_cluster_names(local_cluster: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names that callers may use for the local cluster, including "" for callers that name none."""
+    return "", local_cluster, *(alias for alias, cluster in aliases.items() if cluster == local_cluster)
+
+
+def find_reviewers(
+    settings: AuthenticationSettings, local_cluster: str, aliases: Mapping[str, str], servers: Mapping[str, Reviewer]
+) -> Mapping[str, Reviewer]:
+    """Return the token reviewers by cluster name.
+
+    If the settings name a file of keys, it reviews tokens of the local cluster. Otherwise the reviewers are `servers`.
+    """
+    if not settings.token_keys:
+        return servers
+    key_file = KeyFile(settings.token_keys, settings.token_issuer)
+    return dict.fromkeys(local_cluster_names(local_cluster, aliases), key_file.review)
+
+
+def find_provider(settings: AuthenticationSettings, in_kubernetes: bool, own_token: str = OWN_TOKEN) -> JwtRule | None:
+    """Return the OpenID Connect provider whose tokens are accepted for certificate requests, without Kubernetes.
+
+    It is the provider in the settings, or else the issuer of the control plane's own token. Return None if there is
+    neither, or if no audience is configured.
+    """
+    if in_kubernetes or settings.token_keys:
+        return None
+    issuer, audience = settings.token_issuer, settings.provider_audience
+    if not (issuer and audience):
+        claims = _read_claims(own_token)
+        issuer = issuer or str(claims.get("iss", ""))
+        audience = audience or next(iter(audiences_of(claims)), "")
+    if not issuer:
+        return None
+    if not audience:
+        _log.warning("tokens of %s are not accepted for certificate requests because AUDIENCE is not set", issuer)
+        return None
+    return JwtRule(issuer, (audience,))
+
+
+def _read_claims(own_token: str) -> Mapping[str, Any]:
+    """Return the claims of the control plane's own token, or {} if it has none."""
+    try:
+        with open(own_token, encoding="ascii") as file:
+            claims = own_claims(file.read().strip())
+        audiences_of(claims)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, TokenError) as error:
+        _log.warning("%s: cannot determine the issuer of the control plane's own token: %s", own_token, error)
+        return {}
+    return claims
+
+
+def build_authenticate(
+    settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]
+) -> Authenticate:
+    """Return the authentication of the secure port. Raise FlagError if a setting is invalid."""
+    if not settings.enabled:
+        return no_authentication
+    return Authenticators(tuple(_chain(settings, reviewers, trust_domain)))
+
+
+def with_provider(
+    authenticate: Authenticate, provider: JwtRule | None, trust_domain: Callable[[], str]
+) -> Authenticate:
+    """Return an authentication that also accepts tokens of a provider. Without authentication, nothing changes."""
+    if provider is None or authenticate is no_authentication:
+        return authenticate
+    tokens = OidcTokens(provider, Provider(provider), trust_domain)
+    return Authenticators(
+        (Authenticator("xDS", authenticate), Authenticator(f"token of {provider.issuer}", tokens.identify))
+    )
+
+
+def _chain(
+    settings: AuthenticationSettings, reviewers: Mapping[str, Reviewer], trust_domain: Callable[[], str]
+) -> Iterator[Authenticator]:
+    yield Authenticator("client certificate", identify_by_certificate)
+    if settings.jwt_rule:
+        rule = parse_jwt_rule(settings.jwt_rule)
+        yield Authenticator("OpenID Connect token", OidcTokens(rule, Provider(rule), trust_domain).identify)
+    if len(reviewers):
+        yield Authenticator(
+            "service account token", ServiceAccountTokens(reviewers, settings.token_audiences, trust_domain).identify
+        )
+    if settings.trusted_gateways:
+        yield Authenticator("forwarded certificate", ForwardedCertificates(settings.trusted_gateways).identify)
+
+
+def authenticate_csr(identify_peer: IdentifyPeer, authenticate: Authenticate) -> AuthenticateRequest:
+    """Return the authentication of certificate requests, which rejects unauthenticated callers."""
+
+    async def identify(context: Any) -> Sequence[str]:
+        try:
+            identities = await authenticate(identify_peer(context))
+        except IdentityError as error:
+            raise CallerRefused(str(error)) from error
+        if not identities:
+            raise CallerRefused("this port does not authenticate callers")
+        return identities
+
+    return identify
+
+
+def authorize_impersonation(identify_peer: IdentifyPeer, proxies: NodeProxies | None) -> Impersonate:
+    """Return the check of requests for other identities' certificates. Only node proxies may make them."""
+    if proxies is None:
+        return refuse_impersonation
+
+    async def check(context: Any, identity: str) -> None:
+        try:
+            await proxies.check(identify_peer(context), identity)
+        except IdentityError as error:
+            raise CallerRefused(str(error)) from error
+
+    return check

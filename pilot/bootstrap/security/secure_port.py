@@ -1,0 +1,64 @@
+"""The secure gRPC port."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+
+from grpc import aio
+
+from pilot.bootstrap.security.server_certificate import ServerCertificate
+from pilot.lib.duration import Duration
+from pilot.lib.start_error import StartError
+from pilot.xds.authn.client_certificates import names_in_certificate
+from pilot.xds.net.address import Address
+from pilot.xds.push.connection import Connection
+from pilot.xds.server import drain
+from pilot.xds.tls.front import TlsFront
+
+
+class SecurePort:
+    """A gRPC server behind TLS. It does not listen if it has no certificate.
+
+    `number` is the port number, which differs from the address if that is 0. On `stop`, open streams get
+    `drain_duration`.
+    """
+
+    def __init__(
+        self,
+        server: aio.Server,
+        front: TlsFront,
+        certificate: ServerCertificate,
+        trust_domain: Callable[[], str],
+        address: Address,
+        connections: Collection[Connection],
+        drain_duration: Duration,
+    ) -> None:
+        self._server, self._front, self._certificate, self._trust_domain = server, front, certificate, trust_domain
+        self._address, self._connections, self._drain_duration = address, connections, drain_duration
+        self.number = address.port
+
+    async def start(self) -> None:
+        """Listen. Client certificates must be of the mesh's current trust domain.
+
+        Raise StartError if the address is unavailable.
+        """
+        if self._certificate.context is None:
+            return
+        self._server.add_insecure_port(self._front.inner)
+        await self._server.start()
+        domain = self._trust_domain()
+        try:
+            names = functools.partial(names_in_certificate, trust_domain=domain)
+            self.number = await self._front.listen(self._address, self._certificate.context, names)
+        except OSError as error:
+            await self._server.stop(None)
+            raise StartError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+        self._certificate.on_change.append(self._front.use_context)
+
+    async def stop(self) -> None:
+        if self._certificate.context is None:
+            return
+        self._front.stop_accepting()
+        await drain(self._server, self._connections, self._drain_duration.seconds)
+        self._front.close()

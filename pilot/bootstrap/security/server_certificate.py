@@ -1,0 +1,155 @@
+"""Certificate of a TLS port: from files, or issued by the authority of this process.
+
+It is renewed without a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ca.errors import SigningError
+from pilot.bootstrap.security.external_signer import ExternalSigner
+from pilot.bootstrap.security.signed_certificate import PROVIDER, ServerIdentity
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.ingest.watch import Watch
+from pilot.lib.log import scope
+from pilot.lib.start_error import StartError
+from pilot.settings.security import SecurePortSettings
+from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
+
+DEBOUNCE = 0.1
+"""Seconds without a further change after which files are read again."""
+MOUNT_PATH = "./var/run/secrets/istiod"
+_log = scope("tls")
+
+
+class CertificateFiles(NamedTuple):
+    """Paths of the port's certificate chain and key, and of the roots for client certificates."""
+
+    chain: str
+    key: str
+    roots: str
+
+
+class ServerCertificate:
+    """Provides the TLS `context` of a port after `start`, or None if nothing issues a certificate for the port.
+
+    `on_change` callbacks get each later context.
+    """
+
+    def __init__(
+        self,
+        settings: SecurePortSettings,
+        rules: TlsRules,
+        names: Callable[[], Sequence[str]],
+        issuer: ServerIdentity | None,
+        protocol: str = "h2",
+        external_signer: ExternalSigner | None = None,
+    ) -> None:
+        self._protocol, self._external_signer = protocol, external_signer
+        self._settings, self._rules, self._names, self._issuer = settings, rules, names, issuer
+        self.context: ssl.SSLContext | None = None
+        self.on_change: list[Callable[[ssl.SSLContext], None]] = []
+        self._files: CertificateFiles | None = None
+        self._watches: list[Watch] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._reloading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load the first certificate. Raise StartError if configured files are unusable."""
+        self._files = find_files(self._settings)
+        if self._issuer is not None:
+            self._issuer.on_change.append(self._schedule_reload)
+        if self._external_signer is not None:
+            self._external_signer.on_change.append(self._schedule_reload)
+        provider = self._settings.certificate_provider
+        if self._files is None and (
+            self._issuer is None or not (provider == "istiod" or provider.startswith(PROVIDER))
+        ):
+            _log.warning("the port is disabled because there is no server certificate for it")
+            return
+        try:
+            self.context = await asyncio.to_thread(self._build_context)
+        except (OSError, ValueError, SigningError) as error:
+            raise StartError(f"cannot load the server certificate: {error}") from error
+        for folder in {os.path.dirname(os.path.abspath(path)) for path in self._files or ()}:
+            watch = Watch(folder, lambda _: self._schedule_reload(), self._schedule_reload, recursive=False)
+            self._watches.append(watch)
+            await watch.start()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for watch in self._watches:
+            await watch.stop()
+        if self._reloading is not None:
+            await asyncio.wait((self._reloading,))
+
+    def _schedule_reload(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(DEBOUNCE, self._start_reload)
+
+    def _start_reload(self) -> None:
+        self._timer = None
+        if self.context is not None:
+            self._reloading = asyncio.create_task(self._reload(), name="reload the server certificate")
+
+    async def _reload(self) -> None:
+        """Load the current certificate. If it is unusable, the previous one stays in use."""
+        try:
+            self.context = await asyncio.to_thread(self._build_context)
+        except (OSError, ValueError, SigningError) as error:
+            _log.error("cannot reload the server certificate, the current one stays in use: %s", error)
+            return
+        _log.info("reloaded the server certificate and the roots")
+        for callback in self.on_change:
+            callback(self.context)
+
+    def _build_context(self) -> ssl.SSLContext:
+        roots = self._issuer.roots_pem() if self._issuer is not None else b""
+        if self._external_signer is not None:
+            roots += self._external_signer.roots_pem()
+        if self._files is not None:
+            chain, key, file_roots = map(_read, self._files)
+            return make_context((CertificatePair(chain, key),), roots + file_roots, self._rules, self._protocol)
+        assert self._issuer is not None
+        return make_context(self._issuer.pairs(self._names()), roots, self._rules, self._protocol)
+
+
+def find_files(settings: SecurePortSettings) -> CertificateFiles | None:
+    """Return the files of the port's certificate, or None if there are none.
+
+    All three flags must be set; otherwise the files are expected where Istio's chart mounts them.
+    """
+    flags = CertificateFiles(settings.certificate_file, settings.key_file, settings.roots_file)
+    if all(flags):
+        return flags
+    for roots in (f"{MOUNT_PATH}/ca/root-cert.pem", f"{MOUNT_PATH}/tls/ca.crt"):
+        mounted = CertificateFiles(f"{MOUNT_PATH}/tls/tls.crt", f"{MOUNT_PATH}/tls/tls.key", roots)
+        if all(map(os.path.isfile, mounted)):
+            return mounted
+    return None
+
+
+def dns_names(mesh: MeshConfig, namespace: str, revision: str, custom: Sequence[str]) -> tuple[str, ...]:
+    """Return the DNS names by which proxies reach the control plane."""
+    host = mesh.default_config.discovery_address.rpartition(":")[0]
+    services = (
+        "istiod",
+        "istiod-remote",
+        "istio-pilot",
+        *((f"istiod-{revision}",) if revision and revision != "default" else ()),
+    )
+    return tuple(
+        sorted({name for name in (host, *custom, *(f"{service}.{namespace}.svc" for service in services)) if name})
+    )
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

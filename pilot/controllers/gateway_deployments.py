@@ -1,0 +1,248 @@
+"""Deploys Gateways of the Gateway API: each gets a Deployment, a Service and a ServiceAccount.
+
+The objects are rendered from one of the injector's templates and applied server-side, so fields that others set are
+kept. They are owned by the Gateway and are deleted with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pilot.config.mesh.mesh_config import MeshConfig
+from pilot.config.mesh.proxy_config import ProxyConfig
+from pilot.config.object import ObjectKey
+from pilot.controllers.deployed_objects import DeployedObjects
+from pilot.controllers.reconciler import Reconciler
+from pilot.controllers.watched_keys import WatchedKeys
+from pilot.derive import Node
+from pilot.kube.client import ApiClient
+from pilot.kube.errors import NotFound
+from pilot.kube.informer import Informer, WatchedCollection, WatchOptions
+from pilot.kube.wire import ObjectChange
+from pilot.lib.log import scope
+from pilot.lib.tasks import cancel_tasks
+from pilot.mesh.lowering.gateway_api.deployments import (
+    CONTROLLER_VERSION,
+    VERSION,
+    Deployment,
+    all_gateways,
+    deployment,
+)
+from pilot.mesh.tables.database import Mesh
+from webhook.gateway.overlay import ASKED_FOR
+from webhook.gateway.render import DATAPLANE_MODE, NAME_LABEL, NETWORK, GatewayToRender, RenderError, render_gateway
+from webhook.inject.config import InjectorConfig
+
+MERGE_PATCH = "application/merge-patch+json"
+Plain = dict[str, Any]
+Labels = Mapping[str, str]
+_DIGITS = re.compile(r"\d+")
+_log = scope("gateway")
+
+
+class RenderingContext(NamedTuple):
+    """Configuration of the control plane that templates are rendered with.
+
+    config: Returns the injector's configuration, or None if there is none yet.
+    proxy_config: Returns the ProxyConfig of pods, by their namespace and labels.
+    proxy_ids: Returns the user and group IDs of proxies in a namespace.
+    is_ours: Returns whether a Gateway, by its labels and namespace, belongs to this revision.
+    copies_metadata: Whether a Gateway without infrastructure metadata passes on its own labels and annotations.
+    """
+
+    config: Callable[[], InjectorConfig | None]
+    mesh: Callable[[], MeshConfig]
+    proxy_config: Callable[[str, Labels], ProxyConfig]
+    proxy_ids: Callable[[str], tuple[int, int]]
+    is_ours: Callable[[Labels, str], bool]
+    cluster: str
+    revision: str
+    copies_metadata: bool = True
+    compliance_policy: str = ""
+
+
+class GatewayDeploymentController:
+    """Deploys Gateways. `collection` returns the API path of all Gateways, or "" if the kind is not available."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        db: Mesh,
+        collection: Callable[[], str],
+        context: RenderingContext,
+        controller: str,
+        options: WatchOptions,
+        rng: random.Random,
+    ) -> None:
+        self._client, self._db, self._collection, self._context = client, db, collection, context
+        self._controller, self._options, self._rng = controller, options, rng
+        self._reconciler: Reconciler[ObjectKey] = Reconciler(
+            "deployment of Gateway", self._reconcile, options.backoff, rng
+        )
+        self._objects = DeployedObjects(client, controller, self._enqueue, options, rng)
+        self._metadata: dict[ObjectKey, Plain] = {}
+        self._watched: WatchedKeys[Deployment | None] = WatchedKeys(
+            db, all_gateways, deployment, self._reconciler.enqueue
+        )
+        self._informing: asyncio.Task[None] | None = None
+        self._kubernetes_version = 0
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def on_commit(self, nodes: Iterable[Node]) -> None:
+        """Enqueue the Gateways that a commit affects."""
+        self._watched.on_commit(nodes)
+        self._start_informers()
+
+    def resync(self) -> None:
+        """Enqueue all Gateways."""
+        self._watched.resync()
+
+    def _enqueue(self, gateway: ObjectKey) -> None:
+        self._reconciler.enqueue((gateway,))
+
+    def _start_informers(self) -> None:
+        """Start to watch deployed objects when the first Gateway appears."""
+        if self._watched and self._informing is None and self._collection():
+            self._informing = asyncio.create_task(self._run_informers(), name="watch deployed Gateways")
+
+    # -- life cycle ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Deploy Gateways until cancelled. Nothing is watched before there is a Gateway."""
+        try:
+            self._watched.start()
+            self._start_informers()
+            await self._reconciler.run()
+        finally:
+            self._watched.stop()
+            self._metadata = {}
+            informing, self._informing = self._informing, None
+            await cancel_tasks(informing)
+
+    async def _run_informers(self) -> None:
+        """Watch deployed objects, and the metadata of Gateways because the tables have only a part of it."""
+        gateways = Informer(
+            self._client,
+            WatchedCollection(self._collection(), metadata_only=True),
+            self._receive,
+            self._options,
+            self._rng,
+        )
+        informers = [gateways, *self._objects.informers()]
+        tasks = [
+            asyncio.create_task(informer.run(), name=f"watch {informer.collection.path}") for informer in informers
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancel_tasks(*tasks)
+
+    async def _receive(self, changes: Sequence[ObjectChange]) -> None:
+        for change in changes:
+            key = ObjectKey(*change.name)
+            old = self._metadata.pop(key, None)
+            if change.raw is not None:
+                metadata = msgspec.json.decode(change.raw)["metadata"]
+                new = self._metadata[key] = {
+                    field: metadata[field]
+                    for field in ("name", "namespace", "uid", "labels", "annotations")
+                    if field in metadata
+                }
+                if new != old:
+                    self._enqueue(key)
+
+    # -- one Gateway ---------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        metadata = self._metadata.get(key)
+        if key not in self._watched or metadata is None:
+            return
+        desired = self._watched.value(key)
+        labels: Labels = metadata.get("labels") or {}
+        config = self._context.config()
+        if desired is None or config is None or not self._context.is_ours(labels, key.namespace):
+            return
+        try:
+            objects = render_gateway(await self._render_input(desired, metadata, config), config)
+        except RenderError as error:
+            _log.error("cannot deploy Gateway %s/%s: %s", *key, error)
+            return
+        if desired.fault is not None:
+            _log.error("cannot deploy Gateway %s/%s: %s", *key, desired.fault.message)
+            return
+        await self._claim(key, metadata)
+        for plain in objects:
+            if key not in self._watched:  # deleted meanwhile
+                return
+            if not await self._objects.apply(plain):
+                _log.warning(
+                    "Gateway %s/%s: %s %s exists already and is not managed by a Gateway",
+                    *key,
+                    plain["kind"],
+                    plain["metadata"]["name"],
+                )
+        kinds = {plain["kind"] for plain in objects}
+        for deployed in self._objects.of_gateway(key):
+            if deployed.kind in ASKED_FOR and deployed.kind not in kinds:
+                await self._objects.delete(deployed)
+
+    async def _claim(self, key: ObjectKey, metadata: Plain) -> None:
+        """Annotate a Gateway with the version of the controller that deploys it."""
+        if (metadata.get("annotations") or {}).get(CONTROLLER_VERSION) == str(VERSION):
+            return
+        base, _, plural = self._collection().rpartition("/")
+        patch = {"metadata": {"uid": metadata.get("uid"), "annotations": {CONTROLLER_VERSION: str(VERSION)}}}
+        path, query = f"{base}/namespaces/{key.namespace}/{plural}/{key.name}", {"fieldManager": self._controller}
+        try:
+            await self._client.call("PATCH", path, query, msgspec.json.encode(patch), MERGE_PATCH)
+        except NotFound:  # deleted meanwhile
+            return
+
+    async def _render_input(self, desired: Deployment, metadata: Plain, config: InjectorConfig) -> GatewayToRender:
+        context, namespace = self._context, desired.gateway.namespace
+        labels, annotations = desired.labels, desired.annotations
+        gateway_metadata = metadata if context.copies_metadata else {}
+        labels = dict(labels if labels is not None else gateway_metadata.get("labels") or {})
+        network = config.value("global", "network")
+        if network and NETWORK not in (metadata.get("labels") or {}) and desired.of.template == "waypoint":
+            labels[NETWORK] = network
+        if desired.opts_out and DATAPLANE_MODE not in (metadata.get("labels") or {}):
+            labels.setdefault(DATAPLANE_MODE, "none")
+        uid, gid = context.proxy_ids(namespace)
+        return GatewayToRender(
+            metadata=metadata,
+            class_name=desired.class_name,
+            template=desired.of.template,
+            managed=desired.of.label,
+            name=desired.name,
+            account=desired.account,
+            service_type=desired.service_type,
+            ports=desired.ports,
+            addresses=desired.addresses,
+            labels=labels,
+            annotations=annotations if annotations is not None else gateway_metadata.get("annotations") or {},
+            overlays=desired.overlays,
+            proxy_config=context.proxy_config(namespace, {NAME_LABEL: desired.gateway.name}),
+            mesh=context.mesh(),
+            cluster=context.cluster,
+            revision=context.revision,
+            kubernetes=await self._find_kubernetes_version(),
+            uid=uid,
+            gid=gid,
+            compliance_policy=context.compliance_policy,
+        )
+
+    async def _find_kubernetes_version(self) -> int:
+        """Return the version of the cluster as a number, such as 134 for 1.34."""
+        if not self._kubernetes_version:
+            version = msgspec.json.decode(await self._client.call("GET", "/version"))
+            major, minor = (_DIGITS.match(str(version.get(field, ""))) for field in ("major", "minor"))
+            self._kubernetes_version = int(major[0]) * 100 + int(minor[0]) if major and minor else 0
+        return self._kubernetes_version

@@ -1,0 +1,116 @@
+"""Identities of callers: who calls, how it is authenticated, and which proxy it may be."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pilot.lib.spiffe import parse_identity
+from pilot.mesh.model.proxy import Proxy
+
+BEARER = "Bearer "
+
+
+class IdentityError(Exception):
+    """A caller's credentials are invalid. The message is for the log and not for the caller."""
+
+
+class Caller(NamedTuple):
+    """An unauthenticated caller.
+
+    address: host:port of the peer, which is not trusted.
+    metadata: Headers, the first of each name.
+    certificate_names: Names in the verified client certificate, or () if there is none.
+    """
+
+    address: str
+    metadata: Mapping[str, str | bytes] = {}
+    certificate_names: tuple[str, ...] = ()
+
+    @property
+    def token(self) -> str:
+        """Return the bearer token, or ""."""
+        value = self.metadata.get("authorization", "")
+        return value.removeprefix(BEARER).strip() if isinstance(value, str) and value.startswith(BEARER) else ""
+
+    def header(self, name: str) -> str:
+        """Return a header by its lower-case name, or ""."""
+        value = self.metadata.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+IdentifyPeer = Callable[[Any], Caller]
+"""Returns the caller of a gRPC call (a ServicerContext). Raises IdentityError if it did not come through the port."""
+Authenticate = Callable[[Caller], Awaitable[Sequence[str]]]
+"""Returns the verified SPIFFE identities of a caller. Raises IdentityError to reject it."""
+Authorize = Callable[[Sequence[str], Proxy], str]
+"""Returns the verified identity that matches a proxy, or "" if none is required. Raises IdentityError to reject it."""
+
+
+class Authenticator(NamedTuple):
+    """One method of authentication. `identify` returns at least one identity, or raises IdentityError."""
+
+    name: str
+    identify: Authenticate
+
+
+class Authenticators:
+    """A chain of authenticators, which is an `Authenticate`.
+
+    The first one that accepts a caller determines its identity.
+    """
+
+    def __init__(self, chain: Sequence[Authenticator]) -> None:
+        self._chain = tuple(chain)
+
+    async def __call__(self, caller: Caller) -> Sequence[str]:
+        """Return the identities of a caller. If none accepts it, raise IdentityError with the reasons of all."""
+        reasons = []
+        for authenticator in self._chain:
+            try:
+                return await authenticator.identify(caller)
+            except IdentityError as error:
+                reasons.append(f"{authenticator.name}: {error}")
+        raise IdentityError("; ".join(reasons) or "there is no authenticator")
+
+
+async def no_authentication(_: Caller) -> Sequence[str]:
+    """Return no identities, on a port without authentication."""
+    return ()
+
+
+def plaintext_caller(context: Any) -> Caller:
+    """Return the caller of a plaintext port."""
+    return Caller(peer_address(context.peer()), metadata_of(context))
+
+
+def metadata_of(context: Any) -> Mapping[str, str | bytes]:
+    """Return the headers of a gRPC call, the first of each name."""
+    first: dict[str, str | bytes] = {}
+    for name, value in context.invocation_metadata() or ():
+        first.setdefault(name, value)
+    return first
+
+
+def peer_address(peer: str) -> str:
+    """Return the host:port of a gRPC peer such as ipv4:10.0.0.1:5000."""
+    return urllib.parse.unquote(peer.removeprefix("ipv4:").removeprefix("ipv6:"))
+
+
+def unchecked(_: Sequence[str], __: Proxy) -> str:
+    """Return no identity. Any caller may be any proxy, and gets nothing that requires an identity."""
+    return ""
+
+
+def verified_identity(identities: Sequence[str], proxy: Proxy) -> str:
+    """Return the identity that matches a proxy, or "" without identities. Raise IdentityError if none matches."""
+    if not identities:
+        return ""
+    account = proxy.metadata.get("SERVICE_ACCOUNT")
+    for identity in identities:
+        parsed = parse_identity(identity)
+        if parsed is not None and parsed.namespace == proxy.namespace and account in (None, "", parsed.service_account):
+            return identity
+    claimed = f"service account {account} in namespace {proxy.namespace}" if account else f"namespace {proxy.namespace}"
+    raise IdentityError(f"none of {', '.join(identities)} is {claimed}")

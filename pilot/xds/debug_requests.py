@@ -1,0 +1,64 @@
+"""Requests for debug pages over xDS. They are answered once and subscribe to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+from envoy.service.discovery.v3 import discovery_pb2
+
+
+class DebugRequestError(Exception):
+    """A request is denied, which ends its stream. `args` are the gRPC status and the text for the client."""
+
+    @property
+    def status(self) -> grpc.StatusCode:
+        status: grpc.StatusCode = self.args[0]
+        return status
+
+
+class DebugAnswer(NamedTuple):
+    """Resources by name, each a google.protobuf.Any. `identifier` names the control plane, or is ""."""
+
+    resources: Sequence[tuple[str, Any]]
+    identifier: str = ""
+
+
+AnswerDebugRequest = Callable[[str, Sequence[str], str], Awaitable[DebugAnswer]]
+"""Answers a request by type URL, names, and the client's verified identity or "".
+
+Raises DebugRequestError to deny it.
+"""
+
+
+async def no_debug_answer(type_url: str, names: Sequence[str], identity: str) -> DebugAnswer:
+    """Return an empty answer, if there are no debug pages."""
+    return DebugAnswer(())
+
+
+def requested_names(request: Any) -> Sequence[str]:
+    """Return the names in a request of either variant."""
+    is_delta = isinstance(request, discovery_pb2.DeltaDiscoveryRequest)
+    return tuple(request.resource_names_subscribe if is_delta else request.resource_names)
+
+
+def encode_answer(answer: DebugAnswer, request: Any, version: str, nonce: str) -> bytes:
+    """Return the bytes of the response, in the variant of the request."""
+    if isinstance(request, discovery_pb2.DeltaDiscoveryRequest):
+        delta = discovery_pb2.DeltaDiscoveryResponse(
+            system_version_info=version, type_url=request.type_url, nonce=nonce
+        )
+        for name, resource in answer.resources:
+            delta.resources.add(name=name, resource=resource)
+        return _encode(delta, answer.identifier)
+    response = discovery_pb2.DiscoveryResponse(version_info=version, type_url=request.type_url, nonce=nonce)
+    response.resources.extend(resource for _, resource in answer.resources)
+    return _encode(response, answer.identifier)
+
+
+def _encode(response: Any, identifier: str) -> bytes:
+    if identifier:
+        response.control_plane.identifier = identifier
+    encoded: bytes = response.SerializeToString()
+    return encoded

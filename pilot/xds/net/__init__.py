@@ -1,0 +1,1 @@
+"""Addresses, HTTP ports, and the TCP connections below them."""

@@ -1,0 +1,37 @@
+"""Addresses of listeners and peers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pilot.lib.flags import FlagError
+
+
+class Address(NamedTuple):
+    """An address to listen on. `host` is "" for all interfaces."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return the address in gRPC's notation."""
+        host = self.host or "::"
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def format_peer(peer: Any) -> str:
+    """Return the address of a socket's peer in gRPC's notation, without the family."""
+    host, port = peer[:2]
+    bare = host.removeprefix("::ffff:")
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
+def parse_address(text: str, flag: str) -> Address | None:
+    """Return the address in "host:port", "[v6]:port" or ":port", or None for "". Raise FlagError for any other text."""
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in host and bare == host):
+        raise FlagError(f"invalid argument for --{flag}: {text!r} is not host:port or :port")
+    return Address(bare, int(port))

@@ -1,0 +1,55 @@
+"""HTTP ports: listening, and the readiness page."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+
+from aiohttp import http_exceptions, web
+
+from pilot.lib.log import scope
+from pilot.xds.net.address import Address
+from pilot.xds.net.http_connections import HttpConnections
+
+KEEPALIVE_TIMEOUT = 90.0
+
+
+class _BadRequestFilter(logging.Filter):
+    """Drops log records of malformed requests. They are answered with 400 and are not errors of this process."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], http_exceptions.HttpProcessingError))
+
+
+_log = scope("http")
+_log.addFilter(_BadRequestFilter())
+
+
+def add_ready(app: web.Application, is_ready: Callable[[], bool]) -> None:
+    """Add /ready, which returns 200 or 503 without a body."""
+
+    async def ready(_: web.Request) -> web.Response:
+        return web.Response(status=200 if is_ready() else 503)
+
+    app.router.add_route("*", "/ready", ready)
+
+
+async def listen(app: web.Application, address: Address, tls: ssl.SSLContext | None = None) -> web.AppRunner:
+    """Serve an application until the `cleanup` of the returned runner, over TLS if there is a context.
+
+    Raise OSError if the address is unavailable.
+    """
+    connections = HttpConnections()
+    connections.add_to(app)
+    runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=KEEPALIVE_TIMEOUT, handle_signals=False)
+    app.on_shutdown.append(connections.stop)
+    await runner.setup()
+    assert runner.server is not None
+    connections.start(runner.server)
+    try:
+        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner

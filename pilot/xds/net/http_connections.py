@@ -1,0 +1,120 @@
+"""Closes HTTP connections that send no request or do not read the response.
+
+aiohttp waits for both without a timeout. A request that is being processed, and a response that streams, is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ConnectionTimeouts(NamedTuple):
+    """Timeouts in seconds, and the maximum number of connections.
+
+    first_request: Time until the head of the first request.
+    idle: Time between two requests.
+    stalled: Time in which some of a response must be read.
+    max_connections: If there are more, those that have been idle longest are closed.
+    check_interval: Time between two checks.
+    """
+
+    first_request: float = 30.0
+    idle: float = 100.0
+    stalled: float = 30.0
+    max_connections: int = 2000
+    check_interval: float = 5.0
+
+
+class _Activity(NamedTuple):
+    """Last activity of a connection: unread bytes at that time, the time, and whether any request was answered."""
+
+    unread: int
+    at: float
+    has_answered: bool
+
+
+class HttpConnections:
+    """The connections of one port, between `start` and `stop`."""
+
+    def __init__(
+        self,
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeouts, self._now = timeouts, now
+        self._server: Any = None
+        self._processing: set[Any] = set()
+        self._activity: dict[Any, _Activity] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add_to(self, app: web.Application) -> None:
+        """Add a middleware that tracks which connections have a request in process."""
+
+        @web.middleware
+        async def track(request: web.Request, handler: Handler) -> web.StreamResponse:
+            connection = request.protocol
+            self._processing.add(connection)  # aiohttp processes one request of a connection at a time
+            try:
+                return await handler(request)
+            finally:
+                self._processing.discard(connection)
+                self._activity[connection] = _Activity(_unread_bytes(connection), self._now(), True)
+
+        app.middlewares.insert(0, track)
+
+    def start(self, server: web.Server) -> None:
+        """Start to check the connections of a server."""
+        self._server = server
+        self._timer = asyncio.get_running_loop().call_later(self._timeouts.check_interval, self._check)
+
+    async def stop(self, app: web.Application) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _check(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._timeouts.check_interval, self._check)
+        self.close_inactive()
+
+    def close_inactive(self) -> int:
+        """Close inactive connections. Return their number."""
+        now, connections = self._now(), list(self._server.connections)
+        self._activity = {
+            connection: self._activity.get(connection, _Activity(0, now, False)) for connection in connections
+        }
+        for connection in connections:
+            if (unread := _unread_bytes(connection)) != self._activity[connection].unread:
+                self._activity[connection] = self._activity[connection]._replace(unread=unread, at=now)
+        closed = [connection for connection in connections if self._has_timed_out(connection, now)]
+        idle = [
+            connection for connection in connections if connection not in self._processing and connection not in closed
+        ]
+        idle.sort(key=lambda connection: self._activity[connection].at)
+        closed += idle[: max(0, len(connections) - len(closed) - self._timeouts.max_connections)]
+        for connection in closed:
+            _abort(connection)
+        return len(closed)
+
+    def _has_timed_out(self, connection: Any, now: float) -> bool:
+        activity = self._activity[connection]
+        if activity.unread:
+            return now - activity.at >= self._timeouts.stalled
+        limit = self._timeouts.idle if activity.has_answered else self._timeouts.first_request
+        return connection not in self._processing and now - activity.at >= limit
+
+
+def _unread_bytes(connection: Any) -> int:
+    """Return the bytes that the peer has not read."""
+    transport = connection.transport
+    return transport.get_write_buffer_size() if transport is not None and not transport.is_closing() else 0
+
+
+def _abort(connection: Any) -> None:
+    if connection.transport is not None:
+        connection.transport.abort()

@@ -1,0 +1,236 @@
+"""An ADS stream: its proxy, its session, and the feeds that it reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from pilot.derive import UNSET, Node
+from pilot.envoy.plans.objects import object_groups
+from pilot.envoy.plans.plan import Group, Plan
+from pilot.lib.log import fields, scope
+from pilot.lib.xds_types import find_type
+from pilot.mesh.model.proxy import Proxy
+from pilot.xds.push.feed import Feed, Feeds
+from pilot.xds.session.session import Response, Session
+from pilot.xds.session.snapshot import TypeState
+from pilot.xds.session.subscription import Subscription
+
+_log = scope("ads")
+MAX_ANSWER_NONCES = 16
+"""Number of answers to debug requests whose acknowledgement is recognised."""
+
+
+def do_nothing() -> None:
+    """End a stream that is not being served."""
+
+
+def event_fields(connection: Connection) -> dict[str, object] | None:
+    """Return the log fields of a connection's pending event, or None if there is none."""
+    return fields(event=connection.pending_events[-1]) if connection.pending_events else None
+
+
+class Connection:
+    """A stream that is registered for pushes.
+
+    proxy_key: Key of its row in `Mesh.proxies`.
+    dirty_since: Monotonic time of the first change that has not been processed, or None. `changed` is set then.
+    busy: Whether changes are being processed and written.
+    finished: Whether nothing more may be written.
+    end: Ends the stream after the current write.
+    abort: Ends the stream immediately.
+    messages: Messages to write before anything else.
+    answer_nonces: Nonces of the last answers to debug requests.
+    events: Events that affect the proxy and have not been processed.
+    activity: Number of messages sent and received.
+    """
+
+    def __init__(
+        self, number: int, proxy_key: str, proxy: Proxy, address: str, connected_at: float, session: Session
+    ) -> None:
+        self.id = f"{proxy.id}-{number}"
+        self.proxy_key, self.proxy, self.address = proxy_key, proxy, address
+        self.connected_at, self.session = connected_at, session
+        self.changed = asyncio.Event()
+        self.dirty_since: float | None = None
+        self.busy = self.finished = False
+        self.activity = 0
+        self.reasons: Mapping[str, int] = {}
+        self.events: tuple[int, ...] = ()
+        self._pending_events: tuple[int, ...] = ()
+        self.messages: deque[bytes] = deque()
+        self.answer_nonces: deque[str] = deque(maxlen=MAX_ANSWER_NONCES)
+        self.end: Callable[[], None] = do_nothing
+        self.abort: Callable[[], None] = do_nothing
+        self._revisions: dict[str, tuple[int, int]] = {}
+        self._plan = Plan({})
+        self._feeds: dict[str, Feed[Connection]] = {}
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        return self.session.subscriptions
+
+    @property
+    def peer(self) -> str:
+        """Return the verified identity of the peer, or else the host of its address."""
+        return self.proxy.identity or self.address.rpartition(":")[0]
+
+    @property
+    def has_acknowledged(self) -> bool:
+        """Return whether the proxy has acknowledged anything, which shows that it reads."""
+        return any(subscription.nonce_acked for subscription in self.subscriptions.values())
+
+    def abort_slow_write(self) -> None:
+        """Abort the stream because its proxy does not read what is written."""
+        _log.warning("ADS: %s does not read responses, closing its stream", self.id)
+        self.abort()
+
+    def mark_sent(self, type_url: str, revision: int) -> None:
+        """Note that a response of a type is on its way, and the revision of the database that it reflects."""
+        self.activity += 1
+        self._revisions[type_url] = revision, self.acked_revision(type_url)
+
+    def mark_acked(self, type_url: str) -> None:
+        """Note that the proxy has acknowledged the last response of a type."""
+        if (revisions := self._revisions.get(type_url)) is not None:
+            self._revisions[type_url] = revisions[0], revisions[0]
+
+    def acked_revision(self, type_url: str) -> int:
+        """Return the revision of the last acknowledged response of a type, or -1 before the first."""
+        return self._revisions.get(type_url, (-1, -1))[1]
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether the proxy is up to date."""
+        return self.dirty_since is None and not self.busy
+
+    def mark_dirty(self, now: float, reasons: Mapping[str, int]) -> None:
+        """Note that something may have changed for this proxy. `reasons` has the number of changes by kind."""
+        if self.dirty_since is None:
+            self.dirty_since, self.reasons = now, reasons
+            self.changed.set()
+        else:
+            merged = dict(self.reasons)
+            for reason, count in reasons.items():
+                merged[reason] = merged.get(reason, 0) + count
+            self.reasons = merged
+
+    def finish(self) -> None:
+        """Write nothing after the current write."""
+        self.finished = True
+        self.changed.set()
+
+    def begin(self) -> float:
+        """Start to process changes. Return the monotonic time of the first of them."""
+        assert self.dirty_since is not None
+        since, self.dirty_since, self.busy = self.dirty_since, None, True
+        if self.events:
+            self.events, self._pending_events = (), self._pending_events + self.events
+        self.changed.clear()
+        return since
+
+    def take_answered_events(self) -> tuple[int, ...]:
+        """Return each event once the proxy has completely responded to it. Return () while a response is pending."""
+        if (
+            not self._pending_events
+            or self.busy
+            or any(s.nonce_sent != s.nonce_acked and not s.last_error for s in self.subscriptions.values())
+        ):
+            return ()
+        events, self._pending_events = self._pending_events, ()
+        return events
+
+    @property
+    def pending_events(self) -> tuple[int, ...]:
+        """Return the events that were processed at least in part, and to which the proxy has not responded."""
+        return self._pending_events
+
+    @property
+    def has_nacked(self) -> bool:
+        """Return whether the proxy has rejected the last response of any type."""
+        return any(subscription.last_error for subscription in self.subscriptions.values())
+
+    def take_unanswered_events(self) -> tuple[int, ...]:
+        """Return the events to which the proxy has not responded, when it disconnects."""
+        events, self.events, self._pending_events = self._pending_events + self.events, (), ()
+        return events
+
+    def next_response(self, plan: Node, feeds: Feeds[Connection]) -> Response | None:
+        """Return the first response that the proxy lacks by its plan, or None if it is up to date."""
+        if plan.value is not self._plan and plan.value is not UNSET:
+            self._plan = plan.value
+            self._reopen_feeds(feeds)
+        response = self.session.next_response(lambda type_url: self._state(type_url, feeds))
+        if response is None:  # types that are no longer subscribed to have been answered by now
+            unused = [url for url in self._feeds if (s := self.subscriptions.get(url)) is None or s.is_empty]
+            for type_url in unused:
+                self._open(type_url, feeds)
+        return response
+
+    def is_shared(self, type_url: str) -> bool:
+        """Return whether other connections get the same resources of a type."""
+        feed = self._feeds.get(type_url)
+        return feed is not None and len(feed.readers) > 1
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the derived groups that the connection reads."""
+        return tuple(group.node for feed in self._feeds.values() for group in feed.watched_groups)
+
+    def feeds(self) -> Iterator[tuple[str, Feed[Connection]]]:
+        """Yield the feeds with their type URLs."""
+        yield from self._feeds.items()
+
+    def close(self, feeds: Feeds[Connection]) -> None:
+        """Close all feeds."""
+        for feed in self._feeds.values():
+            feeds.close(feed, self)
+        self._feeds.clear()
+
+    def close_unused(self, type_url: str, feeds: Feeds[Connection]) -> None:
+        """Close what a request of this type no longer subscribes to."""
+        if type_url in self._feeds and (self._plan.varies(type_url) or self._groups_of(type_url) is None):
+            self._open(type_url, feeds)
+
+    def _reopen_feeds(self, feeds: Feeds[Connection]) -> None:
+        """Keep the feeds that are in the new plan, and replace the others."""
+        for type_url in list(self._feeds):
+            self._open(type_url, feeds)
+
+    def _state(self, type_url: str, feeds: Feeds[Connection]) -> TypeState | None:
+        feed = self._feeds.get(type_url)
+        if feed is None or self._plan.varies(type_url):
+            feed = self._open(type_url, feeds)
+            if feed is None:
+                return None
+        if not feed.is_stale:
+            feeds.hits += 1
+            return feed.last_state
+        feeds.misses += 1
+        return feed.state
+
+    def _open(self, type_url: str, feeds: Feeds[Connection]) -> Feed[Connection] | None:
+        """Replace the feed of a type by the one for the current plan and requested names, and return it.
+
+        Return None if the plan has nothing of this type.
+        """
+        old, groups = self._feeds.get(type_url), self._groups_of(type_url)
+        if old is not None and old.groups == groups:
+            return old
+        new = feeds.open(type_url, groups, self) if groups is not None else None
+        if new is not None:
+            self._feeds[type_url] = new
+        else:
+            self._feeds.pop(type_url, None)
+        if old is not None:  # close it last, so that groups that both have are not derived again
+            feeds.close(old, self)
+        return new
+
+    def _groups_of(self, type_url: str) -> tuple[Group, ...] | None:
+        subscription = self.subscriptions.get(type_url)
+        if subscription is None or subscription.is_empty:
+            return None
+        groups = self._plan.groups_of(type_url, subscription.requested.all, subscription.wildcard)
+        if groups is None:
+            groups = object_groups(type_url)
+        return None if groups and find_type(type_url).needs_identity and not self.proxy.identity else groups

@@ -1,0 +1,128 @@
+"""Feeds of derived groups to connections. A group is watched and compared once, however many connections share it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+from pilot.derive import UNSET, Database, Node
+from pilot.envoy.plans.plan import Group
+from pilot.xds.session.snapshot import Snapshot, TypeState
+
+R = TypeVar("R", bound=Hashable)
+
+
+class WatchedGroup:
+    """The node of a group, and the snapshot of its last value."""
+
+    __slots__ = ("feeds", "node", "snapshot", "value")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.feeds: dict[Feed[Any], None] = {}
+        self.value: Any = UNSET
+        self.snapshot: Snapshot | None = None
+
+
+class Feed(Generic[R]):
+    """All groups of one type in a plan, and their readers, oldest first.
+
+    `last_state` is the state at the last read. If `is_stale`, `state` may differ.
+    """
+
+    __slots__ = ("_db", "_snapshots", "groups", "is_stale", "last_state", "readers", "type_url", "watched_groups")
+
+    def __init__(
+        self,
+        db: Database,
+        type_url: str,
+        groups: tuple[Group, ...],
+        watched_groups: tuple[WatchedGroup, ...],
+    ) -> None:
+        self._db, self.type_url, self.groups, self.watched_groups = db, type_url, groups, watched_groups
+        self.readers: dict[R, None] = {}
+        self.is_stale = True
+        self.last_state: TypeState | None = None
+        self._snapshots: tuple[Snapshot, ...] = ()
+
+    @property
+    def state(self) -> TypeState | None:
+        """Return the last good values of the groups, or None until each has been derived without an error."""
+        if self.is_stale:
+            self.is_stale = False
+            current = [self._snapshot(group) for group in self.watched_groups]
+            snapshots = tuple(snapshot for snapshot in current if snapshot is not None)
+            if len(snapshots) == len(current) and (self.last_state is None or snapshots != self._snapshots):
+                self._snapshots, self.last_state = snapshots, TypeState(self.groups, snapshots)
+        return self.last_state
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Return the groups at the last read."""
+        return self._snapshots
+
+    def _snapshot(self, group: WatchedGroup) -> Snapshot | None:
+        if group.node.stale:
+            self._db.refresh(group.node)
+        value = group.node.value
+        if value is not group.value:
+            group.value, group.snapshot = value, Snapshot(value.values())
+        return group.snapshot
+
+
+class Feeds(Generic[R]):
+    """All feeds. `hits` counts reads of a current feed, and `misses` reads of a stale one."""
+
+    def __init__(self, db: Database) -> None:
+        self.hits = self.misses = 0
+        self._db = db
+        self._feeds: dict[tuple[str, tuple[Group, ...]], Feed[R]] = {}
+        self._groups: dict[Group, WatchedGroup] = {}
+        self._by_node: dict[Node, WatchedGroup] = {}
+
+    def open(self, type_url: str, groups: tuple[Group, ...], reader: R) -> Feed[R]:
+        """Add a reader to the feed of a type and its groups, and return the feed.
+
+        Types without resources have no groups, so the type is part of the key.
+        """
+        feed = self._feeds.get((type_url, groups))
+        if feed is None:
+            feed = self._feeds[type_url, groups] = Feed(
+                self._db, type_url, groups, tuple(self._watch(group) for group in groups)
+            )
+            for watched in feed.watched_groups:
+                watched.feeds[feed] = None
+        feed.readers[reader] = None
+        return feed
+
+    def close(self, feed: Feed[R], reader: R) -> None:
+        """Remove a reader. A feed without readers is removed."""
+        feed.readers.pop(reader, None)
+        if feed.readers:
+            return
+        del self._feeds[feed.type_url, feed.groups]
+        for group, watched in zip(feed.groups, feed.watched_groups, strict=True):
+            watched.feeds.pop(feed, None)
+            if not watched.feeds:
+                del self._groups[group], self._by_node[watched.node]
+                self._db.unwatch(watched.node)
+
+    def mark_stale(self, nodes: Iterable[Node]) -> dict[Feed[R], None]:
+        """Mark the feeds of the nodes that a commit affects as stale, and return them."""
+        feeds: dict[Feed[R], None] = {}
+        for node in nodes:
+            if watched := self._by_node.get(node):
+                for feed in watched.feeds:
+                    feed.is_stale = True
+                    feeds[feed] = None
+        return feeds
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def _watch(self, group: Group) -> WatchedGroup:
+        watched = self._groups.get(group)
+        if watched is None:
+            node = self._db.watch(group.fn, *group.args)
+            watched = self._groups[group] = self._by_node[node] = WatchedGroup(node)
+        return watched

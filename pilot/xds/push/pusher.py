@@ -1,0 +1,210 @@
+"""Writes what connections lack: one response at a time for each connection, within limits over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
+
+from pilot.lib.log import scope
+from pilot.lib.metrics import Metrics
+from pilot.lib.text import human_size
+from pilot.lib.xds_types import short_name
+from pilot.xds.net.tcp_connections import TcpConnections
+from pilot.xds.push.connection import Connection, event_fields
+from pilot.xds.push.discovery import Discovery
+from pilot.xds.push.message_cache import EncodedMessage, MessageCache, random_uuid
+from pilot.xds.push.secret_report import SecretReport
+from pilot.xds.push.time_slicer import TimeSlicer
+from pilot.xds.push.write_limiter import DEFAULT_LIMITS, Write, WriteLimiter, WriteLimits
+from pilot.xds.session.session import Response
+
+WriteBytes = Callable[[bytes], Awaitable[None]]
+_log = scope("ads")
+HOLD = 0.05
+"""Seconds for which endpoints are held at least, and twice that at most, after their clusters were acknowledged."""
+CHECK_INTERVAL = 0.05
+"""Seconds between checks for slow writes."""
+DEPENDENT = {"depdendentresource": 1}  # spelled like this in the metric pilot_push_triggers
+
+
+class Pushed(NamedTuple):
+    """A response that was written.
+
+    events: Events that may have caused it.
+    began: Monotonic time when the proxy's turn came.
+    encoded: Monotonic time when the message was ready.
+    written: Monotonic time when it was written.
+    """
+
+    events: tuple[int, ...]
+    type_url: str
+    size: int
+    began: float
+    encoded: float
+    written: float
+
+
+class Pusher:
+    """Turns changes into writes. Nothing is prepared for a connection before its turn, so a slow one costs no memory.
+
+    `on_push` is called after each response to a change.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        metrics: Metrics,
+        limits: WriteLimits = DEFAULT_LIMITS,
+        on_push: Callable[[Pushed], None] | None = None,
+    ) -> None:
+        self._discovery, self._metrics, self._on_push = discovery, metrics, on_push
+        self.write_limiter, self.tcp_connections = WriteLimiter(limits), TcpConnections()
+        self._checked_at: float | None = None
+        self._time_slicer = TimeSlicer()
+        self._messages = MessageCache()
+        self.secret_report = SecretReport(metrics)
+        self._held: dict[Connection, None] = {}
+        self._due: dict[Connection, None] = {}
+        self._is_holding = False
+
+    async def serve(self, connection: Connection, write: WriteBytes) -> None:
+        """Write whatever a connection lacks until it is finished."""
+        while True:
+            await connection.changed.wait()
+            if connection.finished:
+                return
+            await self._time_slicer.wait_turn()
+            since, reasons = connection.begin(), connection.reasons
+            self._metrics.dequeued(time.monotonic() - since, reasons)
+            has_written = False
+            while connection.messages and not connection.finished:
+                await write(connection.messages.popleft())
+            while not connection.finished and await self._write_next(connection, write):
+                has_written = True
+            connection.busy = False
+            self._discovery.count_response(connection)
+            if has_written:
+                self._metrics.converged(time.monotonic() - since)
+
+    def release_soon(self, connection: Connection) -> None:
+        """Release held endpoints after `HOLD` to twice as many seconds, unless a request does so first.
+
+        All connections share one timer.
+        """
+        if not self._is_holding:
+            self._is_holding = True
+            asyncio.get_running_loop().call_later(HOLD, self._release)
+        self._held[connection] = None
+
+    def _release(self) -> None:
+        now = time.monotonic()
+        for connection in self._due:
+            connection.session.release()
+            if connection.session.owes_anything():
+                connection.mark_dirty(now, DEPENDENT)
+        self._due, self._held = self._held, {}
+        self._is_holding = bool(self._due)
+        if self._is_holding:
+            asyncio.get_running_loop().call_later(HOLD, self._release)
+
+    async def _write_next(self, connection: Connection, write: WriteBytes) -> bool:
+        """Write the next response, if there is one. Return whether there was."""
+        started_at = time.monotonic()
+        response = self._discovery.next_response(connection)
+        if response is None:
+            return False
+        limited = Write(
+            response.size,
+            connection.peer,
+            connection.abort_slow_write,
+            lambda: self.tcp_connections.acked_bytes(connection.address),
+        )
+        succeeded = False
+        if not self.write_limiter.try_start(limited):
+            await self.write_limiter.wait(limited, connection.has_acknowledged)
+            # The current response, not the one from before the wait.
+            response = None if connection.finished else self._discovery.next_response(connection)
+        self._schedule_check()
+        try:
+            if response is not None:
+                await self._write(connection, response, write, started_at)
+                succeeded = True
+        finally:
+            self.write_limiter.finish(limited, succeeded)
+        return response is not None
+
+    async def _write(self, connection: Connection, response: Response, write: WriteBytes, started_at: float) -> None:
+        message = await self._message(connection, response)
+        self.secret_report.on_response(connection, response)
+        encoded_at = time.monotonic()
+        try:
+            await write(message)
+        except Exception:
+            self._metrics.send_failed(response.type_url)
+            raise
+        now = time.monotonic()
+        self._metrics.sent(response.type_url, len(message), now - started_at, now - encoded_at)
+        if self._on_push is not None and connection.pending_events:
+            events = connection.pending_events
+            self._on_push(Pushed(events, response.type_url, len(message), started_at, encoded_at, now))
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "%s: PUSH%s for node:%s resources:%d size:%s nonce:%s",
+                short_name(response.type_url).upper(),
+                " request" if "proxyrequest" in connection.reasons else "",
+                connection.proxy.id,
+                response.resources,
+                human_size(len(message)),
+                connection.subscriptions[response.type_url].nonce_sent,
+                extra=event_fields(connection),
+            )
+
+    async def _message(self, connection: Connection, response: Response) -> bytes:
+        """Return the bytes of a response, and mark it as sent.
+
+        It is marked first, because requests may arrive between the slices of a large response.
+        """
+        session, version = connection.session, self._discovery.version
+        is_shared = connection.is_shared(response.type_url)
+        cached = self._messages.find(session, response, version) if is_shared else None
+        nonce = version + random_uuid() if cached is None else cached.nonce
+        session.mark_sent(response, nonce, time.time())
+        connection.mark_sent(response.type_url, self._discovery.db.revision)
+        if cached is not None:
+            return cached.data
+        data = await join(session.slices(response, version, nonce))
+        if is_shared:
+            self._messages.add(session, response, version, EncodedMessage(nonce, data))
+        return data
+
+    def _schedule_check(self) -> None:
+        """Check for slow writes every `CHECK_INTERVAL` seconds as long as there are writes."""
+        if self._checked_at is None:
+            self._checked_at = time.monotonic()
+            asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check)
+
+    def _check(self) -> None:
+        assert self._checked_at is not None
+        now = time.monotonic()
+        # If this process itself was delayed, proxies are not blamed for it.
+        for _ in self.write_limiter.advance(min(now - self._checked_at, 2 * CHECK_INTERVAL)):
+            self._metrics.write_timed_out()
+        self._checked_at = now if len(self.write_limiter) or self.write_limiter.waiting else None
+        if self._checked_at is not None:
+            asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check)
+
+    def sweep(self) -> None:
+        """Drop cached messages."""
+        self._messages.clear()
+
+
+async def join(slices: Iterator[bytes]) -> bytes:
+    """Return the slices as one. The event loop handles other events between two of them."""
+    joined = [next(slices)]
+    for piece in slices:
+        joined.append(piece)
+        await asyncio.sleep(0)
+    return joined[0] if len(joined) == 1 else b"".join(joined)

@@ -1,0 +1,48 @@
+"""Interned sets of resource names: a set exists once, however many proxies request it."""
+
+from __future__ import annotations
+
+import weakref
+
+
+class Names:
+    """An interned set of names.
+
+    Subscriptions to the same names have the identical object. Create it with `NameSets`.
+    """
+
+    __slots__ = ("__weakref__", "_changes", "all")
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.all = names
+        self._changes: weakref.WeakValueDictionary[tuple[tuple[str, ...], tuple[str, ...]], Names] = (
+            weakref.WeakValueDictionary()
+        )
+
+
+class NameSets:
+    """Interns `Names`. Unused sets are dropped."""
+
+    def __init__(self) -> None:
+        self._sets: weakref.WeakValueDictionary[frozenset[str], Names] = weakref.WeakValueDictionary()
+        self.none = self.of(frozenset())
+
+    def of(self, names: frozenset[str]) -> Names:
+        interned = self._sets.get(names)
+        if interned is None:
+            interned = self._sets[names] = Names(names)
+        return interned
+
+    def change(self, old: Names, added: tuple[str, ...], removed: tuple[str, ...]) -> Names:
+        """Return `old` with names added, then others removed.
+
+        It is computed once for proxies that make the same change.
+        """
+        key = (added, removed)
+        changed = old._changes.get(key)
+        if changed is None:
+            changed = old._changes[key] = self.of((old.all | frozenset(added)) - frozenset(removed))
+        return changed
+
+    def __len__(self) -> int:
+        return len(self._sets)

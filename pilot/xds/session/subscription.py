@@ -1,0 +1,102 @@
+"""Subscriptions of a stream to a type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from pilot.lib.xds_types import XdsType
+from pilot.xds.session.name_sets import Names
+from pilot.xds.session.snapshot import TypeState
+
+WILDCARD = frozenset({"*"})
+NO_NAMES: frozenset[str] = frozenset()
+NO_VERSIONS: Mapping[str, str] = MappingProxyType({})
+
+
+class Subscription:
+    """The subscription of a stream to one type.
+
+    requested: Names that the proxy requests, in addition to everything if `wildcard` is set.
+    sent: State that the proxy was brought to.
+    owes_all, owed: Resources to send although they did not change: all of them, or those with these names.
+    held: Names that become owed when the proxy has acknowledged the clusters that wait for them.
+    retained: Names that a reconnecting client still has, with their versions if the type has any.
+    dropped: Names that were missing in a request with a stale nonce.
+    respond: Whether the next acknowledgement gets a complete response, because Envoy may wait for it.
+    """
+
+    __slots__ = (
+        "dropped",
+        "held",
+        "in_flight",
+        "last_error",
+        "nonce_acked",
+        "nonce_sent",
+        "owed",
+        "owes_all",
+        "requested",
+        "respond",
+        "retained",
+        "sent",
+        "sent_at",
+        "type",
+        "wildcard",
+    )
+
+    def __init__(
+        self, xds_type: XdsType, requested: Names, wildcard: bool, retained: Mapping[str, str] = NO_VERSIONS
+    ) -> None:
+        self.type, self.requested, self.wildcard, self.retained = xds_type, requested, wildcard, retained
+        self.nonce_sent = self.nonce_acked = self.last_error = ""
+        self.sent_at = 0.0
+        self.sent: TypeState | None = None
+        self.owes_all = True
+        self.owed = self.held = self.dropped = NO_NAMES
+        self.respond = self.in_flight = False
+
+    @property
+    def type_url(self) -> str:
+        return self.type.url
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return the names as the proxy requested them."""
+        return WILDCARD | self.requested.all if self.wildcard else self.requested.all
+
+    @property
+    def wildcard_names(self) -> Collection[str]:
+        """Return the names of the resources that a wildcard matched. The variant does not report them."""
+        return ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is requested and nothing owed.
+
+        A type with aliases may have resources even if no name is requested.
+        """
+        return not (self.wildcard or self.requested.all or self.owes_all or self.owed or self.type.has_aliases)
+
+    def owe(self, names: Iterable[str]) -> None:
+        """Owe these names and the held ones, as far as they are requested, whether or not they changed."""
+        self.owed = self.requested.all.intersection(self.owed.union(names, self.held))
+        self.held = NO_NAMES
+
+    def is_behind(self, state: TypeState) -> bool:
+        """Return whether there may be something to send."""
+        return state is not self.sent or self.owes_all or bool(self.owed)
+
+
+class DeltaSubscription(Subscription):
+    """A subscription of the delta variant."""
+
+    __slots__ = ()
+
+    @property
+    def wildcard_names(self) -> Collection[str]:
+        """Return the names of all resources that the proxy has because of a wildcard."""
+        return (
+            [name for snapshot in self.sent.snapshots for name in snapshot.by_name]
+            if self.wildcard and self.sent is not None
+            else ()
+        )

@@ -1,0 +1,422 @@
+"""Gateways that are deployed: their objects are made, changed, mended and taken away, and nothing that a Gateway says gives it more."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.chart.chart import read_chart
+from deploy.chart.render import render
+from deploy.folder import installation_folder
+from pilot.config.group_kind import GATEWAY_API
+from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
+from tests.support.apiserver.definitions import definitions
+from tests.support.apiserver.server import ApiServer
+from tests.support.gateway_slots import gateway_object
+from tests.support.kube import until, write_kubeconfig
+from tests.support.kube_plane import running
+from tests.support.objects import Plain, make
+
+HTTP = "{name: http, port: 80, protocol: HTTP}"
+KINDS = {
+    "Deployment": ("apps", "deployments"),
+    "Service": ("", "services"),
+    "ServiceAccount": ("", "serviceaccounts"),
+    "HorizontalPodAutoscaler": ("autoscaling", "horizontalpodautoscalers"),
+    "PodDisruptionBudget": ("policy", "poddisruptionbudgets"),
+}
+NAME, CLASS, MANAGED = (
+    "gateway.networking.k8s.io/gateway-name",
+    "gateway.networking.k8s.io/gateway-class-name",
+    "gateway.istio.io/managed",
+)
+
+NETWORK, MODE = "topology.istio.io/network", "istio.io/dataplane-mode"
+
+
+@pytest.fixture(scope="module")
+def injector() -> Plain:
+    found = render(
+        read_chart(installation_folder() / "charts" / "istiod"),
+        {"global": {"hub": "example.com/h", "tag": "1"}},
+        "istio-system",
+    )
+    return next(o for o in found if (o["kind"], o["metadata"]["name"]) == ("ConfigMap", "istio-sidecar-injector"))
+
+
+@pytest.fixture
+async def server(injector: Plain) -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    for plain in (*definitions(), injector, make("Namespace", "a"), make("Namespace", "istio-system")):
+        made.put(plain)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def gateway(spec: str = "", name: str = "gw", listeners: str = HTTP, **metadata: Any) -> Plain:
+    more = f", {spec}" if spec else ""
+    made = gateway_object("Gateway", name, f"gatewayClassName: istio, listeners: [{listeners}]{more}", "a")
+    made["metadata"] |= {"uid": f"uid-of-{name}", "generation": 1, **metadata}
+    return made
+
+
+def config_map(name: str, data: dict[str, Any], namespace: str = "a", **labels: str) -> Plain:
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {key: yaml.safe_dump(value) for key, value in data.items()},
+    }
+
+
+def plane(server: ApiServer, tmp_path: pathlib.Path, environ: dict[str, str] | None = None) -> Any:
+    return running(environ, kubeconfig=str(write_kubeconfig(server, tmp_path / "config")))
+
+
+def there(server: ApiServer, kind: str, name: str = "gw-istio") -> Plain:
+    return server.get(*KINDS[kind], "a", name) or {}
+
+
+def of_kinds(server: ApiServer) -> set[str]:
+    return {
+        kind for kind, resource in KINDS.items() for key in server.store.collection(resource).objects if key[0] == "a"
+    }
+
+
+async def test_a_gateway_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    listeners = f"{HTTP}, {{name: s.x, port: 443, protocol: HTTPS}}"
+    server.put(gateway(labels={"team": "blue"}, annotations={"example.com/cost": "low"}, listeners=listeners))
+    async with plane(server, tmp_path):
+        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+        for kind in ("Deployment", "Service", "ServiceAccount"):
+            metadata = there(server, kind)["metadata"]
+            assert (
+                metadata["labels"].items()
+                >= {NAME: "gw", CLASS: "istio", MANAGED: "istio.io-gateway-controller", "team": "blue"}.items()
+            )
+            assert metadata["annotations"]["example.com/cost"] == "low"
+            owner = {"apiVersion": f"{GATEWAY_API}/v1", "kind": "Gateway", "name": "gw", "uid": "uid-of-gw"}
+            assert metadata["ownerReferences"] == [owner], "with its owner the API server takes it away"
+            assert {entry["manager"] for entry in metadata["managedFields"]} == {"istio.io/gateway-controller"}
+        service = there(server, "Service")["spec"]
+        assert (service["type"], service["selector"]) == ("LoadBalancer", {NAME: "gw"})
+        assert [(port["name"], port["port"]) for port in service["ports"]] == [
+            ("status-port", 15021),
+            ("http", 80),
+            ("s-x", 443),
+        ]
+        template = there(server, "Deployment")["spec"]["template"]
+        assert template["spec"]["containers"][0]["image"] == "example.com/h/proxyv2:1"
+        assert template["spec"]["serviceAccountName"] == "gw-istio"
+        stored = server.get(GATEWAY_API, "gateways", "a", "gw")
+        assert stored is not None
+        assert stored["metadata"]["annotations"]["gateway.istio.io/controller-version"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("class_name", "controller", "type_", "word"),
+    [
+        ("istio-waypoint", "istio.io-mesh-controller", "ClusterIP", "waypoint"),
+        ("istio-east-west", "istio.io-eastwest-controller", "LoadBalancer", "waypoint"),
+        ("istio", "istio.io-gateway-controller", "LoadBalancer", "router"),
+    ],
+)
+async def test_classes_of_an_ambient_mesh_have_templates_of_their_own(
+    server: ApiServer, tmp_path: pathlib.Path, class_name: str, controller: str, type_: str, word: str
+) -> None:
+    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}")
+    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    name = "gw-istio" if class_name == "istio" else "gw"
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}):
+        await until(lambda: all(there(server, kind, name) for kind in ("Deployment", "Service", "ServiceAccount")))
+        deployment, service = there(server, "Deployment", name), there(server, "Service", name)
+        assert deployment["metadata"]["labels"][MANAGED] == service["metadata"]["labels"][MANAGED] == controller
+        assert service["spec"]["type"] == type_
+        template = deployment["spec"]["template"]
+        assert template["spec"]["containers"][0]["args"][:2] == ["proxy", word]
+        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("class_name", "network", "own", "expected"),
+    [
+        ("istio-waypoint", "n1", {}, "n1"),
+        ("istio-waypoint", "n1", {NETWORK: "n2"}, "n2"),
+        ("istio-waypoint", "", {}, None),
+        ("istio", "n1", {}, None),
+    ],
+)
+async def test_a_waypoint_is_labelled_with_its_network(
+    server: ApiServer,
+    injector: Plain,
+    tmp_path: pathlib.Path,
+    class_name: str,
+    network: str,
+    own: dict[str, str],
+    expected: str | None,
+) -> None:
+    values = yaml.safe_load(injector["data"]["values"])
+    values["global"]["network"] = network
+    server.put({**injector, "data": {**injector["data"], "values": yaml.safe_dump(values)}})
+    plain = gateway(listeners="{name: mesh, port: 15008, protocol: HBONE}", labels=own)
+    server.put({**plain, "spec": {**plain["spec"], "gatewayClassName": class_name}})
+    name = "gw-istio" if class_name == "istio" else "gw"
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
+        await until(lambda: bool(there(server, "Deployment", name)))
+        assert there(server, "Deployment", name)["metadata"]["labels"].get(NETWORK) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "infrastructure", "mode"),
+    [
+        ({}, "", "none"),
+        ({}, "infrastructure: {labels: {team: red}}", "none"),
+        ({MODE: "ambient"}, "infrastructure: {labels: {team: red}}", None),
+        ({}, f"infrastructure: {{labels: {{{MODE}: other}}}}", "other"),
+    ],
+)
+async def test_a_gateway_stays_out_of_the_ambient_mesh_unless_it_says_otherwise(
+    server: ApiServer, tmp_path: pathlib.Path, own: dict[str, str], infrastructure: str, mode: str | None
+) -> None:
+    server.put(gateway(infrastructure, labels=own))
+    async with plane(server, tmp_path, {"PILOT_ENABLE_AMBIENT": "true"}):
+        await until(lambda: bool(there(server, "Deployment")))
+        assert there(server, "Deployment")["metadata"]["labels"].get(MODE) == mode
+
+
+async def test_an_edit_changes_what_is_deployed(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway())
+    async with plane(server, tmp_path):
+        await until(lambda: bool(there(server, "Service")))
+        server.put(gateway(listeners=f"{HTTP}, {{name: more, port: 81, protocol: HTTP}}"))
+        await until(lambda: len(there(server, "Service")["spec"]["ports"]) == 3)
+        server.put(gateway("infrastructure: {labels: {a: b}, annotations: {c: d}}", labels={"not": "this"}))
+        await until(lambda: there(server, "Deployment")["metadata"]["labels"].get("a") == "b")
+        assert there(server, "Deployment")["metadata"]["annotations"] == {"c": "d"}
+        assert "not" not in there(server, "Deployment")["metadata"]["labels"]
+
+
+async def test_who_changes_what_is_deployed_is_corrected_and_what_is_his_stays(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
+    server.put(gateway())
+    async with plane(server, tmp_path) as it:
+        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+        server.delete(there(server, "Service"))
+        await until(lambda: bool(there(server, "Service")))
+        found = there(server, "Deployment")
+        template = found["spec"]["template"]
+        container = {**template["spec"]["containers"][0], "image": "example.com/other"}
+        spec = {
+            **found["spec"],
+            "replicas": 3,
+            "template": {**template, "spec": {**template["spec"], "containers": [container]}},
+        }
+        server.put({**found, "metadata": {**found["metadata"], "annotations": {"others": "own"}}, "spec": spec})
+        await until(
+            lambda: (
+                there(server, "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"]
+                == "example.com/h/proxyv2:1"
+            )
+        )
+        assert there(server, "Deployment")["spec"]["replicas"] == 3, "how many there are is an autoscaler's"
+        assert there(server, "Deployment")["metadata"]["annotations"]["others"] == "own"
+        server.put({**there(server, "Deployment"), "status": {"replicas": 3}})
+        before = sum(asked.verb == "patch" for asked in server.requests)
+        server.put(gateway(annotations={"other": "thing", "gateway.istio.io/controller-version": "5"}))
+        kinds = ("Deployment", "Service", "ServiceAccount")
+        await until(
+            lambda: all(there(server, kind)["metadata"]["annotations"].get("other") == "thing" for kind in kinds)
+        )
+        after = [asked.resource.plural for asked in server.requests if asked.verb == "patch"][before:]
+        assert set(after) - {"gateways"} == {"deployments", "serviceaccounts", "services"}, (
+            "the Gateway's status is written too"
+        )
+        assert it.plane.ready
+
+
+async def test_a_gateway_that_is_gone_is_not_deployed_again(server: ApiServer, tmp_path: pathlib.Path) -> None:
+    server.put(gateway())
+    async with plane(server, tmp_path) as it:
+        await until(lambda: of_kinds(server) == {"Deployment", "Service", "ServiceAccount"})
+        server.delete(gateway())
+        await until(lambda: len(KUBERNETES_GATEWAY.table(it.plane.db)) == 0)
+        server.put(gateway(name="other"))  # they are looked at one after another
+        await until(lambda: bool(there(server, "Service", "other-istio")))
+        for kind in ("Deployment", "Service", "ServiceAccount"):
+            server.delete(there(server, kind))
+        server.put(gateway(name="last"))
+        await until(lambda: bool(there(server, "Service", "last-istio")))
+        assert there(server, "Service") == there(server, "Deployment") == {}
+        assert server.get(GATEWAY_API, "gateways", "a", "gw") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_deployed"),
+    [
+        ("", True),
+        ("addresses: [{type: IPAddress, value: 1.2.3.4}]", True),
+        ("addresses: [{type: Hostname, value: front}]", False),
+        ("addresses: [{type: IPAddress, value: 1.2.3.4}, {type: IPAddress, value: 1.2.3.5}]", False),
+    ],
+)
+async def test_addresses_of_its_own_are_a_deployment_by_hand(
+    server: ApiServer, tmp_path: pathlib.Path, spec: str, is_deployed: bool
+) -> None:
+    server.put(gateway(spec))
+    server.put(gateway(name="last"))
+    async with plane(server, tmp_path):
+        await until(
+            lambda: bool(there(server, "ServiceAccount", "last-istio")) and bool(there(server, "Service", "last-istio"))
+        )
+        assert bool(there(server, "Service")) is is_deployed
+        if "1.2.3.4" in spec and is_deployed:
+            assert there(server, "Service")["spec"]["loadBalancerIP"] == "1.2.3.4"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"annotations": {"gateway.istio.io/controller-version": "6"}}, ""),
+        ({"annotations": {"gateway.istio.io/controller-version": "next"}}, ""),
+        ({"annotations": {"gateway.istio.io/controller-version": "1"}}, "gw-istio"),
+        ({"annotations": {"gateway.istio.io/name-override": "edge"}}, "edge"),
+        ({"labels": {"istio.io/rev": "green"}}, ""),
+        ({"labels": {"istio.io/rev": "prod"}}, "gw-istio"),
+    ],
+)
+async def test_whose_it_is_and_its_name(
+    server: ApiServer, tmp_path: pathlib.Path, metadata: dict[str, Any], name: str
+) -> None:
+    webhook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "webhooks": []}
+    server.put(webhook | {"metadata": {"name": "t", "labels": {"istio.io/rev": "default", "istio.io/tag": "prod"}}})
+    server.put(gateway(**metadata))
+    server.put(gateway(name="last"))
+    async with plane(server, tmp_path):
+        await until(lambda: bool(there(server, "Service", "last-istio")))
+        found = {key[1] for key in server.store.collection(KINDS["Service"]).objects if key[0] == "a"}
+        assert found - {"last-istio"} == ({name} if name else set())
+
+
+async def test_what_nobody_deployed_is_not_taken(
+    server: ApiServer, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.put(make("Service", "gw-istio", "{ports: [{port: 1}]}"))
+    server.put(gateway())
+    async with plane(server, tmp_path):
+        await until(lambda: bool(there(server, "Deployment")) and bool(there(server, "ServiceAccount")))
+        said = "Gateway a/gw: there is a Service gw-istio that nobody deployed for it"
+        await until(lambda: said in caplog.messages)
+        assert there(server, "Service")["spec"] == {"ports": [{"port": 1}]}
+        assert {message for message in caplog.messages if "nobody deployed" in message} == {said}
+
+
+async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(
+    server: ApiServer, tmp_path: pathlib.Path
+) -> None:
+    container = {"name": "istio-proxy", "resources": {"requests": {"cpu": "1"}}}
+    of_class = {
+        "deployment": {"spec": {"replicas": 2}},
+        "horizontalPodAutoscaler": {"spec": {"minReplicas": 2, "maxReplicas": 5}},
+    }
+    ports = [{"port": 80, "nodePort": 30080}]
+    own = {
+        "deployment": {"spec": {"template": {"spec": {"containers": [container]}}}},
+        "service": {"spec": {"ports": ports}},
+    }
+    server.put(config_map("class", of_class, "istio-system", **{"gateway.istio.io/defaults-for-class": "istio"}))
+    server.put(config_map("own", {**own, "podDisruptionBudget": {"spec": {"minAvailable": 1}}}))
+    server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
+    async with plane(server, tmp_path):
+        await until(lambda: of_kinds(server) == set(KINDS))
+        deployment = there(server, "Deployment")["spec"]
+        assert deployment["replicas"] == 2
+        (proxy,) = deployment["template"]["spec"]["containers"]
+        assert proxy["resources"]["requests"]["cpu"] == "1"
+        assert proxy["image"] == "example.com/h/proxyv2:1"
+        assert [port.get("nodePort") for port in there(server, "Service")["spec"]["ports"]] == [None, 30080]
+        assert there(server, "HorizontalPodAutoscaler")["spec"]["maxReplicas"] == 5
+        assert there(server, "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+        server.put(config_map("own", own))
+        await until(lambda: of_kinds(server) == set(KINDS) - {"PodDisruptionBudget"})
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a label with YAML in it": {"labels": {"a": "x\n---\nkind: ClusterRole\n"}},
+    "an annotation with YAML in it": {
+        "annotations": {"a": 'x"}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: kube-system}\n'}
+    },
+    "an annotation with a template in it": {
+        "annotations": {"a": "{{ .Values }}", "sidecar.istio.io/logLevel": '{{"a"}}", "--x'}
+    },
+    "a name that is YAML": {"annotations": {"gateway.istio.io/name-override": "x\n  namespace: kube-system"}},
+    "an account that is YAML": {"annotations": {"gateway.istio.io/service-account": 'x"\n---\nkind: Role'}},
+    "a type of Service that is YAML": {
+        "annotations": {"networking.istio.io/service-type": 'ClusterIP"\n---\nkind: Pod'}
+    },
+    "an image type that is YAML": {
+        "annotations": {"sidecar.istio.io/proxyImageType": 'x",securityContext: {privileged: true},"a": "'}
+    },
+}
+OVERLAYS: dict[str, dict[str, Any]] = {
+    "another namespace": {"deployment": {"metadata": {"namespace": "kube-system"}}},
+    "another name": {"service": {"metadata": {"name": "istiod"}}},
+    "another kind": {"deployment": {"kind": "DaemonSet"}},
+    "another version": {"deployment": {"apiVersion": "example.com/v1"}},
+    "another owner": {
+        "serviceAccount": {
+            "metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}]}
+        }
+    },
+    "all of it": {"deployment": {"$patch": "replace", "kind": "ClusterRole", "metadata": {"name": "x"}}},
+    "a key that is not known": {"clusterRole": {"rules": []}},
+    "no mapping": {"deployment": ["x"]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_what_a_gateway_says_is_data(server: ApiServer, tmp_path: pathlib.Path, case: str) -> None:
+    server.put(gateway(**HOSTILE[case]))
+    server.put(gateway(name="last"))
+    async with plane(server, tmp_path):
+        await until(
+            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+        )
+        made = made_by_us(server)
+    assert {(kind, namespace) for kind, namespace, _ in made} <= {(kind, "a") for kind in KINDS}
+    for found in (stored.plain for stored in server.store.collection(KINDS["Deployment"]).objects.values()):
+        (proxy,) = found["spec"]["template"]["spec"]["containers"]
+        assert proxy["securityContext"]["privileged"] is False
+        assert proxy["securityContext"]["runAsNonRoot"] is True
+
+
+@pytest.mark.parametrize("case", OVERLAYS)
+async def test_nothing_that_is_laid_over_makes_another_object(
+    server: ApiServer, tmp_path: pathlib.Path, case: str
+) -> None:
+    server.put(config_map("own", OVERLAYS[case]))
+    server.put(gateway("infrastructure: {parametersRef: {group: '', kind: ConfigMap, name: own}}"))
+    server.put(gateway(name="last"))
+    async with plane(server, tmp_path):
+        await until(
+            lambda: bool(there(server, "Service", "last-istio")) and bool(there(server, "Deployment", "last-istio"))
+        )
+        names = {"last-istio"}
+        assert {name for _, _, name in made_by_us(server)} == names
+
+
+def made_by_us(server: ApiServer) -> set[tuple[str, str, str]]:
+    """Kind, namespace and name of everything that an applied patch has made."""
+    found = set()
+    for resource in server.resources:
+        for (namespace, name), stored in server.store.collection(resource.id).objects.items():
+            fields = stored.plain["metadata"].get("managedFields", ())
+            if any(entry["operation"] == "Apply" for entry in fields):
+                found.add((resource.kind, namespace, name))
+    return found

@@ -1,0 +1,124 @@
+"""Whose a token is, asked of an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from pilot.bootstrap.clusters.reviews import TokenReviewers
+from pilot.kube.errors import Unreachable
+from pilot.kube.reviews import TokenRejected, UserInfo, can_list_secrets, review_token
+from pilot.xds.authn.identity import Caller, IdentityError
+from pilot.xds.authn.service_account import ServiceAccountTokens
+from tests.support.apiserver.server import ApiServer
+from tests.support.kube import client_of
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def reviewers(server: ApiServer) -> AsyncIterator[TokenReviewers]:
+    client = client_of(server)
+    yield TokenReviewers(client, ("", "Kubernetes"), {})
+    await client.close()
+
+
+async def identify(reviewers: TokenReviewers, token: str, cluster: str = "") -> Sequence[str]:
+    tokens = ServiceAccountTokens(reviewers, ("istio-ca",), lambda: "cluster.local")
+    return await tokens.identify(Caller("1.1.1.1:1", {"authorization": f"Bearer {token}", "clusterid": cluster}))
+
+
+async def test_a_token_that_the_server_accepts_is_its_service_account(
+    server: ApiServer, reviewers: TokenReviewers
+) -> None:
+    server.tokens.service_account("shop", "web", "good", pod="web-0")
+    assert await identify(reviewers, "good", "Kubernetes") == ("spiffe://cluster.local/ns/shop/sa/web",)
+    user = await reviewers[""]("good", ("istio-ca",))
+    assert user.extra["authentication.kubernetes.io/pod-name"] == ("web-0",)
+
+
+@pytest.mark.parametrize(
+    ("token", "cluster"), [("unknown", ""), ("expired", ""), ("other", ""), ("admin-token", ""), ("good", "west")]
+)
+async def test_other_tokens_are_refused(server: ApiServer, reviewers: TokenReviewers, token: str, cluster: str) -> None:
+    server.tokens.service_account("shop", "web", "good")
+    server.tokens.service_account("shop", "web", "other", audience="somebody")
+    server.tokens.known["expired"] = server.tokens.service_account("shop", "web", "expired")._replace(expired=True)
+    with pytest.raises(IdentityError):
+        await identify(reviewers, token, cluster)
+
+
+async def test_without_an_answer_nobody_is_let_in(server: ApiServer, reviewers: TokenReviewers) -> None:
+    server.tokens.service_account("shop", "web", "good")
+    server.faults.refuse(500)
+    with pytest.raises(IdentityError, match="500"):
+        await identify(reviewers, "good")
+    await server.stop()
+    with pytest.raises(IdentityError):
+        await identify(reviewers, "good")
+
+
+class Answering:
+    """A client whose server gives one answer. `asked` has the requests."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer, self.asked = answer, list[tuple[str, str, Any]]()
+
+    async def call(self, method: str, path: str, body: bytes) -> bytes:
+        self.asked.append((method, path, json.loads(body)))
+        return json.dumps(self._answer).encode()
+
+
+@pytest.mark.parametrize(
+    ("audiences", "status", "reason"),
+    [
+        (("a", "b"), {"authenticated": True, "audiences": ["b", "c"]}, None),
+        ((), {"authenticated": True}, None),
+        ((), {"authenticated": True, "audiences": ["c"]}, None),
+        (("a",), {}, "the token is not accepted"),
+        (("a",), {"audiences": ["a"], "error": "it has expired"}, "it has expired"),
+        (("a", "b"), {"authenticated": True}, "the audience of the token is empty, not a or b"),
+        (("a",), {"authenticated": True, "audiences": ["c", "d"]}, "the audience of the token is c, d, not a"),
+    ],
+)
+async def test_what_a_review_of_a_token_says(audiences: Sequence[str], status: Any, reason: str | None) -> None:
+    client = Answering({"status": {**status, "user": {"username": "me", "groups": ["g"], "extra": {"k": ["v"]}}}})
+    found = await asyncio.gather(review_token(client, "secret", audiences), return_exceptions=True)  # type: ignore[arg-type]
+    assert [repr(one) for one in found] == [
+        repr(UserInfo("me", ("g",), {"k": ("v",)}) if reason is None else TokenRejected(reason))
+    ]
+    spec = {"token": "secret", **({"audiences": [*audiences]} if audiences else {})}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    assert client.asked == [("POST", "/apis/authentication.k8s.io/v1/tokenreviews", asked)]
+
+
+@pytest.mark.parametrize(
+    ("status", "may"),
+    [({}, False), ({"allowed": True}, True), ({"allowed": True, "denied": True}, False), ({"denied": True}, False)],
+)
+async def test_what_a_review_of_secrets_says(status: Any, may: bool) -> None:
+    client = Answering({"status": status})
+    assert await can_list_secrets(client, "shop", "edge") is may  # type: ignore[arg-type]
+    spec = {
+        "user": "system:serviceaccount:shop:edge",
+        "resourceAttributes": {"namespace": "shop", "verb": "list", "resource": "secrets"},
+    }
+    asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+    assert client.asked == [("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", asked)]
+
+
+async def test_a_review_without_a_status_accepts_nobody() -> None:
+    with pytest.raises(TokenRejected, match="the token is not accepted"):
+        await review_token(Answering({}), "secret", ())  # type: ignore[arg-type]
+    with pytest.raises(Unreachable, match="subjectaccessreviews: invalid response: "):
+        await can_list_secrets(Answering({}), "shop", "edge")  # type: ignore[arg-type]

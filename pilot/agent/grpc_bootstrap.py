@@ -10,10 +10,10 @@ import os
 import pathlib
 from typing import Any
 
-from pilot.agent.bootstrap import build_node
-from pilot.agent.facts import Facts
-from pilot.agent.proxy_bootstrap import build_agent_node, build_locality, xds_socket
-from pilot.agent.settings import AgentSettings
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.envoy.envoy_bootstrap import build_node
+from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, xds_socket
+from pilot.agent.proxy.proxy_context import Facts
 from pilot.lib.start_error import StartError
 
 LISTENER_NAMES = "xds.istio.io/grpc/lds/inbound/%s"

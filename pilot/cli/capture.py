@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from pilot.agent.capture.settings import CaptureSettings
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.lib import log
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
@@ -42,7 +42,7 @@ def _run(argv: Sequence[str], clean: bool) -> int:
         raise FlagError(f"logging: {error}") from error
     for warning in loaded.warnings:
         _log.warning("%s", warning)
-    from pilot.agent.capture.run import run
+    from pilot.agent.capture.istio_iptables import run
 
     return run(
         dataclasses.replace(settings, work=dataclasses.replace(settings.work, clean=True)) if clean else settings

@@ -10,9 +10,9 @@ import sys
 import time
 from collections.abc import Sequence
 
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.agent.capture.errors import NotApplied
-from pilot.agent.capture.settings import CaptureSettings
-from pilot.agent.settings import AgentSettings
 from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
 from pilot.lib import flags, log
@@ -82,7 +82,7 @@ def proxy(argv: Sequence[str]) -> int:
     os.environ.setdefault(
         "GRPC_ENABLE_FORK_SUPPORT", "0"
     )  # Envoy is started beside gRPC's threads, which need not follow it
-    from pilot.agent.run import run
+    from pilot.agent.agent import run
 
     return run(kind, loaded.settings, os.environ)
 

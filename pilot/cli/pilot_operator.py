@@ -11,7 +11,7 @@ from pilot.lib import log
 from pilot.lib.build_info import build_info
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
-from pilot.operator.settings import OperatorSettings
+from pilot.operator.operator_settings import OperatorSettings
 from pilot.settings.document import sections
 from pilot.settings.parse import load_sections
 from pilot.settings.usage import flag_sections
@@ -40,7 +40,7 @@ def server(argv: Sequence[str]) -> int:
         raise FlagError(f"logging: {error}") from error
     for warning in loaded.warnings:
         _log.warning("%s", warning)
-    from pilot.operator.run import run
+    from pilot.operator.operator_process import run
 
     try:
         run(loaded.settings, os.environ)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pilot.install.labels import DEFAULT, REVISION, TAG
-from pilot.kube.objects import VersionedKind
+from pilot.install.installation_labels import DEFAULT, REVISION, TAG
+from pilot.kube.object_client import VersionedKind
 
 Plain = dict[str, Any]
 Labels = Mapping[str, str]

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from deploy.operator.tree import at
 from pilot.install.diagnosis import causes
 from pilot.install.injectors import DEFAULT_TAG, VALIDATING, conflicts, disarmed, is_injector, revision_of, tag_of
-from pilot.install.labels import DEFAULT
-from pilot.install.plan import InstallPlan, Step
+from pilot.install.install_plan import InstallPlan, Step
+from pilot.install.installation_labels import DEFAULT
+from pilot.install.object_readiness import WAITED_FOR, WORKLOADS, missing_of
 from pilot.install.prune import prune
-from pilot.install.ready import WAITED_FOR, WORKLOADS, missing_of
-from pilot.install.tags import NAMESPACE, Tag, TagError, injectors, set_tag, tag_objects, with_policies
+from pilot.install.tag_webhooks import NAMESPACE, Tag, TagError, injectors, set_tag, tag_objects, with_policies
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, resource_key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from pilot.install.labels import NOT_PRUNED
+from pilot.install.installation_labels import NOT_PRUNED
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind, resource_key
 
 Plain = dict[str, Any]

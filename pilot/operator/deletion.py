@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG
+from pilot.install.installation_labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG
 from pilot.install.prune import DEFINITION, installed
-from pilot.install.uninstall import is_shared, proxies_of
+from pilot.install.uninstallation import is_shared, proxies_of
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.operator.istio_operator_resource import Custom
-from pilot.operator.parts import OperatorParts
+from pilot.operator.operator_context import OperatorParts
 
 
 async def leave(parts: OperatorParts, custom: Custom, pending: Collection[ResourceKey]) -> str:

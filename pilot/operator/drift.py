@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pilot.install.labels import MANAGED
+from pilot.install.installation_labels import MANAGED
+from pilot.install.object_readiness import WORKLOADS
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS
-from pilot.install.ready import WORKLOADS
 from pilot.kube.client import ApiClient
 from pilot.kube.informer import Informer, Receive, WatchedCollection, WatchOptions
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind
 from pilot.kube.wire import ObjectChange
-from pilot.operator.noted_objects import Changed
+from pilot.operator.applied_objects import Changed
 
 _OF_OTHERS = ("EnvoyFilter", "NetworkAttachmentDefinition", "EndpointSlice")
 """Kinds that are not in every cluster, or that others have many of."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from pilot.install.tags import NAMESPACE
+from pilot.install.tag_webhooks import NAMESPACE
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
 from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of

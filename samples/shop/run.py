@@ -10,7 +10,7 @@ import sys
 
 from processes import Children, check_ports, find_envoy, program, run_until_interrupted, start, wait_for
 
-from pilot.agent.bootstrap import ProxyNode, build_bootstrap
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode, build_bootstrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 APPS = [("storefront", "v1", 9101), ("catalog", "v1", 9102), ("reviews", "v1", 9103), ("reviews", "v2", 9104)]

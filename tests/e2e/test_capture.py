@@ -16,7 +16,8 @@ import pytest
 from pyroute2 import IPRoute
 from pyroute2.nftables.main import NFTables
 
-from pilot.agent.capture import network, restore
+from pilot.agent.capture import iptables_restore as restore
+from pilot.agent.capture import pod_network as network
 from pilot.cli.pilot_agent import main
 from tests.support.captured import PEER, POD, Pod, pod
 from tests.support.sidecar import drop_capabilities

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.backends import Answer, Backend, ask
 from tests.support.processes import ControlPlane, Envoy, eventually, free_port
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.simulate.envoy import Request
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Backend
 from tests.support.credentials import Authority, Issued, data_secret, rsa_key, tls_secret

@@ -11,7 +11,7 @@ import pytest
 from ca.csr import decode_csr
 from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
 from tests.support.processes import ControlPlane, Envoy, Proof, eventually
 

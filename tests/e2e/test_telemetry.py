@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.backends import Answer, Backend, ask
 from tests.support.collectors import Collector, Span, SpanServer
 from tests.support.objects import Plain, make

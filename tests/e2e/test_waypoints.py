@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Answer, Backend, ask
 from tests.support.netns import Host, Network

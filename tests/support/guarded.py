@@ -14,7 +14,7 @@ import grpc
 import yaml
 from envoy.service.auth.v3 import external_auth_pb2, external_auth_pb2_grpc
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.agent import Agent, Root
 from tests.support.backends import Backend
 from tests.support.mesh_client import MeshClient

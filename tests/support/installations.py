@@ -9,9 +9,9 @@ from typing import Any
 
 from deploy.operator.inputs import user_settings
 from deploy.operator.manifest import Installation, installation_of
+from pilot.install.install_plan import InstallPlan, plan_of
+from pilot.install.installation_labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
 from pilot.install.installer import Installer, InstallOutcome, Waits
-from pilot.install.labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
-from pilot.install.plan import InstallPlan, plan_of
 from pilot.kube.client import ApiClient, RequestTimeouts
 from pilot.kube.object_client import ObjectClient, RetryPolicy
 from pilot.lib.backoff import Backoff

@@ -12,15 +12,15 @@ from deploy.chart.chart import read_chart
 from deploy.chart.render import render
 from deploy.folder import installation_folder
 from deploy.operator.manifest import Installation, installation_of
-from pilot.install.labels import MANAGED
+from pilot.install.installation_labels import MANAGED
 from pilot.kube.client import RequestTimeouts
 from pilot.kube.errors import KubeError
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
 from pilot.lib.duration import parse_duration
 from pilot.operator.istio_operator_resource import KIND
-from pilot.operator.run import Operator
-from pilot.operator.settings import OperatorSettings
+from pilot.operator.operator_process import Operator
+from pilot.operator.operator_settings import OperatorSettings
 from tests.support.apiserver.rbac import by_roles
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers

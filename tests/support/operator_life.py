@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION
+from pilot.install.installation_labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION
 from pilot.kube.errors import KubeError
 from tests.support.installations import SYSTEM, Plain, State
 from tests.support.kube import until

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from pilot.agent.bootstrap import ProxyNode
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
 from tests.support.agent import Root
 from tests.support.backends import Backend
 from tests.support.guarded import Echo

@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pilot.agent.bootstrap import ProxyNode, build_bootstrap
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode, build_bootstrap
 
 CONTROL_PLANE = "istiod.istio-system.svc"
 

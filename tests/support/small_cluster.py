@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilot.install.labels import OperatorOwner
-from pilot.install.plan import InstallPlan, Step
+from pilot.install.install_plan import InstallPlan, Step
+from pilot.install.installation_labels import OperatorOwner
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, VersionedKind, resource_key
 

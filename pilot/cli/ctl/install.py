@@ -16,12 +16,12 @@ from pilot.cli.ctl.manifest import operator_options, read_installation, read_set
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import shown_progress
 from pilot.cli.ctl.verify_install import show_checked
-from pilot.install.cluster import cni_warnings, platform_of
+from pilot.install.cluster_checks import cni_warnings, platform_of
+from pilot.install.install_plan import InstallPlan, plan_of
+from pilot.install.installation_labels import VERSION
 from pilot.install.installer import Installer, InstallOutcome, Waits
-from pilot.install.labels import VERSION
-from pilot.install.plan import InstallPlan, plan_of
 from pilot.install.prune import installed
-from pilot.install.verify import verify_plan
+from pilot.install.verification import verify_plan
 from pilot.kube.object_client import ObjectClient
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration

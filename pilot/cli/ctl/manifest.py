@@ -126,6 +126,6 @@ def generate(cluster: Cluster, force: bool, components: tuple[str, ...], specifi
 
 
 async def _platform(objects: ObjectClient, _: ObjectClient) -> str:
-    from pilot.install.cluster import platform_of
+    from pilot.install.cluster_checks import platform_of
 
     return await platform_of(objects)

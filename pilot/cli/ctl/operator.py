@@ -21,14 +21,14 @@ from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.files import read_files
 from pilot.cli.ctl.output import write
 from pilot.cli.ctl.progress import shown_progress
+from pilot.install.install_plan import Step
 from pilot.install.installer import Installer, Waits
-from pilot.install.plan import Step
-from pilot.install.tags import NAMESPACE
+from pilot.install.tag_webhooks import NAMESPACE
 from pilot.kube.errors import NotFound
 from pilot.kube.object_client import ObjectClient, ResourceKey, UnknownKind, VersionedKind, resource_key
 from pilot.operator.finalizer import release_all
 from pilot.operator.istio_operator_resource import FINALIZER, KIND
-from pilot.operator.run import watched_namespaces
+from pilot.operator.operator_process import watched_namespaces
 
 Plain = dict[str, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -15,8 +15,8 @@ from pilot.cli.ctl.command import answers
 from pilot.cli.ctl.output import CommandResult, TextTable, write
 from pilot.config.validation.rules import is_dns_label
 from pilot.install.injectors import conflicts, revision_of, tag_of
-from pilot.install.labels import DEFAULT
-from pilot.install.tags import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
+from pilot.install.installation_labels import DEFAULT
+from pilot.install.tag_webhooks import Tag, TagError, injectors, namespaces_of, remove_tag, set_tag, tag_objects
 from pilot.kube.object_client import ObjectClient
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -11,9 +11,16 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.manifest import read_installation, read_settings
 from pilot.cli.ctl.output import write
-from pilot.install.labels import owner_of
-from pilot.install.tags import injectors
-from pilot.install.uninstall import Leaving, delete, leaving_at_all, leaving_of_owner, leaving_of_revision, revisions
+from pilot.install.installation_labels import owner_of
+from pilot.install.tag_webhooks import injectors
+from pilot.install.uninstallation import (
+    Leaving,
+    delete,
+    leaving_at_all,
+    leaving_of_owner,
+    leaving_of_revision,
+    revisions,
+)
 from pilot.kube.object_client import ObjectClient
 
 

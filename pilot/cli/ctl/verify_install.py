@@ -12,10 +12,10 @@ from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, of_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
 from pilot.cli.ctl.output import TextTable, say
-from pilot.install.cluster import platform_of
-from pilot.install.labels import DEFAULT
-from pilot.install.plan import plan_of
-from pilot.install.verify import Checked, verify_plan, verify_revision
+from pilot.install.cluster_checks import platform_of
+from pilot.install.install_plan import plan_of
+from pilot.install.installation_labels import DEFAULT
+from pilot.install.verification import Checked, verify_plan, verify_revision
 
 
 @click.command("verify-install")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.bootstrap import build_address, build_cluster, split_address
-from pilot.agent.proxy_bootstrap import build_proxy_bootstrap
+from pilot.agent.envoy.envoy_bootstrap import build_address, build_cluster, split_address
+from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap
 from tests.unit.agent.test_proxy_bootstrap import SETTINGS, facts
 
 TYPE = "type.googleapis.com/envoy."

@@ -14,12 +14,32 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ca.csr import decode_csr
-from pilot.agent.authority import NotIssued, fetch_certificate
-from pilot.agent.certificate import WorkloadCertificate, assemble, check_key_settings, key_pem, make_key, make_request
-from pilot.agent.certificate_renewer import LONGEST_SLEEP, Keeper, write_certificate
-from pilot.agent.renewal import LONGEST, SHORTEST, seconds_until_renewal, seconds_until_retry
-from pilot.agent.settings import AgentSettings, CertificateSettings
-from pilot.agent.upstream import ClientCertificate, Upstream, UpstreamUnreachable, authority_upstream, xds_upstream
+from pilot.agent.agent_settings import AgentSettings, CertificateSettings
+from pilot.agent.certificates.ca_client import NotIssued, fetch_certificate
+from pilot.agent.certificates.certificate_renewer import (
+    LONGEST,
+    LONGEST_SLEEP,
+    SHORTEST,
+    Keeper,
+    seconds_until_renewal,
+    seconds_until_retry,
+    write_certificate,
+)
+from pilot.agent.certificates.workload_certificate import (
+    WorkloadCertificate,
+    assemble,
+    check_key_settings,
+    key_pem,
+    make_key,
+    make_request,
+)
+from pilot.agent.upstream_server import (
+    ClientCertificate,
+    Upstream,
+    UpstreamUnreachable,
+    authority_upstream,
+    xds_upstream,
+)
 from pilot.lib.duration import Duration
 from tests.support import certificates
 from tests.support.secure_front import NAME, SecureFront

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2
 
-from pilot.agent.dns_message import (
+from pilot.agent.dns.dns_message import (
     AAAA,
     FORMAT_ERROR,
     SERVER_FAILURE,
@@ -24,8 +24,8 @@ from pilot.agent.dns_message import (
     cut,
     parse_query,
 )
-from pilot.agent.dns_server import DnsServer, Resolvers, parse_resolv_conf
-from pilot.agent.name_table import NAME_TABLE, NameTable
+from pilot.agent.dns.dns_server import DnsServer, Resolvers, parse_resolv_conf
+from pilot.agent.dns.lookup_table import NAME_TABLE, NameTable
 from pilot.lib.start_error import StartError
 from protos import nds_pb2
 from tests.support.objects import at, endpoint_slice, make, pod

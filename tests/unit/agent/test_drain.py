@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from pilot.agent import run as agent_run
-from pilot.agent.admin import AdminError
-from pilot.agent.drain import MOST_FAILURES, count_connections, drain, drain_path
-from pilot.agent.memory import clean_mappings, release
+from pilot.agent import agent as agent_run
+from pilot.agent.envoy.admin_client import AdminError
+from pilot.agent.envoy.envoy_drain import MOST_FAILURES, count_connections, drain, drain_path
+from pilot.agent.resident_memory import clean_mappings, release
 from pilot.cli import pilot_agent
 from tests.support.processes import free_port
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.downstream_writer import parse_downward
-from pilot.agent.facts import Facts, build_metadata, gather_facts, workers
-from pilot.agent.proxy_config import build_proxy_config, parse_object, read_sources
-from pilot.agent.settings import AgentSettings
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.proxy.downward_api import parse_downward
+from pilot.agent.proxy.effective_config import build_proxy_config, parse_object, read_sources
+from pilot.agent.proxy.proxy_context import Facts, build_metadata, gather_facts, workers
 from pilot.lib.duration import Duration
 from pilot.settings.parse import load_sections
 

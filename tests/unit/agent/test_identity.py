@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
-from pilot.agent import identity
-from pilot.agent.authority import NotIssued
-from pilot.agent.certificate import WorkloadCertificate
-from pilot.agent.certificate_renewer import Keeper, write_certificate
-from pilot.agent.metrics import AgentMetrics
-from pilot.agent.secrets import HeldSecret, Secrets, build_pair, build_roots
-from pilot.agent.settings import AgentSettings, CertificateSettings
+from pilot.agent.agent_metrics import AgentMetrics
+from pilot.agent.agent_settings import AgentSettings, CertificateSettings
+from pilot.agent.certificates import workload_identity as identity
+from pilot.agent.certificates.ca_client import NotIssued
+from pilot.agent.certificates.certificate_renewer import Keeper, write_certificate
+from pilot.agent.certificates.secret_cache import HeldSecret, Secrets, build_pair, build_roots
+from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
 from tests.unit.agent.test_proxy_bootstrap import facts

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pilot.agent.app_probes import Probe, Prober
-from pilot.agent.certificate import WorkloadCertificate
-from pilot.agent.merged_metrics import RESERVED, MetricsPage, merge, parse_targets
-from pilot.agent.metrics import AgentMetrics
+from pilot.agent.agent_metrics import AgentMetrics
+from pilot.agent.certificates.workload_certificate import WorkloadCertificate
+from pilot.agent.status_port.app_probes import Probe, Prober
+from pilot.agent.status_port.merged_metrics import RESERVED, MetricsPage, merge, parse_targets
 
 ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 

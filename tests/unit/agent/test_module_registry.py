@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.modules.credentials import Login, find_login
-from pilot.agent.modules.fetch import FetchedBody, FetchError
-from pilot.agent.modules.reference import ImageReference
-from pilot.agent.modules.registry import Descriptor, ImageRegistry
+from pilot.agent.wasm.docker_credentials import Login, find_login
+from pilot.agent.wasm.http_fetcher import FetchedBody, FetchError
+from pilot.agent.wasm.image_registry import Descriptor, ImageReference, ImageRegistry
 
 MANIFEST = json.dumps({"layers": [{"digest": "sha256:a", "mediaType": "application/wasm"}]}).encode()
 IMAGE = ImageReference("r.example.com", "lab/x", "1")

@@ -18,11 +18,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 from udpa.type.v1 import typed_struct_pb2
 
-from pilot.agent.modules.cache import ALWAYS, IF_NOT_PRESENT, ModuleFiles, ModuleSource
-from pilot.agent.modules.fetch import FetchError, HttpFetcher
-from pilot.agent.modules.reference import ImageReference, parse_image
-from pilot.agent.modules.rewrite import ModuleRewriter
-from pilot.agent.modules.stream import ExtensionStream
+from pilot.agent.wasm.extension_rewriter import ModuleRewriter
+from pilot.agent.wasm.extension_stream import ExtensionStream
+from pilot.agent.wasm.http_fetcher import FetchError, HttpFetcher
+from pilot.agent.wasm.image_registry import ImageReference, parse_image
+from pilot.agent.wasm.module_cache import ALWAYS, IF_NOT_PRESENT, ModuleFiles, ModuleSource
 from pilot.config.extensions.traffic_extension import EnvVar, VmConfig, WasmConfig
 from pilot.envoy.extension_config import build_extension_config
 from pilot.lib.address_rules import AddressRules

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from google.protobuf import json_format
 
-from pilot.agent.envoy import build_arguments, write_bootstrap
-from pilot.agent.facts import Facts
-from pilot.agent.proxy_bootstrap import build_agent_node, build_locality, build_proxy_bootstrap, build_runtime
-from pilot.agent.proxy_config import build_proxy_config
-from pilot.agent.settings import AgentSettings
-from pilot.agent.statistics import build_stats_config
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.envoy.envoy_process import build_arguments, write_bootstrap
+from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, build_proxy_bootstrap, build_runtime
+from pilot.agent.envoy.stats_config import build_stats_config
+from pilot.agent.proxy.effective_config import build_proxy_config
+from pilot.agent.proxy.proxy_context import Facts
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
 

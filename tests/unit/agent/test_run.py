@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from pilot.agent import run
-from pilot.agent.facts import gather_facts
-from pilot.agent.run import Agent, _headers, _log_bug
-from pilot.agent.settings import AgentSettings
-from pilot.agent.sockets import is_served
+from pilot.agent import agent as run
+from pilot.agent.agent import Agent, _headers, _log_bug
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.proxy.proxy_context import gather_facts
+from pilot.agent.unix_sockets import is_served
 from pilot.settings.parse import load_sections
 from tests.support.processes import free_port
 

@@ -15,12 +15,12 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 
 from ca.csr import decode_csr
-from pilot.agent import secret_files
-from pilot.agent.certificate import WorkloadCertificate, key_pem
-from pilot.agent.sds import MOST_NAMES, SECRET, SecretDiscovery, SecretStream
-from pilot.agent.secret_files import SecretFiles, SecretFileSource, parse_source
-from pilot.agent.secrets import Secrets, build_roots
-from pilot.agent.sockets import is_served, make_server, prepare, serve
+from pilot.agent.certificates import secret_files
+from pilot.agent.certificates.sds_server import MOST_NAMES, SECRET, SecretDiscovery, SecretStream
+from pilot.agent.certificates.secret_cache import Secrets, build_roots
+from pilot.agent.certificates.secret_files import SecretFiles, SecretFileSource, parse_source
+from pilot.agent.certificates.workload_certificate import WorkloadCertificate, key_pem
+from pilot.agent.unix_sockets import is_served, make_server, prepare, serve
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pilot.agent.capture.settings import CaptureSettings
-from pilot.agent.settings import AgentSettings
+from pilot.agent.agent_settings import AgentSettings
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.lib.duration import Duration
 from pilot.settings.declaration import declared
 from pilot.settings.document import sections

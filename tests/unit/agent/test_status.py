@@ -17,13 +17,13 @@ import pytest
 
 from ca.csr import decode_csr
 from ca.pem import key_pem
-from pilot.agent.admin import Admin, AdminError
-from pilot.agent.app_probes import Probe, Prober, parse_probes
-from pilot.agent.certificate import WorkloadCertificate
-from pilot.agent.merged_metrics import MetricsPage, parse_targets
-from pilot.agent.metrics import AgentMetrics
-from pilot.agent.readiness import STATS, Readiness
-from pilot.agent.status import MOST_AT_ONCE, Pages, StatusServer
+from pilot.agent.agent_metrics import AgentMetrics
+from pilot.agent.certificates.workload_certificate import WorkloadCertificate
+from pilot.agent.envoy.admin_client import Admin, AdminError
+from pilot.agent.status_port.app_probes import Probe, Prober, parse_probes
+from pilot.agent.status_port.merged_metrics import MetricsPage, parse_targets
+from pilot.agent.status_port.readiness import STATS, Readiness
+from pilot.agent.status_port.status_server import MOST_AT_ONCE, Pages, StatusServer
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 from tests.support.processes import eventually
@@ -333,7 +333,7 @@ def test_commands_are_posted(served: Served) -> None:
 
 
 def test_commands_of_others_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.agent.status._is_own", lambda address: False)
+    monkeypatch.setattr("pilot.agent.status_port.status_server._is_own", lambda address: False)
     assert served.ask("/quitquitquit", "POST")[0] == 403
     assert served.commands == []
 

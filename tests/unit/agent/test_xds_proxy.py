@@ -16,12 +16,13 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 from grpc import aio
 
-from pilot.agent.envelope import read_type_url
-from pilot.agent.modules.stream import ExtensionStream, Outcome
-from pilot.agent.own_subscriptions import OwnSubscriptions
-from pilot.agent.sockets import EOF, make_server, serve
-from pilot.agent.upstream import Upstream
-from pilot.agent.xds_proxy import Downwards, XdsProxy
+from pilot.agent.unix_sockets import EOF, make_server, serve
+from pilot.agent.upstream_server import Upstream
+from pilot.agent.wasm.extension_stream import ExtensionStream, Outcome
+from pilot.agent.xds.agent_subscriptions import OwnSubscriptions
+from pilot.agent.xds.downstream_writer import Downwards
+from pilot.agent.xds.response_type import read_type_url
+from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.xds_types import EXTENSION
 from tests.support import certificates
 from tests.support.secure_front import ADS, METHODS, NAME, SecureFront, until

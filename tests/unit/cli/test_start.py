@@ -22,10 +22,10 @@ from pilot.settings.parse import load
 
 Main = Callable[[list[str]], int]
 PROGRAMS: dict[str, tuple[Main, str, str]] = {
-    "istio-iptables": (pilot_agent, "pilot.agent.capture.run", "ENVOY_PORT"),
-    "istio-clean-iptables": (pilot_agent, "pilot.agent.capture.run", "ENVOY_PORT"),
+    "istio-iptables": (pilot_agent, "pilot.agent.capture.istio_iptables", "ENVOY_PORT"),
+    "istio-clean-iptables": (pilot_agent, "pilot.agent.capture.istio_iptables", "ENVOY_PORT"),
     "discovery": (pilot_discovery, "pilot.bootstrap", "PILOT_DEBOUNCE_MAX"),
-    "server": (pilot_operator, "pilot.operator.run", "RENEW_DEADLINE"),
+    "server": (pilot_operator, "pilot.operator.operator_process", "RENEW_DEADLINE"),
 }
 
 
@@ -123,7 +123,7 @@ def test_an_operator_that_the_system_grants_too_little_says_so(
     def run(*_: Any) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(import_module("pilot.operator.run"), "run", run)
+    monkeypatch.setattr(import_module("pilot.operator.operator_process"), "run", run)
     assert pilot_operator(["server"]) == 1
     assert capsys.readouterr().err == "Error: the system grants too little: Too many open files\n"
 

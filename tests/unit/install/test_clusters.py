@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pilot.install.cluster import cni_warnings, platform_of
-from pilot.install.verify import _comparable, _differing
+from pilot.install.cluster_checks import cni_warnings, platform_of
+from pilot.install.verification import _comparable, _differing
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey
 

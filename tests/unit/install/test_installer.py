@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pilot.install.injectors import DEFAULT_TAG, MUTATING, NEVER, VALIDATING
+from pilot.install.installation_labels import REVISION, TAG, OperatorOwner
 from pilot.install.installer import Failure, Installer, InstallOutcome, StepProgress, Waits
-from pilot.install.labels import REVISION, TAG, OperatorOwner
-from pilot.install.tags import Tag, TagError, remove_tag, tag_objects
-from pilot.install.verify import Checked, verify_plan
+from pilot.install.tag_webhooks import Tag, TagError, remove_tag, tag_objects
+from pilot.install.verification import Checked, verify_plan
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step

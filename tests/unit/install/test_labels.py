@@ -10,10 +10,19 @@ import pytest
 from deploy.operator.errors import SettingsError
 from pilot.install.diagnosis import EVENT, POD, causes
 from pilot.install.injectors import MUTATING, NEVER, conflicts, disarmed, is_injector, revision_of, selects, tag_of
-from pilot.install.labels import COMPONENT, OWNER, OWNER_NAMESPACE, REVISION, TAG, OperatorOwner, labelled, owner_of
+from pilot.install.installation_labels import (
+    COMPONENT,
+    OWNER,
+    OWNER_NAMESPACE,
+    REVISION,
+    TAG,
+    OperatorOwner,
+    labelled,
+    owner_of,
+)
+from pilot.install.object_readiness import missing_of
 from pilot.install.prune import CLUSTER_KINDS, DEFINITION, NAMESPACED_KINDS, prune
-from pilot.install.ready import missing_of
-from pilot.install.uninstall import (
+from pilot.install.uninstallation import (
     delete,
     is_shared,
     leaving_at_all,

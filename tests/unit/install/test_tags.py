@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pilot.install.injectors import disarmed
+from pilot.install.installation_labels import NOT_PRUNED, TAG
 from pilot.install.installer import Installer, StepProgress, Waits
-from pilot.install.labels import NOT_PRUNED, TAG
-from pilot.install.tags import Tag, TagError, set_tag, tag_objects
-from pilot.install.uninstall import delete, leaving_at_all, leaving_of_revision
-from pilot.install.verify import verify_plan, verify_revision
+from pilot.install.tag_webhooks import Tag, TagError, set_tag, tag_objects
+from pilot.install.uninstallation import delete, leaving_at_all, leaving_of_revision
+from pilot.install.verification import verify_plan, verify_revision
 from pilot.kube.object_client import ObjectClient
 from tests.support.apiserver.server import ApiServer
 from tests.support.controllers import Controllers

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, RetryPolicy, VersionedKind
-from pilot.operator.noted_objects import NotedObjects
+from pilot.operator.applied_objects import NotedObjects
 
 SHARED, OTHER = (ResourceKey(VersionedKind("v1", "ConfigMap"), "istio-system", name) for name in ("shared", "other"))
 Plain = dict[str, Any]

@@ -11,9 +11,9 @@ from pilot.install.installer import Waits
 from pilot.kube.informer import WatchOptions
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.kube.wire import NamespacedName
-from pilot.operator.controller import Controller
+from pilot.operator.applied_objects import fingerprint
+from pilot.operator.istio_operator_controller import Controller
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.noted_objects import fingerprint
 
 CONFIG = VersionedKind("v1", "ConfigMap")
 SHARED, OWN = ResourceKey(CONFIG, "istio-system", "shared"), ResourceKey(CONFIG, "istio-system", "own")

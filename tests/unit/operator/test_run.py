@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from pilot.lib.start_error import StartError
-from pilot.operator import worker
+from pilot.operator import installation_reconciler as worker
 from pilot.operator.istio_operator_resource import FINALIZER
-from pilot.operator.run import run, watched_namespaces
-from pilot.operator.settings import OperatorSettings
+from pilot.operator.operator_process import run, watched_namespaces
+from pilot.operator.operator_settings import OperatorSettings
 from tests.support.installations import SYSTEM, state_of
 from tests.support.kube import until
 from tests.support.operated import OWN, Operated, expected, light

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from pilot.install.install_plan import InstallPlan, Step
+from pilot.install.installation_labels import OperatorOwner
 from pilot.install.installer import Failure, InstallOutcome
-from pilot.install.labels import OperatorOwner
-from pilot.install.plan import InstallPlan, Step
 from pilot.kube.errors import Conflict
 from pilot.kube.object_client import ResourceKey, VersionedKind
 from pilot.lib.build_info import build_info
 from pilot.lib.duration import parse_duration
+from pilot.operator.applied_objects import fingerprint
+from pilot.operator.component_status import ComponentStatus, of_all, of_late, of_outcome, patch_of, status_of, worst
 from pilot.operator.finalizer import hold, release
 from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of, read_custom
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.noted_objects import fingerprint
-from pilot.operator.settings import OperatorSettings
-from pilot.operator.status import ComponentStatus, of_all, of_late, of_outcome, patch_of, status_of, worst
+from pilot.operator.operator_settings import OperatorSettings
 from tests.support.apiserver.patches import merge_patch
 
 Plain = dict[str, Any]

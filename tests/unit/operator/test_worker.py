@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from deploy.operator.errors import SettingsError
+from pilot.install.install_plan import InstallPlan
 from pilot.install.installer import Waits
-from pilot.install.plan import InstallPlan
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ResourceKey, resource_key
 from pilot.lib.backoff import Backoff
 from pilot.lib.build_info import build_info
-from pilot.operator import worker as module
+from pilot.operator import installation_reconciler as module
+from pilot.operator.installation_reconciler import Worker, _read
 from pilot.operator.istio_operator_resource import FINALIZER, Custom, custom_of
 from pilot.operator.metrics import OperatorMetrics
-from pilot.operator.parts import OperatorParts
-from pilot.operator.worker import Worker, _read
+from pilot.operator.operator_context import OperatorParts
 from tests.support.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]

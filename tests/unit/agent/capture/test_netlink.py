@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyroute2.netlink.nfnetlink.nftsocket import nft_chain_msg, nft_rule_msg, nft_table_msg
 
-from pilot.agent.capture import netlink
+from pilot.agent.capture import nftables_netlink as netlink
 from pilot.agent.capture.errors import NotApplied
-from pilot.agent.capture.expressions import rule_expressions
-from pilot.agent.capture.rules import (
+from pilot.agent.capture.nftables_expressions import rule_expressions
+from pilot.agent.capture.rule_language import (
     ACCEPT,
     DROP,
     RETURN,
@@ -215,7 +215,7 @@ def applied(
 ) -> Kernel:
     kernel = Kernel(codes)
     with monkeypatch.context() as only_here:
-        only_here.setattr("pilot.agent.capture.netlink.socket.socket", kernel)
+        only_here.setattr("pilot.agent.capture.nftables_netlink.socket.socket", kernel)
         netlink.apply(chains)
     return kernel
 

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pilot.agent.capture import network, restore
+from pilot.agent.capture import iptables_restore as restore
+from pilot.agent.capture import pod_network as network
+from pilot.agent.capture.capture_config import read_wanted
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.agent.capture.errors import NotApplied
-from pilot.agent.capture.iptables import restore_text
-from pilot.agent.capture.nftables import script
-from pilot.agent.capture.plan import build_chains
-from pilot.agent.capture.rules import CaptureChain, Family
-from pilot.agent.capture.settings import CaptureSettings
-from pilot.agent.capture.wanted import read_wanted
+from pilot.agent.capture.iptables_text import restore_text
+from pilot.agent.capture.nftables_script import script
+from pilot.agent.capture.pod_chains import build_chains
+from pilot.agent.capture.rule_language import CaptureChain, Family
 from pilot.cli.pilot_agent import main
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
-from pilot.agent.capture import netlink, network, restore, run
+from pilot.agent.capture import iptables_restore as restore
+from pilot.agent.capture import istio_iptables as run
+from pilot.agent.capture import nftables_netlink as netlink
+from pilot.agent.capture import pod_network as network
+from pilot.agent.capture.capture_settings import CaptureSettings
 from pilot.agent.capture.errors import NotApplied, NotCaptured
-from pilot.agent.capture.rules import Family
-from pilot.agent.capture.settings import CaptureSettings
+from pilot.agent.capture.rule_language import Family
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
 
@@ -68,7 +71,7 @@ class Namespace:
         monkeypatch.setattr(restore, "apply", lambda chains: self.done.append(f"iptables: {self.counted(chains)}"))
         monkeypatch.setattr(restore, "there", lambda *_: self.with_iptables)
         monkeypatch.setattr(run, "probe", self.probe)
-        monkeypatch.setattr("pilot.agent.capture.run.netns.setns", self.enter)
+        monkeypatch.setattr("pilot.agent.capture.istio_iptables.netns.setns", self.enter)
 
     @staticmethod
     def counted(chains: Any) -> str:

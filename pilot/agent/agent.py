@@ -15,24 +15,24 @@ from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.certificates.workload_identity import WorkloadIdentity
 from pilot.agent.dns.dns_server import DnsServer, read_resolvers
-from pilot.agent.dns.lookup_table import NAME_TABLE, NameTable
-from pilot.agent.envoy.admin_client import Admin, AdminError, AsyncAdmin
+from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
+from pilot.agent.envoy.admin_client import AdminClient, AdminError, AsyncAdminClient
 from pilot.agent.envoy.envoy_bootstrap import parse_address
 from pilot.agent.envoy.envoy_drain import drain, drain_path
 from pilot.agent.envoy.envoy_process import Envoy, build_arguments, write_bootstrap
 from pilot.agent.envoy.proxy_bootstrap import build_proxy_bootstrap, xds_socket
 from pilot.agent.grpc_bootstrap import build_grpc_bootstrap, grpc_bootstrap_path, write_grpc_bootstrap
-from pilot.agent.proxy.proxy_context import Facts, gather_facts
+from pilot.agent.proxy.proxy_context import ProxyContext, read_proxy_context
 from pilot.agent.resident_memory import prepare, release
 from pilot.agent.status_port.app_probes import Prober, parse_probes
-from pilot.agent.status_port.merged_metrics import MetricsPage, parse_targets
+from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets
 from pilot.agent.status_port.readiness import Readiness
-from pilot.agent.status_port.status_server import Pages, StatusServer
-from pilot.agent.unix_sockets import make_server, serve
-from pilot.agent.upstream_server import authority_upstream, xds_upstream
-from pilot.agent.wasm.extension_rewriter import ModuleRewriter
-from pilot.agent.wasm.module_cache import make_modules, purge_forever
-from pilot.agent.xds.agent_subscriptions import OwnSubscriptions
+from pilot.agent.status_port.status_server import StatusPages, StatusServer
+from pilot.agent.unix_sockets import build_server, serve
+from pilot.agent.upstream_server import ca_upstream, xds_upstream
+from pilot.agent.wasm.extension_rewriter import ExtensionRewriter
+from pilot.agent.wasm.module_cache import build_module_cache, purge_forever
+from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
@@ -47,7 +47,7 @@ _log = scope("default")
 def run(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> int:
     """Runs the agent of a proxy of that type until a signal, or until Envoy ends; returns the exit status. StartError where it cannot."""
     try:
-        facts = gather_facts(kind, settings, environ)
+        facts = read_proxy_context(kind, settings, environ)
     except ValueError as error:
         raise StartError(str(error)) from error
     prepare()
@@ -55,7 +55,7 @@ def run(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> int:
     return asyncio.run(_run(facts, settings, environ))
 
 
-async def _run(facts: Facts, settings: AgentSettings, environ: Mapping[str, str]) -> int:
+async def _run(facts: ProxyContext, settings: AgentSettings, environ: Mapping[str, str]) -> int:
     try:
         agent = Agent(facts, settings, environ)
     except ValueError as error:
@@ -67,25 +67,25 @@ async def _run(facts: Facts, settings: AgentSettings, environ: Mapping[str, str]
 class Agent:
     """Everything that one proxy needs beside it. For one event loop."""
 
-    def __init__(self, facts: Facts, settings: AgentSettings, environ: Mapping[str, str]) -> None:
+    def __init__(self, facts: ProxyContext, settings: AgentSettings, environ: Mapping[str, str]) -> None:
         """ValueError, a sentence for the user, where facts or settings cannot be right. StartError where a port cannot be had."""
         self._facts, self._settings, self._config = facts, settings, facts.proxy.config
         self._loopback = "::1" if ":" in facts.addresses[0] else "127.0.0.1"
-        self._admin, self._metrics = Admin(self._loopback, self._config.proxy_admin_port), AgentMetrics()
+        self._admin, self._metrics = AdminClient(self._loopback, self._config.proxy_admin_port), AgentMetrics()
         self._readiness = Readiness(None if settings.envoy.disable else self._admin)
         plaintext, address = self._config.control_plane_auth_policy == "NONE", self._config.discovery_address
-        authority = authority_upstream(settings.control_plane, address, _headers(environ, CA_HEADERS))
+        authority = ca_upstream(settings.control_plane, address, _headers(environ, CA_HEADERS))
         mounted = facts.metadata if settings.certificate.mounted else None
         upstream = xds_upstream(settings.control_plane, address, plaintext, _headers(environ, XDS_HEADERS), mounted)
         self._identity = WorkloadIdentity(facts, settings, authority, self._metrics)
         resolvers = read_resolvers()
-        self._names = NameTable(facts.namespace, facts.domain, resolvers.search)
+        self._names = LookupTable(facts.namespace, facts.domain, resolvers.search)
         self._answers_names = settings.dns.capture or (settings.dns.at_gateway and facts.type == "router")
         self._dns = DnsServer(self._names, resolvers.servers, settings.dns.timeout.seconds, self._metrics)
         self._dns_address = parse_address("variable DNS_PROXY_ADDR", settings.dns.address)
-        own = OwnSubscriptions({NAME_TABLE: self._names.take} if self._answers_names else {})
-        self._modules = make_modules(settings.modules, self._config.config_path, self._metrics)
-        self._xds = XdsProxy(upstream, own, self._metrics, ModuleRewriter(self._modules, self._metrics))
+        own = AgentSubscriptions({NAME_TABLE: self._names.take} if self._answers_names else {})
+        self._modules = build_module_cache(settings.modules, self._config.config_path, self._metrics)
+        self._xds = XdsProxy(upstream, own, self._metrics, ExtensionRewriter(self._modules, self._metrics))
         self._bootstrap = build_proxy_bootstrap(facts, settings)
         self._end, self._loop = asyncio.Event(), asyncio.get_running_loop()
         self._status = StatusServer(self._config.status_port, self._pages())
@@ -116,7 +116,7 @@ class Agent:
         return await self._live(envoy)
 
     async def _serve_xds(self, stack: contextlib.AsyncExitStack) -> aio.Server:
-        server = make_server()
+        server = build_server()
         server.add_generic_rpc_handlers((self._xds.handlers(),))
         await serve(server, xds_socket(self._config), private=False)
         stack.push_async_callback(server.stop, None)
@@ -144,21 +144,23 @@ class Agent:
         envoy = self._settings.envoy
         seconds, minimum = self._config.termination_drain_duration.seconds, envoy.minimum_drain.seconds
         own = (envoy.status_port, envoy.prometheus_port)
-        await drain(AsyncAdmin(self._admin), self._facts.type, seconds, minimum, envoy.exit_on_zero, own, asyncio.sleep)
+        await drain(
+            AsyncAdminClient(self._admin), self._facts.type, seconds, minimum, envoy.exit_on_zero, own, asyncio.sleep
+        )
 
-    def _pages(self) -> Pages:
+    def _pages(self) -> StatusPages:
         """Returns what the status port serves. ValueError, a sentence for the user, where a setting of it cannot be right."""
         status, port = self._settings.status, self._config.status_port
         envoy = (
             []
             if self._settings.envoy.disable
-            else [MetricsPage("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
+            else [MetricsTarget("envoy", self._loopback, self._config.proxy_admin_port, "/stats/prometheus")]
         )
         # What a gateway says on this port is open to its clients; it has no application.
         app = parse_targets(status.scrape, self._loopback, port) if self._facts.type == "sidecar" else []
         prober = Prober(parse_probes(status.probers), self._facts.addresses[0], port)
         commands = {"/quitquitquit": self._quit, "/drain": self._drain_only}
-        return Pages(self._readiness, prober, self._metrics, (*envoy, *app), commands)
+        return StatusPages(self._readiness, prober, self._metrics, (*envoy, *app), commands)
 
     def _quit(self) -> None:
         self._loop.call_soon_threadsafe(self._end.set)

@@ -100,19 +100,19 @@ class AgentMetrics:
         """A part of the merged metrics (envoy, application) could not be had."""
         self._counters["scrape_failures_total"].labels(what).inc()
 
-    def xds_request(self) -> None:
+    def request_forwarded(self) -> None:
         self._counters["xds_proxy_requests"].inc()
 
-    def xds_response(self) -> None:
+    def response_received(self) -> None:
         self._counters["xds_proxy_responses"].inc()
 
-    def upstream_failed(self) -> None:
+    def upstream_connection_failed(self) -> None:
         self._counters["istiod_connection_failures"].inc()
 
-    def upstream_ended(self, by: str) -> None:
+    def upstream_closed(self, by: str) -> None:
         self._counters["istiod_connection_terminations"].labels(by).inc()
 
-    def envoy_ended(self, by: str) -> None:
+    def envoy_closed(self, by: str) -> None:
         self._counters["envoy_connection_terminations"].labels(by).inc()
 
     def dns_asked(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.envoy.envoy_bootstrap import build_node
 from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, xds_socket
-from pilot.agent.proxy.proxy_context import Facts
+from pilot.agent.proxy.proxy_context import ProxyContext
 from pilot.lib.start_error import StartError
 
 LISTENER_NAMES = "xds.istio.io/grpc/lds/inbound/%s"
@@ -21,14 +21,14 @@ REFRESH = "900s"
 """Time after which a client looks at the certificate files again."""
 
 
-def grpc_bootstrap_path(facts: Facts, settings: AgentSettings) -> str:
+def grpc_bootstrap_path(facts: ProxyContext, settings: AgentSettings) -> str:
     """Returns where the bootstrap is written, "" where none is."""
     if settings.grpc.bootstrap:
         return settings.grpc.bootstrap
     return f"{facts.proxy.config.config_path}/grpc-bootstrap.json" if facts.metadata.get("GENERATOR") == "grpc" else ""
 
 
-def build_grpc_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, Any]:
+def build_grpc_bootstrap(facts: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
     """Returns the bootstrap as plain JSON data: configuration comes through the agent, certificates from the files that it writes, where it
     writes any."""
     node = build_node(build_agent_node(facts, settings))

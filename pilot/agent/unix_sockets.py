@@ -16,7 +16,7 @@ LONGEST_PATH = 107
 SECONDS = 1.0
 
 
-def is_served(path: str) -> bool:
+def is_listening(path: str) -> bool:
     """Returns whether somebody accepts connections on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(SECONDS)
@@ -38,7 +38,7 @@ def prepare(path: str) -> None:
         raise StartError(f"there can be no socket at {path}: {error.strerror}") from error
 
 
-def make_server() -> aio.Server:
+def build_server() -> aio.Server:
     """Returns a gRPC server for Envoy, with messages of any size."""
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     return aio.server(

@@ -20,7 +20,7 @@ LOOPBACK_NAME = "istiod.istio-system.svc"
 """The name in the control plane's certificate where it is reached on this machine, through a forwarded port for example."""
 
 
-class UpstreamUnreachable(Exception):
+class UpstreamConfigError(Exception):
     """What a connection needs is not there; the text is for the user."""
 
 
@@ -31,7 +31,7 @@ class ClientCertificate(NamedTuple):
     chain: str
 
 
-class Upstream(NamedTuple):
+class UpstreamServer(NamedTuple):
     """One server: `address` is host:port. `root` is the file of its roots, SYSTEM for those of the system, None for plain text. `pair` is
     None where the caller has a token alone."""
 
@@ -82,9 +82,9 @@ class Upstream(NamedTuple):
         except FileNotFoundError:
             token = ""
         except (OSError, ValueError) as error:
-            raise UpstreamUnreachable(f"the token at {self.token} cannot be read: {error}") from error
+            raise UpstreamConfigError(f"the token at {self.token} cannot be read: {error}") from error
         if not token and self.pair is None:
-            raise UpstreamUnreachable(f"there is no token at {self.token}, and no certificate in its place")
+            raise UpstreamConfigError(f"there is no token at {self.token}, and no certificate in its place")
         return [*found, ("authorization", f"Bearer {token}")] if token else found
 
     def _pair(self) -> tuple[bytes | None, bytes | None]:
@@ -102,7 +102,7 @@ def xds_upstream(
     plaintext: bool,
     headers: Mapping[str, str],
     mounted: Mapping[str, str] | None = None,
-) -> Upstream:
+) -> UpstreamServer:
     """Returns where configuration comes from. `mounted` is the node's metadata where the proxy has files for a certificate, which name
     those that it shows. ValueError for an address that is none."""
     pair, root = None, settings.xds_root
@@ -114,7 +114,7 @@ def xds_upstream(
     )
 
 
-def authority_upstream(settings: ControlPlaneSettings, discovery_address: str, headers: Mapping[str, str]) -> Upstream:
+def ca_upstream(settings: ControlPlaneSettings, discovery_address: str, headers: Mapping[str, str]) -> UpstreamServer:
     """Returns where certificates come from. ValueError for an address that is none."""
     custom = CERTIFICATE_ROOT if settings.cert_provider == "custom" else ""
     where = "variable CA_ADDR" if settings.authority else "ProxyConfig.discoveryAddress"
@@ -135,7 +135,7 @@ def _upstream(
     root: str | None,
     headers: Mapping[str, str],
     pair: ClientCertificate | None,
-) -> Upstream:
+) -> UpstreamServer:
     host, _ = parse_address(where, address)
     local = host == "localhost" or host == "::1" or host.startswith("127.")
     name = settings.server_name or (LOOPBACK_NAME if local else host)
@@ -144,7 +144,7 @@ def _upstream(
         if settings.provisioned
         else None
     )
-    return Upstream(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
+    return UpstreamServer(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
 
 
 def _root(settings: ControlPlaneSettings, given: str, mounted: str) -> str:
@@ -162,4 +162,4 @@ def _read(path: str, what: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise UpstreamUnreachable(f"{what} cannot be read: {path}: {error.strerror}") from error
+        raise UpstreamConfigError(f"{what} cannot be read: {path}: {error.strerror}") from error

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-from pilot.agent.capture.errors import NotCaptured
+from pilot.agent.capture.errors import CaptureCheckError
 from pilot.agent.capture.pod_network import Address
 
 ORIGINAL_DESTINATION = {socket.AF_INET: (socket.IPPROTO_IP, 80), socket.AF_INET6: (socket.IPPROTO_IPV6, 80)}
@@ -14,7 +14,7 @@ DESTINATION_BYTES = 28
 
 
 def probe(address: Address, port: int, inbound_port: int, user: int, seconds: float) -> None:
-    """Connects to a port of this pod as the proxy. NotCaptured where that does not arrive at the proxy's own port within the time."""
+    """Connects to a port of this pod as the proxy. CaptureCheckError where that does not arrive at the proxy's own port within the time."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family) as proxy:
         proxy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,13 +27,13 @@ def probe(address: Address, port: int, inbound_port: int, user: int, seconds: fl
                 caller.connect((str(address), port))
                 accepted, _ = proxy.accept()
         except OSError as error:
-            raise NotCaptured(
+            raise CaptureCheckError(
                 f"a connection to {address} port {port} does not arrive at port {inbound_port}: {error}"
             ) from error
         with accepted:
             meant = _original_port(accepted)
     if meant != port:
-        raise NotCaptured(
+        raise CaptureCheckError(
             f"a connection to {address} port {port} arrives at port {inbound_port} as one for port {meant}"
         )
 

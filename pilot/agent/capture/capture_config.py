@@ -15,7 +15,7 @@ from pilot.lib.flags import FlagError
 
 EVERYTHING = "*"
 PROXY_USER = 1337
-MOST_GROUPS = 64
+MAX_GROUPS = 64
 MODES = ("REDIRECT", "TPROXY")
 INTERFACE = re.compile(r"[^\s/\"'+!]{1,15}\+?")
 
@@ -45,7 +45,7 @@ class Transparent(NamedTuple):
     table: int
 
 
-class WantedCapture(NamedTuple):
+class CaptureConfig(NamedTuple):
     """What is to be captured. `transparent` is None where the proxy may be seen as the caller. `name_servers` are those whose questions the agent
     answers, None where it answers none; `groups` are of applications that are captured alone (True) or that are not (False)."""
 
@@ -73,7 +73,7 @@ class WantedCapture(NamedTuple):
         return self.loopback if family is Family.V4 else ipaddress.IPv6Network("::1/128")
 
 
-def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[str]]) -> WantedCapture:
+def parse_capture_config(settings: CaptureSettings, name_servers: Callable[[], Sequence[str]]) -> CaptureConfig:
     """Returns what settings ask for; `name_servers` returns the addresses of the pod's. FlagError where they cannot be understood."""
     proxy, inbound, outbound, pod = settings.proxy, settings.inbound, settings.outbound, settings.pod
     if inbound.mode and inbound.mode not in MODES:
@@ -84,7 +84,7 @@ def read_wanted(settings: CaptureSettings, name_servers: Callable[[], Sequence[s
     not_outbound = _networks(outbound.excluded_networks, "--istio-service-exclude-cidr")
     if not_outbound.all:
         raise FlagError("invalid argument for --istio-service-exclude-cidr: name networks; * would exclude everything")
-    return WantedCapture(
+    return CaptureConfig(
         _port(str(proxy.outbound_port), "--envoy-port"),
         _port(str(proxy.inbound_port), "--inbound-capture-port"),
         _port(str(proxy.tunnel_port), "--inbound-tunnel-port"),
@@ -125,8 +125,8 @@ def _owner_groups(only: Sequence[str], but: Sequence[str]) -> tuple[bool, tuple[
         raise FlagError("set ISTIO_OUTBOUND_OWNER_GROUPS or ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE, not both")
     else:
         taken, names, where = True, only, "ISTIO_OUTBOUND_OWNER_GROUPS"
-    if len(names) > MOST_GROUPS:
-        raise FlagError(f"{where} has {len(names)} groups; {MOST_GROUPS} are possible")
+    if len(names) > MAX_GROUPS:
+        raise FlagError(f"{where} has {len(names)} groups; {MAX_GROUPS} are possible")
     return taken, _numbers_of(names, where, _group)
 
 

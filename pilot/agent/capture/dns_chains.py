@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilot.agent.capture.capture_config import WantedCapture
+from pilot.agent.capture.capture_config import CaptureConfig
 from pilot.agent.capture.owner_matches import owners
 from pilot.agent.capture.rule_language import (
     CaptureAction,
@@ -26,7 +26,7 @@ UPSTREAM, APPLICATION = CaptureAction(Verb.ZONE, 1), CaptureAction(Verb.ZONE, 2)
 """The agent may ask the server that the application asked, from the port that this did: two connections that would look like one."""
 
 
-def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
+def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
     """Yields the chains of questions and answers, where there are servers of this family of addresses."""
     servers = list(_servers(wanted, family, CaptureField.DESTINATION))
     if not servers:
@@ -58,13 +58,13 @@ def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     yield CaptureChain(CaptureTable.RAW, ANSWERS, tuple(answers), Hook.PREROUTING)
 
 
-def captured(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
+def captured(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
     """Yields the rule by which questions are looked at."""
     if any(True for _ in _servers(wanted, family, CaptureField.DESTINATION)):
         yield CaptureRule(jump(CHAIN))
 
 
-def _servers(wanted: WantedCapture, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
+def _servers(wanted: CaptureConfig, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
     """Yields what holds of each server."""
     servers = wanted.name_servers
     if servers is not None and servers.all:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-class NotApplied(Exception):
+class RulesError(Exception):
     """The rules were not taken; the text says by whom, and why."""
 
 
-class NotCaptured(Exception):
+class CaptureCheckError(Exception):
     """Connections do not reach the proxy; the text says what was tried."""

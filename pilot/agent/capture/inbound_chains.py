@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pilot.agent.capture import outbound_chains as outbound
-from pilot.agent.capture.capture_config import Transparent, WantedCapture
+from pilot.agent.capture.capture_config import CaptureConfig, Transparent
 from pilot.agent.capture.owner_matches import LOOPBACK, inbound_source, owners
 from pilot.agent.capture.rule_language import (
     ACCEPT,
@@ -29,7 +29,7 @@ OUTBOUND_MARK = 1338
 """Marks what Envoy sends to its own pod, so that it comes in like that of others."""
 
 
-def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
+def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
     """Yields what is jumped to, then the chains of what arrives, and with TPROXY of answers."""
     yield CaptureChain(
         CaptureTable.NAT,
@@ -48,19 +48,19 @@ def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     yield CaptureChain(CaptureTable.NAT, outbound.ARRIVING, tuple(_arriving(wanted, family, captured)), Hook.PREROUTING)
 
 
-def _arriving(wanted: WantedCapture, family: Family, captured: bool) -> Iterator[CaptureRule]:
+def _arriving(wanted: CaptureConfig, family: Family, captured: bool) -> Iterator[CaptureRule]:
     yield from outbound.from_virtual_machines(wanted, family)
     if captured and wanted.transparent is None:
         yield from _excluded(wanted)
         yield CaptureRule(jump(CHAIN), protocol="tcp")
 
 
-def _excluded(wanted: WantedCapture) -> Iterator[CaptureRule]:
+def _excluded(wanted: CaptureConfig) -> Iterator[CaptureRule]:
     for interface in wanted.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.INPUT, interface),))
 
 
-def _by_port(wanted: WantedCapture, then: tuple[CaptureRule, ...]) -> Iterator[CaptureRule]:
+def _by_port(wanted: CaptureConfig, then: tuple[CaptureRule, ...]) -> Iterator[CaptureRule]:
     """Yields the rules `then` for the ports that are captured."""
     ports = wanted.inbound
     for port in (wanted.tunnel_port, *(wanted.not_inbound if ports.all else ())):
@@ -74,7 +74,7 @@ def _by_port(wanted: WantedCapture, then: tuple[CaptureRule, ...]) -> Iterator[C
         )
 
 
-def _mangled(wanted: WantedCapture, transparent: Transparent | None) -> Iterator[CaptureRule]:
+def _mangled(wanted: CaptureConfig, transparent: Transparent | None) -> Iterator[CaptureRule]:
     if wanted.drop_invalid:
         yield CaptureRule(DROP, (match(CaptureField.STATE, "INVALID"),))
     if transparent is not None:
@@ -83,7 +83,7 @@ def _mangled(wanted: WantedCapture, transparent: Transparent | None) -> Iterator
         yield CaptureRule(CaptureAction(Verb.SAVE_MARK), (match(CaptureField.MARK, transparent.mark),), "tcp")
 
 
-def _transparent(wanted: WantedCapture, transparent: Transparent, family: Family) -> Iterator[CaptureChain]:
+def _transparent(wanted: CaptureConfig, transparent: Transparent, family: Family) -> Iterator[CaptureChain]:
     """Yields the chains by which packets reach Envoy's socket as they are. Packets of a connection get the mark by which they are routed to
     this machine; a new connection is given to Envoy's socket, and where that is not there to nobody."""
     elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
@@ -115,7 +115,7 @@ def _transparent(wanted: WantedCapture, transparent: Transparent, family: Family
     yield CaptureChain(CaptureTable.MANGLE, outbound.CHAIN, tuple(_answers(wanted, transparent, family)), Hook.OUTPUT)
 
 
-def _answers(wanted: WantedCapture, transparent: Transparent, family: Family) -> Iterator[CaptureRule]:
+def _answers(wanted: CaptureConfig, transparent: Transparent, family: Family) -> Iterator[CaptureRule]:
     for interface in wanted.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
     elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))

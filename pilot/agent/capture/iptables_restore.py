@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.errors import RulesError
 from pilot.agent.capture.iptables_text import restore_text
 from pilot.agent.capture.rule_language import CaptureChain, Family
 
@@ -19,24 +19,24 @@ def there(family: Family = Family.V4) -> bool:
 
 
 def text(family: Family, chains: Sequence[CaptureChain]) -> str:
-    """Returns what iptables-restore is given so that `chains` are all of ours; "" where there is nothing to do. NotApplied where the rules that
+    """Returns what iptables-restore is given so that `chains` are all of ours; "" where there is nothing to do. RulesError where the rules that
     are there cannot be read."""
     return restore_text(chains, _run([f"{PROGRAMS[family]}-save"]))
 
 
 def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
-    """Makes `chains` all of ours in the network namespace of the process, each table at once. NotApplied where a program does not take them."""
+    """Makes `chains` all of ours in the network namespace of the process, each table at once. RulesError where a program does not take them."""
     for family in Family:
         if (chains.get(family) or there(family)) and (wanted := text(family, chains.get(family, ()))):
             _run([f"{PROGRAMS[family]}-restore", "--noflush", "--wait"], wanted)
 
 
 def _run(command: list[str], given: str = "") -> str:
-    """Returns what a program prints. NotApplied where it is not there or fails."""
+    """Returns what a program prints. RulesError where it is not there or fails."""
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise NotApplied(f"{command[0]}: {error.strerror}") from error
+        raise RulesError(f"{command[0]}: {error.strerror}") from error
     if done.returncode:
-        raise NotApplied(f"{command[0]}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+        raise RulesError(f"{command[0]}: {done.stderr.strip() or f'exit status {done.returncode}'}")
     return done.stdout

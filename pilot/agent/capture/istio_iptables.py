@@ -11,9 +11,9 @@ from pilot.agent.capture import nftables_netlink as netlink
 from pilot.agent.capture import nftables_script as nftables
 from pilot.agent.capture import pod_network as network
 from pilot.agent.capture.capture_check import probe
-from pilot.agent.capture.capture_config import Transparent, WantedCapture, read_wanted
+from pilot.agent.capture.capture_config import CaptureConfig, Transparent, parse_capture_config
 from pilot.agent.capture.capture_settings import CaptureSettings, WorkSettings
-from pilot.agent.capture.errors import NotApplied, NotCaptured
+from pilot.agent.capture.errors import CaptureCheckError, RulesError
 from pilot.agent.capture.pod_chains import build_chains
 from pilot.agent.capture.rule_language import CaptureChain, Family
 from pilot.lib import log
@@ -26,13 +26,13 @@ Chains = Mapping[Family, Sequence[CaptureChain]]
 
 
 def run(settings: CaptureSettings) -> int:
-    """Does what settings ask for; returns the exit status. FlagError and NotApplied where that cannot be."""
+    """Does what settings ask for; returns the exit status. FlagError and RulesError where that cannot be."""
     work = settings.work
     if work.namespace:
         _enter(work.namespace)
     if work.clean:
         return _clean(settings)
-    wanted = read_wanted(settings, _name_servers)
+    wanted = parse_capture_config(settings, _name_servers)
     own = network.addresses()
     chains = {
         family: build_chains(wanted, family) for family in network.captured_families(own, settings.pod.dual_stack)
@@ -50,12 +50,12 @@ def _name_servers() -> list[str]:
     try:
         return network.name_servers(network.RESOLVERS)
     except OSError as error:
-        raise NotApplied(
+        raise RulesError(
             f"{network.RESOLVERS}: {error.strerror}; without it nobody knows which questions for names are to be captured"
         ) from error
 
 
-def _apply(chains: Chains, work: WorkSettings, wanted: WantedCapture) -> None:
+def _apply(chains: Chains, work: WorkSettings, wanted: CaptureConfig) -> None:
     network.prepare(chains, wanted.transparent)
     if _by_iptables(work):
         restore.apply(chains)
@@ -89,14 +89,14 @@ def _text(chains: Chains, work: WorkSettings) -> str:
     )
 
 
-def _validate(settings: CaptureSettings, wanted: WantedCapture, own: Sequence[network.Address]) -> int:
+def _validate(settings: CaptureSettings, wanted: CaptureConfig, own: Sequence[network.Address]) -> int:
     """Returns 0 where connections are captured."""
     work = settings.work
     if not own:
-        raise NotApplied("this network namespace has no address by which others reach it")
+        raise RulesError("this network namespace has no address by which others reach it")
     try:
         probe(own[0], work.probe_port, wanted.inbound_port, wanted.users[0], work.probe_timeout.seconds)
-    except NotCaptured as error:
+    except CaptureCheckError as error:
         _log.error("%s", error)
         return NOT_CAPTURED
     _log.info("connections are captured")

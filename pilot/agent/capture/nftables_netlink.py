@@ -20,7 +20,7 @@ from pyroute2.netlink.nfnetlink.nftsocket import (
     nft_table_msg,
 )
 
-from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.errors import RulesError
 from pilot.agent.capture.nftables_expressions import PROTOCOL_FAMILIES, VERDICTS, rule_expressions
 from pilot.agent.capture.nftables_script import BASES, TABLE, chain_name
 from pilot.agent.capture.rule_language import CaptureChain, Family, Hook, Verb
@@ -33,7 +33,7 @@ ANSWER_BYTES, KERNEL_SECONDS = 65536, 10.0
 
 
 def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
-    """Makes `chains` all of ours in the network namespace of the calling thread. NotApplied where the kernel does not take them; then nothing
+    """Makes `chains` all of ours in the network namespace of the calling thread. RulesError where the kernel does not take them; then nothing
     has changed."""
     begin, commit = (_message(nfgen_msg, kind, 0, 0, ()) for kind in (BEGIN, COMMIT))
     for each in (begin, commit):
@@ -46,7 +46,7 @@ def apply(chains: Mapping[Family, Sequence[CaptureChain]]) -> None:
     try:
         _send(b"".join(message.data for message in messages), last=len(messages) - 2)
     except OSError as error:
-        raise NotApplied(f"nftables: {error.strerror or error}") from error
+        raise RulesError(f"nftables: {error.strerror or error}") from error
 
 
 def _send(data: bytes, last: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pilot.agent.capture import dns_chains as names
-from pilot.agent.capture.capture_config import WantedCapture
+from pilot.agent.capture.capture_config import CaptureConfig
 from pilot.agent.capture.owner_matches import LOOPBACK, inbound_source, others, owners, uncaptured_groups
 from pilot.agent.capture.rule_language import (
     RETURN,
@@ -27,7 +27,7 @@ TO_OUTBOUND, TO_INBOUND = "ISTIO_REDIRECT", "ISTIO_IN_REDIRECT"
 CHAIN, ARRIVING = "ISTIO_OUTPUT", "ISTIO_PRERT"
 
 
-def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
+def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
     """Yields what is jumped to, then the chain of what is sent."""
     yield CaptureChain(
         CaptureTable.NAT,
@@ -37,7 +37,7 @@ def chains(wanted: WantedCapture, family: Family) -> Iterator[CaptureChain]:
     yield CaptureChain(CaptureTable.NAT, CHAIN, tuple(_sent(wanted, family)), Hook.OUTPUT)
 
 
-def from_virtual_machines(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
+def from_virtual_machines(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
     """Yields the rules of what comes in from virtual machines, which leaves the pod."""
     for interface in wanted.virtual_interfaces:
         arrives = match(CaptureField.INPUT, interface)
@@ -46,7 +46,7 @@ def from_virtual_machines(wanted: WantedCapture, family: Family) -> Iterator[Cap
         yield CaptureRule(RETURN, (arrives,))
 
 
-def _sent(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
+def _sent(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
     for interface in wanted.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
     for port in wanted.not_outbound_ports:
@@ -73,7 +73,7 @@ def _sent(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
     yield from _captured_networks(wanted, family)
 
 
-def _own_machine(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
+def _own_machine(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
     """Yields the rules of connections that stay on this machine. A pod that calls its own service is one: its Envoy sends them to itself.
 
     What applications send to themselves directly is left alone, but where 127.0.0.0/8 is asked for. Questions for names are none of it.
@@ -93,7 +93,7 @@ def _own_machine(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]
             yield CaptureRule(RETURN, (LOOPBACK, *others(wanted)))
 
 
-def _captured_networks(wanted: WantedCapture, family: Family) -> Iterator[CaptureRule]:
+def _captured_networks(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
     if wanted.outbound.all:
         yield CaptureRule(jump(TO_OUTBOUND))
     for network in wanted.outbound.of(family):

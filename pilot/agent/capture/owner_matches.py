@@ -5,24 +5,24 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from pilot.agent.capture.capture_config import WantedCapture
+from pilot.agent.capture.capture_config import CaptureConfig
 from pilot.agent.capture.rule_language import RETURN, CaptureField, CaptureRule, Family, Match, Network, match, unless
 
 LOOPBACK = match(CaptureField.OUTPUT, "lo")
 
 
-def owners(wanted: WantedCapture) -> Iterator[Match]:
+def owners(wanted: CaptureConfig) -> Iterator[Match]:
     """Yields what the proxy is known by: each of its users and groups."""
     yield from (match(CaptureField.USER, user) for user in wanted.users)
     yield from (match(CaptureField.GROUP, group) for group in wanted.groups_of_proxy)
 
 
-def others(wanted: WantedCapture) -> tuple[Match, ...]:
+def others(wanted: CaptureConfig) -> tuple[Match, ...]:
     """Returns what holds of everybody but the proxy."""
     return tuple(Match(owner.field, owner.values, negated=True) for owner in owners(wanted))
 
 
-def uncaptured_groups(wanted: WantedCapture) -> Iterator[CaptureRule]:
+def uncaptured_groups(wanted: CaptureConfig) -> Iterator[CaptureRule]:
     """Yields what leaves applications alone by their group."""
     alone, groups = wanted.groups
     if alone:

@@ -11,7 +11,7 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 from pilot.agent.capture.capture_config import Transparent
-from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.errors import RulesError
 from pilot.agent.capture.owner_matches import inbound_source
 from pilot.agent.capture.rule_language import Family
 
@@ -43,7 +43,7 @@ def name_servers(path: pathlib.Path) -> list[str]:
 
 def prepare(families: Iterable[Family], transparent: Transparent | None) -> None:
     """Has marked packets routed to this machine, where there are such, and gives it the address by which Envoy connects to the application.
-    NotApplied where the kernel does not take that."""
+    RulesError where the kernel does not take that."""
     with IPRoute() as route:
         for family in families:
             if family is Family.V6:
@@ -93,4 +93,4 @@ def _do(change: Any, what: str, *harmless: int, **arguments: Any) -> None:
         change(what, **arguments)
     except NetlinkError as error:
         if error.code not in harmless:
-            raise NotApplied(f"{change.__name__ if hasattr(change, '__name__') else 'network'}: {error}") from error
+            raise RulesError(f"{change.__name__ if hasattr(change, '__name__') else 'network'}: {error}") from error

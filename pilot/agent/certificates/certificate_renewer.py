@@ -7,17 +7,17 @@ import pathlib
 from collections.abc import Awaitable, Callable
 
 from pilot.agent.agent_settings import CertificateSettings
-from pilot.agent.certificates.ca_client import NotIssued
+from pilot.agent.certificates.ca_client import CertificateRequestError
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.log import scope
 
-LONGEST_SLEEP = 60.0
+MAX_SLEEP_SECONDS = 60.0
 """Seconds after which the clock is read again, because a machine may have slept and its clock may be set."""
 _log = scope("secretcache")
 
 
-class Keeper:
-    """`fetch` gets a certificate or raises NotIssued; `take` is given each new one; `failed` is told of each failure."""
+class CertificateRenewer:
+    """`fetch` gets a certificate or raises CertificateRequestError; `take` is given each new one; `failed` is told of each failure."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Keeper:
             due = self._now() + datetime.timedelta(seconds=self._left(certificate))
             _log.info("there is a certificate until %s, to be renewed at %s", _show(certificate.ends), _show(due))
             while (rest := (due - self._now()).total_seconds()) > 0:
-                await self._sleep(min(rest, LONGEST_SLEEP))
+                await self._sleep(min(rest, MAX_SLEEP_SECONDS))
 
     def _left(self, certificate: WorkloadCertificate) -> float:
         """Returns the seconds until renewal; some in any case, for an authority that issues what has all but ended."""
@@ -54,7 +54,7 @@ class Keeper:
         while True:
             try:
                 return await self._fetch()
-            except NotIssued as error:
+            except CertificateRequestError as error:
                 failures += 1
                 self._failed()
                 if str(error) != last:

@@ -14,13 +14,13 @@ import grpc
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 
-from pilot.agent.certificates.secret_cache import Secrets
+from pilot.agent.certificates.secret_cache import SecretCache
 from pilot.agent.unix_sockets import EOF
 from pilot.lib.log import scope
 
 SERVICE = "envoy.service.secret.v3.SecretDiscoveryService"
 SECRET = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 """Secrets that one stream may ask for; Envoy asks for one on each."""
 _log = scope("sds")
 
@@ -28,7 +28,7 @@ _log = scope("sds")
 class SecretStream:
     """What one stream asked for and was sent: requests in, responses out, no I/O."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: SecretCache) -> None:
         self._secrets, self._names, self._sent, self._nonce = secrets, list[str](), dict[str, int](), 0
 
     def receive(self, request: discovery_pb2.DiscoveryRequest) -> None:
@@ -38,8 +38,8 @@ class SecretStream:
         if request.HasField("error_detail"):
             _log.warning("Envoy does not take the secrets %s: %s", ", ".join(self._names), request.error_detail.message)
         names = list(dict.fromkeys(request.resource_names))
-        if len(names) > MOST_NAMES:
-            raise ValueError(f"{len(names)} secrets are asked for, the most is {MOST_NAMES}")
+        if len(names) > MAX_NAMES:
+            raise ValueError(f"{len(names)} secrets are asked for, the most is {MAX_NAMES}")
         self._names = names
         for name in set(self._sent) - set(names):
             del self._sent[name]
@@ -65,10 +65,10 @@ class SecretStream:
         return body
 
 
-class SecretDiscovery:
+class SecretDiscoveryService:
     """The service. `wanted` is told each name that is asked for, so that secrets of files are read."""
 
-    def __init__(self, secrets: Secrets, wanted: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(self, secrets: SecretCache, wanted: Callable[[str], None] = lambda name: None) -> None:
         self._secrets, self._wanted = secrets, wanted
 
     def handlers(self) -> Any:

@@ -7,8 +7,14 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from pilot.agent.certificates.secret_cache import ROOTS, WORKLOAD, Secrets, build_pair, build_roots
-from pilot.agent.certificates.workload_certificate import assemble
+from pilot.agent.certificates.secret_cache import (
+    ROOTS,
+    WORKLOAD,
+    SecretCache,
+    build_certificate_secret,
+    build_root_secret,
+)
+from pilot.agent.certificates.workload_certificate import load_certificate
 from pilot.lib.log import scope
 
 CHAIN, KEY, ROOT = "./etc/certs/cert-chain.pem", "./etc/certs/key.pem", "./etc/certs/root-cert.pem"
@@ -37,7 +43,7 @@ class SecretFileSource(NamedTuple):
         return tuple(path for path in self if path)
 
 
-def parse_source(name: str) -> SecretFileSource | None:
+def parse_secret_name(name: str) -> SecretFileSource | None:
     """Returns the files that the name of a secret says: file-cert:CHAIN~KEY, file-root:ROOTS; None for any other name."""
     if name == SYSTEM_ROOT:
         return SecretFileSource(
@@ -49,10 +55,10 @@ def parse_source(name: str) -> SecretFileSource | None:
     return SecretFileSource(chain, key) if name.startswith(PAIR_PREFIX) and tilde else None
 
 
-class SecretFiles:
+class SecretFileWatcher:
     """Reads files into secrets, and again when they change. What cannot be read, or is half replaced, leaves the secret as it was."""
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: SecretCache) -> None:
         self._secrets, self._sources, self._seen = secrets, dict[str, SecretFileSource](), dict[str, object]()
 
     def add_mounted(self) -> None:
@@ -62,7 +68,7 @@ class SecretFiles:
 
     def wanted(self, name: str) -> None:
         """Takes the name of a secret that Envoy asks for; those that name files are read from now on."""
-        if name not in self._sources and (source := parse_source(name)) is not None:
+        if name not in self._sources and (source := parse_secret_name(name)) is not None:
             self._add(name, source)
 
     async def follow(self) -> None:
@@ -95,8 +101,8 @@ class SecretFiles:
 
     def _put(self, name: str, source: SecretFileSource) -> None:
         if source.roots:
-            self._secrets.put(build_roots(name, pathlib.Path(source.roots).read_bytes()))
+            self._secrets.put(build_root_secret(name, pathlib.Path(source.roots).read_bytes()))
             return
         chain, key = pathlib.Path(source.chain).read_bytes(), pathlib.Path(source.key).read_bytes()
-        assemble(chain, key, chain)  # files that are replaced one by one do not fit together for a moment
-        self._secrets.put(build_pair(name, chain, key))
+        load_certificate(chain, key, chain)  # files that are replaced one by one do not fit together for a moment
+        self._secrets.put(build_certificate_secret(name, chain, key))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pilot.agent.agent_settings import CertificateSettings
 
 CURVES: dict[str, type[ec.EllipticCurve]] = {"P256": ec.SECP256R1, "P384": ec.SECP384R1}
-SMALLEST_RSA = 2048
+MIN_RSA_BITS = 2048
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
@@ -32,15 +32,15 @@ class WorkloadCertificate(NamedTuple):
 def check_key_settings(settings: CertificateSettings) -> None:
     """Raises ValueError, a sentence for the user, where the settings ask for a key that does not exist."""
     if settings.algorithm == "":
-        if settings.rsa_bits < SMALLEST_RSA:
-            raise ValueError(f"WORKLOAD_RSA_KEY_SIZE: {settings.rsa_bits} bits are too few: use {SMALLEST_RSA} or more")
+        if settings.rsa_bits < MIN_RSA_BITS:
+            raise ValueError(f"WORKLOAD_RSA_KEY_SIZE: {settings.rsa_bits} bits are too few: use {MIN_RSA_BITS} or more")
     elif settings.algorithm != "ECDSA":
         raise ValueError(f"ECC_SIGNATURE_ALGORITHM: {settings.algorithm!r} is not known: use ECDSA")
     elif settings.curve not in CURVES:
         raise ValueError(f"ECC_CURVE: {settings.curve!r} is not known: use {', '.join(CURVES)}")
 
 
-def make_key(settings: CertificateSettings) -> PrivateKey:
+def generate_key(settings: CertificateSettings) -> PrivateKey:
     """Returns a new private key."""
     if settings.algorithm == "ECDSA":
         return ec.generate_private_key(CURVES[settings.curve]())
@@ -53,7 +53,7 @@ def key_pem(key: PrivateKey, pkcs8: bool) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def make_request(key: PrivateKey, identity: str) -> bytes:
+def build_csr(key: PrivateKey, identity: str) -> bytes:
     """Returns a signing request in PEM for a SPIFFE identity; the authority takes the identity from who asks, and not from here."""
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
     builder = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(names, critical=False)
@@ -63,7 +63,7 @@ def make_request(key: PrivateKey, identity: str) -> bytes:
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
 
 
-def assemble(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
+def load_certificate(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
     """Returns the certificate that PEM texts hold. ValueError, which says what is wrong, where the chain and the roots are no
     certificates, or the key is not that of the leaf."""
     leaf = _first("the certificate chain", chain)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 A, AAAA, OPT, INTERNET = 1, 28, 41, 1
 TTL = 30
 """Seconds; the table changes when services do."""
-SMALLEST_UDP, LARGEST = 512, 65535
+MIN_UDP_BYTES, LARGEST = 512, 65535
 _HEADER = struct.Struct(">HHHHHH")
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE, _OPCODE = (
     0x8000,
@@ -25,7 +25,7 @@ SERVER_FAILURE, FORMAT_ERROR = 2, 1
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Question(NamedTuple):
+class DnsQuestion(NamedTuple):
     """The first question of a query. `name` is in lower case with a final dot; `raw` are its bytes; `size` is what the asker takes by UDP."""
 
     id: int
@@ -36,7 +36,7 @@ class Question(NamedTuple):
     size: int
 
 
-def parse_query(message: bytes) -> Question:
+def parse_query(message: bytes) -> DnsQuestion:
     """Returns what a query asks. ValueError where it is none, or does not ask exactly one thing."""
     try:
         number, flags, questions, answers, authorities, additional = _HEADER.unpack_from(message)
@@ -45,15 +45,15 @@ def parse_query(message: bytes) -> Question:
         name, at = _name(message, _HEADER.size)
         kind, _ = struct.unpack_from(">HH", message, at)
         end = at + 4
-        size = SMALLEST_UDP
+        size = MIN_UDP_BYTES
         if additional and message[end] == 0 and struct.unpack_from(">H", message, end + 1)[0] == OPT:
-            size = max(SMALLEST_UDP, struct.unpack_from(">H", message, end + 3)[0])
+            size = max(MIN_UDP_BYTES, struct.unpack_from(">H", message, end + 3)[0])
     except (struct.error, IndexError) as error:
         raise ValueError("it ends too early") from error
-    return Question(number, flags, name, kind, message[_HEADER.size : end], size)
+    return DnsQuestion(number, flags, name, kind, message[_HEADER.size : end], size)
 
 
-def build_answer(question: Question, addresses: Sequence[Address], limit: int) -> bytes:
+def build_answer(question: DnsQuestion, addresses: Sequence[Address], limit: int) -> bytes:
     """Returns an authoritative answer with those addresses that are of the type that is asked for; the rest is left out, and the answer
     marked as cut, where it would have more bytes than `limit`. No address at all is an answer too: the name exists."""
     wanted = [address.packed for address in addresses if (address.version == 4) == (question.type == A)]

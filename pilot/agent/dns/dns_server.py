@@ -22,14 +22,14 @@ from pilot.agent.dns.dns_message import (
     cut,
     parse_query,
 )
-from pilot.agent.dns.lookup_table import NameTable
+from pilot.agent.dns.lookup_table import LookupTable
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 
 RESOLV_CONF = "/etc/resolv.conf"
 PORT = 53
 IDLE_SECONDS = 10.0
-MOST_AT_ONCE = 1000
+MAX_CONCURRENT = 1000
 """Questions that are answered at once; further ones by UDP are dropped, as a resolver that is too busy does."""
 _log = scope("dns")
 
@@ -73,7 +73,7 @@ class DnsServer:
     """One server on UDP and TCP. Until there is a table every question goes on to the other resolvers."""
 
     def __init__(
-        self, table: NameTable, servers: Sequence[tuple[str, int]], seconds: float, observer: DnsObserver
+        self, table: LookupTable, servers: Sequence[tuple[str, int]], seconds: float, observer: DnsObserver
     ) -> None:
         self._table, self._servers, self._seconds, self._observer = table, servers, seconds, observer
         self._busy = 0
@@ -125,7 +125,7 @@ class DnsServer:
 
     @property
     def full(self) -> bool:
-        return self._busy >= MOST_AT_ONCE
+        return self._busy >= MAX_CONCURRENT
 
     async def _forward(self, message: bytes, udp: bool) -> bytes:
         """Returns the answer of the first resolver that has one; empty where none has."""

@@ -14,7 +14,7 @@ NAME_TABLE = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 KUBERNETES = "Kubernetes"
 
 
-class NameTable:
+class LookupTable:
     """Addresses by name, for a proxy in `namespace` with the suffix `domain`. `search` are the suffixes of the application's resolver."""
 
     def __init__(self, namespace: str, domain: str, search: Sequence[str] = ()) -> None:

@@ -15,7 +15,7 @@ class AdminError(Exception):
     """Envoy does not answer, or says no; the text is for the log."""
 
 
-class Admin:
+class AdminClient:
     """Blocking calls; for threads."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -44,16 +44,16 @@ class Admin:
         return {name: int(value) for name, value in _STAT.findall(text)}
 
 
-class AsyncAdmin:
+class AsyncAdminClient:
     """The same for an event loop, which goes on while Envoy thinks."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
 
     async def post(self, path: str) -> None:
-        """Sends a command. AdminError as `Admin.request`."""
+        """Sends a command. AdminError as `AdminClient.request`."""
         await asyncio.to_thread(self._admin.request, "POST", path)
 
     async def stats(self, regex: str) -> dict[str, int]:
-        """Returns statistics as `Admin.stats`."""
+        """Returns statistics as `AdminClient.stats`."""
         return await asyncio.to_thread(self._admin.stats, regex)

@@ -9,7 +9,7 @@ from pilot.agent.envoy.admin_client import AdminError
 from pilot.lib.log import scope
 
 POLL_SECONDS = 1.0
-MOST_FAILURES = 5
+MAX_FAILURES = 5
 _log = scope("envoy")
 
 
@@ -46,7 +46,7 @@ async def drain(
         return
     await sleep(minimum)
     failures = 0
-    while failures < MOST_FAILURES:
+    while failures < MAX_FAILURES:
         try:
             left = count_connections(await admin.stats(r"^listener\..*downstream_cx_active$"), own_ports)
             failures = 0

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.proxy_context import Facts, workers
+from pilot.agent.proxy.proxy_context import ProxyContext, workers
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 
@@ -22,7 +22,7 @@ KILL_SECONDS = 5.0
 _log = scope("envoy")
 
 
-def build_arguments(facts: Facts, settings: AgentSettings) -> list[str]:
+def build_arguments(facts: ProxyContext, settings: AgentSettings) -> list[str]:
     """Returns Envoy's arguments, without the program."""
     config, envoy = facts.proxy.config, settings.envoy
     found = [
@@ -45,13 +45,13 @@ def build_arguments(facts: Facts, settings: AgentSettings) -> list[str]:
     return [*found, *(["--concurrency", str(threads)] if threads else [])]
 
 
-def bootstrap_path(facts: Facts) -> str:
+def bootstrap_path(facts: ProxyContext) -> str:
     """Returns where the bootstrap is: the file that a user made, or that of the agent."""
     config = facts.proxy.config
     return config.custom_config_file or f"{config.config_path}/{BOOTSTRAP}"
 
 
-def write_bootstrap(facts: Facts, bootstrap: Mapping[str, Any]) -> None:
+def write_bootstrap(facts: ProxyContext, bootstrap: Mapping[str, Any]) -> None:
     """Writes the bootstrap, unless the user has one. StartError where it cannot be written."""
     if facts.proxy.config.custom_config_file:
         return

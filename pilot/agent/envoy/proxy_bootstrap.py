@@ -7,9 +7,9 @@ from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.envoy.envoy_bootstrap import RUNTIME, ProxyNode, build_bootstrap, build_cluster, parse_address
-from pilot.agent.envoy.static_listeners import build_readiness_listener, build_statistics_listener
+from pilot.agent.envoy.static_listeners import build_readiness_listener, build_stats_listener
 from pilot.agent.envoy.stats_config import build_stats_config
-from pilot.agent.proxy.proxy_context import VERSION, Facts
+from pilot.agent.proxy.proxy_context import VERSION, ProxyContext
 from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.duration import parse_duration
 
@@ -36,7 +36,7 @@ def sds_socket(settings: AgentSettings) -> str:
     return f"{SDS_FOLDER}/{settings.certificate.socket}"
 
 
-def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, Any]:
+def build_proxy_bootstrap(facts: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
     """Returns the whole bootstrap as plain JSON data. ValueError, a sentence for the user, where something of it cannot be built."""
     config = facts.proxy.config
     loopback, anywhere = ("::1", "::") if ":" in facts.addresses[0] else ("127.0.0.1", "0.0.0.0")
@@ -54,7 +54,7 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
     built["stats_config"] = build_stats_config(config, facts.annotations, facts.addresses, settings.envoy.exit_on_zero)
     resources = built["static_resources"]
     resources["listeners"] = [
-        build_statistics_listener(anywhere, settings.envoy.prometheus_port),
+        build_stats_listener(anywhere, settings.envoy.prometheus_port),
         build_readiness_listener(anywhere, settings.envoy.status_port, settings.envoy.status_proxy_protocol),
     ]
     resources["clusters"] += _service_clusters(config)
@@ -69,7 +69,7 @@ def build_proxy_bootstrap(facts: Facts, settings: AgentSettings) -> dict[str, An
     return built
 
 
-def build_agent_node(facts: Facts, settings: AgentSettings) -> ProxyNode:
+def build_agent_node(facts: ProxyContext, settings: AgentSettings) -> ProxyNode:
     """Returns who the proxy is, with the metadata that the control plane and EnvoyFilters look at."""
     metadata: dict[str, Any] = {
         "INSTANCE_IPS": ",".join(facts.addresses),
@@ -103,7 +103,7 @@ def build_locality(labels: Mapping[str, str]) -> dict[str, str]:
     return {key: part for key, part in zip(("region", "zone", "sub_zone"), parts, strict=False) if part}
 
 
-def _cluster(facts: Facts, flag: str) -> str:
+def _cluster(facts: ProxyContext, flag: str) -> str:
     """Returns the name of the node's cluster, which tracers and access logs show."""
     config = facts.proxy.config
     workload = facts.metadata.get("WORKLOAD_NAME") or DEFAULT_CLUSTER

@@ -21,7 +21,7 @@ def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False)
     return listener
 
 
-def build_statistics_listener(host: str, port: int) -> dict[str, Any]:
+def build_stats_listener(host: str, port: int) -> dict[str, Any]:
     """Returns the listener that sends /stats/prometheus on to Envoy's admin port, and nothing else of it."""
     return _build_listener(host, port, "stats", {"prefix": "/stats/prometheus"}, "prometheus_stats")
 

@@ -10,7 +10,7 @@ _OCTAL_OR_HEX = re.compile(r"\\(x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|[av'])")
 _SHORT = {"a": "\a", "v": "\v", "'": "'"}
 
 
-def parse_downward(text: str) -> dict[str, str]:
+def parse_downward_file(text: str) -> dict[str, str]:
     """Returns the pairs of such a file; lines without "=" are skipped. ValueError, which names the key, where a value is not quoted."""
     found = {}
     for line in text.splitlines():
@@ -20,10 +20,10 @@ def parse_downward(text: str) -> dict[str, str]:
     return found
 
 
-def read_downward(path: str) -> dict[str, str]:
+def read_downward_file(path: str) -> dict[str, str]:
     """Returns the pairs of a file, none where there is no file. ValueError, which names the file, where it cannot be read or understood."""
     try:
-        return parse_downward(pathlib.Path(path).read_text(encoding="utf-8"))
+        return parse_downward_file(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

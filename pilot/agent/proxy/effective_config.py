@@ -16,14 +16,14 @@ ANNOTATION = "proxy.istio.io/config"
 DISCOVERY_ADDRESS, STATUS_PORT = "sidecar.istio.io/discoveryAddress", "status.sidecar.istio.io/port"
 
 
-class Effective(NamedTuple):
+class EffectiveConfig(NamedTuple):
     """`config` is what holds; `given` is what users said of it, in their JSON names, for the node's metadata."""
 
     config: ProxyConfig
     given: dict[str, Any]
 
 
-def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> Effective:
+def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> EffectiveConfig:
     """Returns what sources say together, each a name and its fields, later ones first. Maps of metadata and headers are merged, any other
     field is replaced. ValueError, which names the source and the path, for a field that does not exist or has no such value."""
     given: dict[str, Any] = {}
@@ -33,7 +33,7 @@ def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> Effe
             mergeable = name in ("proxyMetadata", "proxyHeaders") and isinstance(value, dict)
             given[name] = {**given.get(name, {}), **value} if mergeable else value
         config = _decode(where, given)
-    return Effective(config, given)
+    return EffectiveConfig(config, given)
 
 
 def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.downward_api import read_downward
-from pilot.agent.proxy.effective_config import Effective, build_proxy_config, read_sources
+from pilot.agent.proxy.downward_api import read_downward_file
+from pilot.agent.proxy.effective_config import EffectiveConfig, build_proxy_config, read_sources
 
 META, META_JSON = "ISTIO_META_", "ISTIO_METAJSON_"
 TYPES = ("sidecar", "router", "waypoint")
@@ -22,7 +22,7 @@ HASH_LABEL = "pod-template-hash"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Facts:
+class ProxyContext:
     """`addresses` is never empty. `metadata` is what the environment adds to the node, texts and JSON values."""
 
     type: str
@@ -34,21 +34,21 @@ class Facts:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     metadata: Mapping[str, Any]
-    proxy: Effective
+    proxy: EffectiveConfig
 
 
-def gather_facts(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> Facts:
+def read_proxy_context(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> ProxyContext:
     """Returns what is known of a proxy of that type. ValueError, a sentence for the user, where something of it cannot be right."""
     if kind not in TYPES:
         raise ValueError(f"{kind!r} is no type of proxy: use {', '.join(TYPES)}")
     pod = settings.pod
-    annotations = read_downward(pod.annotations_file)
+    annotations = read_downward_file(pod.annotations_file)
     proxy = build_proxy_config(read_sources(pod.mesh_config, pod.proxy_config, annotations))
     metadata = build_metadata({**proxy.config.proxy_metadata, **environ})
     static = metadata.pop("LABELS", {})
-    labels = {**(static if isinstance(static, dict) else {}), **read_downward(pod.labels_file)}
+    labels = {**(static if isinstance(static, dict) else {}), **read_downward_file(pod.labels_file)}
     labels.pop(HASH_LABEL, None)
-    return Facts(
+    return ProxyContext(
         type=kind,
         name=pod.name or socket.gethostname(),
         namespace=pod.namespace,

@@ -50,7 +50,7 @@ class Probe(NamedTuple):
     seconds: float = 1.0
 
 
-class ProbeAnswer(NamedTuple):
+class ProbeResponse(NamedTuple):
     """What the kubelet is told."""
 
     status: int
@@ -103,18 +103,18 @@ class Prober:
         self._probes, self._address, self._status_port = probes, address, status_port
         self._source = ("::6", 0) if ":" in address else ("127.0.0.6", 0)
 
-    def answer(self, path: str, headers: Mapping[str, str]) -> ProbeAnswer:
+    def answer(self, path: str, headers: Mapping[str, str]) -> ProbeResponse:
         """Returns what the application says to the probe of a path; 404 where there is none."""
         probe = self._probes.get(path)
         if probe is None:
-            return ProbeAnswer(404, b"no such probe\n")
+            return ProbeResponse(404, b"no such probe\n")
         try:
             if probe.kind == "tcp":
                 self._connect(probe).close()
-                return ProbeAnswer(200)
+                return ProbeResponse(200)
             return self._grpc(probe) if probe.kind == "grpc" else self._http(probe, headers)
         except (OSError, http.client.HTTPException, grpc.RpcError) as error:
-            return ProbeAnswer(500, f"the application does not answer: {error}\n".encode()[:LARGEST_BODY])
+            return ProbeResponse(500, f"the application does not answer: {error}\n".encode()[:LARGEST_BODY])
 
     def _connect(self, probe: Probe) -> socket.socket:
         return socket.create_connection((self._address, probe.port), probe.seconds, source_address=self._source_for())
@@ -128,7 +128,7 @@ class Prober:
             return self._source
         return None
 
-    def _http(self, probe: Probe, headers: Mapping[str, str]) -> ProbeAnswer:
+    def _http(self, probe: Probe, headers: Mapping[str, str]) -> ProbeResponse:
         connection = http.client.HTTPConnection(self._address, probe.port, timeout=probe.seconds)
         connection.sock = self._connect(probe)
         try:
@@ -143,7 +143,7 @@ class Prober:
         finally:
             connection.close()
         # The kubelet would follow a redirection to an address that the agent does not know; to a probe it is a good answer.
-        return ProbeAnswer(200) if 300 <= response.status < 400 else ProbeAnswer(response.status, body)
+        return ProbeResponse(200) if 300 <= response.status < 400 else ProbeResponse(response.status, body)
 
     def _headers(self, probe: Probe, asked: Mapping[str, str]) -> dict[str, str]:
         """Returns the kubelet's headers, and over them those of the probe; the host names the application's port and not the agent's."""
@@ -156,7 +156,7 @@ class Prober:
             host = f"{host.rpartition(':')[0]}:{probe.port}"
         return {"host": host, **found, **{name.lower(): value for name, value in probe.headers}, "connection": "close"}
 
-    def _grpc(self, probe: Probe) -> ProbeAnswer:
+    def _grpc(self, probe: Probe) -> ProbeResponse:
         target = f"[{self._address}]:{probe.port}" if ":" in self._address else f"{self._address}:{probe.port}"
         service = probe.service.encode()
         request = (
@@ -167,7 +167,7 @@ class Prober:
             said: bytes = channel.unary_unary(HEALTH_CHECK)(
                 request, timeout=probe.seconds, metadata=(("user-agent", "kube-probe/istio"),)
             )
-        return ProbeAnswer(200) if said == _SERVING else ProbeAnswer(500, b"the application is not serving\n")
+        return ProbeResponse(200) if said == _SERVING else ProbeResponse(500, b"the application is not serving\n")
 
 
 def _unverified() -> ssl.SSLContext:

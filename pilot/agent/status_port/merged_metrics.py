@@ -19,7 +19,7 @@ END = b"# EOF"
 RESERVED = frozenset({15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090})
 
 
-class MetricsPage(NamedTuple):
+class MetricsTarget(NamedTuple):
     """A page of metrics on this machine."""
 
     what: str
@@ -28,7 +28,7 @@ class MetricsPage(NamedTuple):
     path: str
 
 
-def parse_targets(text: str, host: str, status_port: int) -> list[MetricsPage]:
+def parse_targets(text: str, host: str, status_port: int) -> list[MetricsTarget]:
     """Returns the pages of the application's metrics that ISTIO_PROMETHEUS_ANNOTATIONS names. ValueError where it makes no sense."""
     where = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
     if not text:
@@ -43,7 +43,7 @@ def parse_targets(text: str, host: str, status_port: int) -> list[MetricsPage]:
         return []
     given = said.get("targets") or [{"port": said.get("port"), "path": said.get("path")}]
     return [
-        MetricsPage(
+        MetricsTarget(
             "application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics"
         )
         for one in given
@@ -60,7 +60,7 @@ def _port(where: str, text: object, status_port: int) -> int:
 
 
 def merge(
-    own: bytes, targets: Iterable[MetricsPage], seconds: float, failed: Callable[[MetricsPage, Exception], None]
+    own: bytes, targets: Iterable[MetricsTarget], seconds: float, failed: Callable[[MetricsTarget, Exception], None]
 ) -> Iterator[bytes]:
     """Yields the agent's own metrics and then those of each target, line by line as they come; `failed` is told of each that breaks off."""
     yield own
@@ -71,7 +71,7 @@ def merge(
             failed(target, error)
 
 
-def _lines(target: MetricsPage, seconds: float) -> Iterator[bytes]:
+def _lines(target: MetricsTarget, seconds: float) -> Iterator[bytes]:
     connection = http.client.HTTPConnection(target.host, target.port, timeout=seconds)
     try:
         path = target.path if target.path.startswith("/") else f"/{target.path}"

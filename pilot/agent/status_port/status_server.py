@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.status_port.app_probes import PATH, Prober
-from pilot.agent.status_port.merged_metrics import SECONDS, TIMEOUT_HEADER, MetricsPage, merge
+from pilot.agent.status_port.merged_metrics import SECONDS, TIMEOUT_HEADER, MetricsTarget, merge
 from pilot.agent.status_port.readiness import Readiness
 from pilot.lib.exposition import CONTENT_TYPE
 from pilot.lib.log import scope
@@ -20,27 +20,27 @@ from pilot.lib.start_error import StartError
 from pilot.lib.text import one_line
 
 READ_SECONDS = 30
-MOST_AT_ONCE = 50
+MAX_CONCURRENT = 50
 """Connections that are served at once; the kubelet and Prometheus need a few."""
 LINES = 512
 """Lines of metrics that are written at once."""
 _log = scope("status")
 
 
-class Pages(NamedTuple):
+class StatusPages(NamedTuple):
     """What the port serves. `targets` are pages of metrics; `commands` are run by a POST from this machine."""
 
     readiness: Readiness
     prober: Prober
     metrics: AgentMetrics
-    targets: tuple[MetricsPage, ...]
+    targets: tuple[MetricsTarget, ...]
     commands: dict[str, Callable[[], None]]
 
 
 class StatusServer:
     """Serves in threads, so that a slow application holds up neither readiness nor Envoy's configuration."""
 
-    def __init__(self, port: int, pages: Pages) -> None:
+    def __init__(self, port: int, pages: StatusPages) -> None:
         """StartError where the port cannot be had."""
         try:
             self._server = _Server(port, pages)
@@ -63,8 +63,8 @@ class _Server(http.server.ThreadingHTTPServer):
     request_queue_size = 64
     address_family = socket.AF_INET6
 
-    def __init__(self, port: int, pages: Pages) -> None:
-        self.pages, self._places = pages, threading.BoundedSemaphore(MOST_AT_ONCE)
+    def __init__(self, port: int, pages: StatusPages) -> None:
+        self.pages, self._places = pages, threading.BoundedSemaphore(MAX_CONCURRENT)
         if not socket.has_dualstack_ipv6():
             self.address_family = socket.AF_INET
         super().__init__(("", port), _Handler)
@@ -123,7 +123,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(200, b"OK\n")
             commands[path]()
 
-    def _ready(self, pages: Pages) -> None:
+    def _ready(self, pages: StatusPages) -> None:
         reason = pages.readiness.reason()
         if reason:
             _log.info("the proxy is not ready: %s", reason)
@@ -132,7 +132,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             pages.metrics.ready()
             self._answer(200)
 
-    def _metrics(self, pages: Pages) -> None:
+    def _metrics(self, pages: StatusPages) -> None:
         pages.metrics.scraped()
         self.send_response(200)
         self.send_header("content-type", CONTENT_TYPE)
@@ -144,7 +144,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(piece)
         self.close_connection = True
 
-    def _failed(self, target: MetricsPage, error: Exception) -> None:
+    def _failed(self, target: MetricsTarget, error: Exception) -> None:
         self.server.pages.metrics.scrape_failed(target.what)
         _log.warning("the metrics of %s at port %d, %s cannot be had: %s", target.what, target.port, target.path, error)
 

@@ -21,7 +21,7 @@ from xds.type.v3 import typed_struct_pb2 as xds_pb2
 
 from pilot.agent.wasm.extension_stream import Outcome
 from pilot.agent.wasm.http_fetcher import FetchError
-from pilot.agent.wasm.module_cache import ModuleFiles, ModuleSource
+from pilot.agent.wasm.module_cache import ModuleCache, ModuleSource
 from pilot.lib.log import scope
 
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
@@ -41,10 +41,10 @@ class _NotTold(FetchError):
     """The module needs a secret that this proxy is not told: there is nothing to try again until the control plane says something else."""
 
 
-class ModuleRewriter:
+class ExtensionRewriter:
     """Rewrites the configuration of extensions; blocks while modules are fetched, so that it is for a thread."""
 
-    def __init__(self, files: ModuleFiles, observer: RewriteObserver) -> None:
+    def __init__(self, files: ModuleCache, observer: RewriteObserver) -> None:
         self._files, self._observer = files, observer
 
     def rewrite(self, packed: Any) -> Outcome:
@@ -100,7 +100,7 @@ def _find_module(extension: extension_pb2.TypedExtensionConfig) -> Any:
     return None
 
 
-def _localize(name: str, vm: wasm_pb2.VmConfig, files: ModuleFiles) -> None:
+def _localize(name: str, vm: wasm_pb2.VmConfig, files: ModuleCache) -> None:
     """Puts the file of a module in place of where it comes from. FetchError where it cannot be had."""
     remote, variables = vm.code.remote, dict(vm.environment_variables.key_values)
     secret = variables.get(PULL_SECRET)

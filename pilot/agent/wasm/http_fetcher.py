@@ -30,7 +30,7 @@ class FetchError(Exception):
         self.result, self.passing = result, passing
 
 
-class FetchedBody(NamedTuple):
+class FetchedResponse(NamedTuple):
     """An answer that is no redirect. `headers` are by lower-case names; those of one name are joined by commas."""
 
     status: int
@@ -63,7 +63,7 @@ class HttpFetcher:
 
     def get(
         self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
-    ) -> FetchedBody:
+    ) -> FetchedResponse:
         """Returns what is behind a URL, after the redirects. Credentials do not go along to another host. FetchError where there is no answer."""
         sent = dict(headers or {})
         for _ in range(_REDIRECTS + 1):
@@ -85,7 +85,7 @@ class HttpFetcher:
             url = target
         raise FetchError(f"{_shown(url)}: more than {_REDIRECTS} redirects")
 
-    def _ask(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> FetchedBody:
+    def _ask(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> FetchedResponse:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("not a URL of http or https")
@@ -118,7 +118,7 @@ class HttpFetcher:
                 failure = error
         raise failure
 
-    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> FetchedBody:
+    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> FetchedResponse:
         response = connection.getresponse()
         headers: dict[str, str] = {}
         for name, value in response.getheaders():
@@ -136,7 +136,7 @@ class HttpFetcher:
                 raise FetchError(f"the answer has more than {self.largest} bytes")
         if response.length:
             raise OSError("the answer ended too early")
-        return FetchedBody(response.status, headers, bytes(body))
+        return FetchedResponse(response.status, headers, bytes(body))
 
 
 def _shown(url: str) -> str:

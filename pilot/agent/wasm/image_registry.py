@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from pilot.agent.wasm.docker_credentials import Login
-from pilot.agent.wasm.http_fetcher import FetchedBody, FetchError, HttpFetcher
+from pilot.agent.wasm.http_fetcher import FetchedResponse, FetchError, HttpFetcher
 
 _DEFAULT_REGISTRY, _DOCKER_HUB = "index.docker.io", ("docker.io", "index.docker.io")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
@@ -92,7 +92,7 @@ class _Token(msgspec.Struct):
     access_token: str = ""
 
 
-class ImageRegistry:
+class RegistryClient:
     """One image of a registry, within a time. `insecure`: its certificate is not verified, and it may speak plain HTTP."""
 
     def __init__(
@@ -142,7 +142,7 @@ class ImageRegistry:
             raise FetchError(f"a layer of {self._image.name} is not the one that its digest names", "checksum_mismatch")
         return body
 
-    def _get(self, path: str, headers: Mapping[str, str]) -> FetchedBody:
+    def _get(self, path: str, headers: Mapping[str, str]) -> FetchedResponse:
         answer = self._ask(path, headers)
         if answer.status == 401 and not self._proof:
             self._proof = self._prove(answer.headers.get("www-authenticate", ""))
@@ -154,7 +154,7 @@ class ImageRegistry:
             )
         return answer
 
-    def _ask(self, path: str, headers: Mapping[str, str]) -> FetchedBody:
+    def _ask(self, path: str, headers: Mapping[str, str]) -> FetchedResponse:
         sent = {**headers, **({"Authorization": self._proof} if self._proof else {})}
         host = _ENDPOINTS.get(self._image.registry, self._image.registry)
         try:
@@ -191,7 +191,7 @@ class ImageRegistry:
         answer = self._fetcher.get(url, self._deadline, headers, self._insecure)
         return f"Bearer {self._token(answer)}"
 
-    def _token(self, answer: FetchedBody) -> str:
+    def _token(self, answer: FetchedResponse) -> str:
         try:
             found = msgspec.json.decode(answer.body, type=_Token) if answer.status == 200 else _Token()
         except msgspec.MsgspecError:

@@ -20,7 +20,7 @@ from pilot.agent.agent_settings import ModuleSettings
 from pilot.agent.wasm.docker_credentials import Login, find_login
 from pilot.agent.wasm.http_fetcher import FetchError, HttpFetcher
 from pilot.agent.wasm.image_layers import MAGIC, find_module
-from pilot.agent.wasm.image_registry import ImageRegistry, parse_image
+from pilot.agent.wasm.image_registry import RegistryClient, parse_image
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.log import scope
 
@@ -56,7 +56,7 @@ class ModuleSource(NamedTuple):
         return not (self.url.startswith("oci://") and parse_image(self.url.removeprefix("oci://")).wanted == "latest")
 
 
-class ModuleFiles:
+class ModuleCache:
     """The modules of a folder. Methods may be called from any thread. `insecure`: hosts of registries and servers that are not verified, `*` for
     all; `tries`: how often a fetch that failed for the time being is tried again; `logins`: a configuration of Docker's, for images without a pull
     secret, which is read whenever one is fetched."""
@@ -158,7 +158,7 @@ class ModuleFiles:
         login = (
             find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
         )
-        registry = ImageRegistry(self._fetcher, image, login, deadline, insecure)
+        registry = RegistryClient(self._fetcher, image, login, deadline, insecure)
         manifest, named = registry.manifest()
         digest = _checked(source, frozenset(name.removeprefix("sha256:") for name in named))
         return find_module(manifest, registry.blob, self._fetcher.largest), digest
@@ -209,7 +209,7 @@ def _checked(source: ModuleSource, digests: frozenset[str]) -> str:
 FOLDER = "wasm"
 
 
-def make_modules(settings: ModuleSettings, config_path: str, observer: CacheObserver) -> ModuleFiles:
+def build_module_cache(settings: ModuleSettings, config_path: str, observer: CacheObserver) -> ModuleCache:
     """Returns the modules of a proxy, in a folder below that of its configuration. ValueError, a sentence for the user, where a setting cannot be
     right."""
     try:
@@ -224,7 +224,7 @@ def make_modules(settings: ModuleSettings, config_path: str, observer: CacheObse
         raise ValueError(f"WASM_EXTRA_ROOTS: {settings.extra_roots}: {error}") from error
     fetcher = HttpFetcher(rules, tls, _unverified(), settings.largest)
     logins = pathlib.Path(settings.logins or os.path.expanduser("~/.docker")) / "config.json"
-    return ModuleFiles(
+    return ModuleCache(
         pathlib.Path(config_path) / FOLDER,
         fetcher,
         observer,
@@ -240,7 +240,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-async def purge_forever(modules: ModuleFiles, settings: ModuleSettings) -> None:
+async def purge_forever(modules: ModuleCache, settings: ModuleSettings) -> None:
     """Removes modules that nothing refers to, again and again."""
     while True:
         await asyncio.sleep(settings.purge.seconds)

@@ -15,7 +15,7 @@ Take = Callable[[list[bytes]], None]
 INVALID_ARGUMENT = 3
 
 
-class OwnSubscriptions:
+class AgentSubscriptions:
     """`takers` by type URL. Without any of them no response is looked into."""
 
     def __init__(self, takers: Mapping[str, Take]) -> None:

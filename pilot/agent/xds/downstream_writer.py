@@ -15,7 +15,7 @@ from pilot.lib.xds_types import EXTENSION
 _log = scope("xdsproxy")
 
 
-class Downwards:
+class DownstreamWriter:
     """Envoy's end of a stream. Responses with the configuration of extensions wait in a line of their own while modules are fetched for them; all
     others are written as they come. What cannot be had is tried again after a pause, of `pauses` the shortest and the longest."""
 

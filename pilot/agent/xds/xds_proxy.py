@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import grpc
 
 from pilot.agent.unix_sockets import EOF
-from pilot.agent.upstream_server import Upstream, UpstreamUnreachable
+from pilot.agent.upstream_server import UpstreamConfigError, UpstreamServer
 from pilot.agent.wasm.extension_stream import ExtensionStream, Rewriter
-from pilot.agent.xds.agent_subscriptions import OwnSubscriptions
-from pilot.agent.xds.downstream_writer import Downwards
+from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
+from pilot.agent.xds.downstream_writer import DownstreamWriter
 from pilot.lib.log import scope
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
@@ -31,11 +31,11 @@ _log = scope("xdsproxy")
 class XdsObserver(Protocol):
     """What is counted."""
 
-    def xds_request(self) -> None: ...
-    def xds_response(self) -> None: ...
-    def upstream_failed(self) -> None: ...
-    def upstream_ended(self, by: str) -> None: ...
-    def envoy_ended(self, by: str) -> None: ...
+    def request_forwarded(self) -> None: ...
+    def response_received(self) -> None: ...
+    def upstream_connection_failed(self) -> None: ...
+    def upstream_closed(self, by: str) -> None: ...
+    def envoy_closed(self, by: str) -> None: ...
 
 
 class XdsProxy:
@@ -44,8 +44,8 @@ class XdsProxy:
 
     def __init__(
         self,
-        upstream: Upstream,
-        own: OwnSubscriptions,
+        upstream: UpstreamServer,
+        own: AgentSubscriptions,
         observer: XdsObserver,
         rewriter: Rewriter | None = None,
         pauses: tuple[float, float] = PAUSES,
@@ -72,8 +72,8 @@ class XdsProxy:
     async def _pass(self, method: str, context: Any) -> None:
         try:
             channel, metadata = self._upstream.blocking_channel(), self._upstream.metadata()
-        except (UpstreamUnreachable, ValueError) as error:  # ValueError: roots that are no PEM
-            self._observer.upstream_failed()
+        except (UpstreamConfigError, ValueError) as error:  # ValueError: roots that are no PEM
+            self._observer.upstream_connection_failed()
             _log.warning("the control plane at %s cannot be asked: %s", self._upstream.address, error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -81,7 +81,7 @@ class XdsProxy:
         upwards = asyncio.create_task(self._up(context, requests, method == DELTA))
         reader = futures.ThreadPoolExecutor(1, "xds")
         extensions = ExtensionStream(self._rewriter, method == DELTA) if self._rewriter is not None else None
-        to_envoy = Downwards(context, extensions, self._pauses)
+        to_envoy = DownstreamWriter(context, extensions, self._pauses)
         try:
             await self._down(call, to_envoy, requests, reader, method == DELTA)
             await to_envoy.finish()
@@ -90,7 +90,7 @@ class XdsProxy:
             await to_envoy.finish()
             await context.abort(call.code(), call.details() or "")
         except asyncio.CancelledError:
-            self._observer.envoy_ended("cancelled")
+            self._observer.envoy_closed("cancelled")
             raise
         finally:
             call.cancel()
@@ -99,7 +99,7 @@ class XdsProxy:
             to_envoy.end()
             reader.shutdown(wait=False)
             channel.close()
-        self._observer.upstream_ended("closed")
+        self._observer.upstream_closed("closed")
 
     async def _up(self, context: Any, requests: queue.SimpleQueue[bytes | None], delta: bool) -> None:
         """Sends what Envoy says, and after its first message, which names the node, what the agent asks for itself."""
@@ -107,14 +107,14 @@ class XdsProxy:
         while (raw := await context.read()) is not EOF:
             for request in (raw, *own):
                 requests.put(request)
-                self._observer.xds_request()
+                self._observer.request_forwarded()
             own = []
         requests.put(None)
 
     async def _down(
         self,
         call: Any,
-        to_envoy: Downwards,
+        to_envoy: DownstreamWriter,
         requests: queue.SimpleQueue[bytes | None],
         reader: futures.Executor,
         delta: bool,
@@ -122,20 +122,20 @@ class XdsProxy:
         """Passes on what the control plane says, one message after the other, until it ends the stream."""
         loop = asyncio.get_running_loop()
         while (raw := await loop.run_in_executor(reader, next, call, None)) is not None:
-            self._observer.xds_response()
+            self._observer.response_received()
             answer = self._own.take(raw, delta)
             if answer is None:
                 await to_envoy.write(raw)
             else:
                 requests.put(answer)
-                self._observer.xds_request()
+                self._observer.request_forwarded()
 
     def _failed(self, call: Any) -> None:
         code: grpc.StatusCode = call.code()
         if code is grpc.StatusCode.UNAVAILABLE:
-            self._observer.upstream_failed()
+            self._observer.upstream_connection_failed()
         else:
-            self._observer.upstream_ended("error")
+            self._observer.upstream_closed("error")
         _log.warning(
             "the stream to the control plane at %s ended: %s: %s", self._upstream.address, code.name, call.details()
         )

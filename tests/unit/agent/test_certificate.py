@@ -15,29 +15,29 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from ca.csr import decode_csr
 from pilot.agent.agent_settings import AgentSettings, CertificateSettings
-from pilot.agent.certificates.ca_client import NotIssued, fetch_certificate
+from pilot.agent.certificates.ca_client import CertificateRequestError, fetch_certificate
 from pilot.agent.certificates.certificate_renewer import (
     LONGEST,
-    LONGEST_SLEEP,
+    MAX_SLEEP_SECONDS,
     SHORTEST,
-    Keeper,
+    CertificateRenewer,
     seconds_until_renewal,
     seconds_until_retry,
     write_certificate,
 )
 from pilot.agent.certificates.workload_certificate import (
     WorkloadCertificate,
-    assemble,
+    build_csr,
     check_key_settings,
+    generate_key,
     key_pem,
-    make_key,
-    make_request,
+    load_certificate,
 )
 from pilot.agent.upstream_server import (
     ClientCertificate,
-    Upstream,
-    UpstreamUnreachable,
-    authority_upstream,
+    UpstreamConfigError,
+    UpstreamServer,
+    ca_upstream,
     xds_upstream,
 )
 from pilot.lib.duration import Duration
@@ -111,14 +111,16 @@ class World:
             await asyncio.Event().wait()
             raise AssertionError from None
         if isinstance(answer, str):
-            raise NotIssued(answer)
+            raise CertificateRequestError(answer)
         return certificate(self.now, self.now + answer)
 
     def failed(self) -> None:
         self.failures += 1
 
     async def run(self, settings: CertificateSettings, fetches: int) -> None:
-        keeper = Keeper(settings, self.fetch, self.taken.append, self.failed, lambda: self.now, self.sleep, lambda: 0.5)
+        keeper = CertificateRenewer(
+            settings, self.fetch, self.taken.append, self.failed, lambda: self.now, self.sleep, lambda: 0.5
+        )
         task = asyncio.ensure_future(keeper.run())
         while len(self.asked) < fetches:
             await asyncio.sleep(0)
@@ -130,7 +132,7 @@ async def test_certificates_follow_one_another_before_they_end() -> None:
     await world.run(CertificateSettings(), 5)
     assert [(asked - NOW) / HOUR for asked in world.asked] == [pytest.approx(12 * n, abs=0.01) for n in range(5)]
     assert all(asked < taken.ends for asked, taken in zip(world.asked[1:], world.taken, strict=True))
-    assert world.longest_sleep <= LONGEST_SLEEP
+    assert world.longest_sleep <= MAX_SLEEP_SECONDS
 
 
 async def test_failures_are_tried_again_until_there_is_a_certificate() -> None:
@@ -166,10 +168,10 @@ async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_paus
 )
 def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, kind: type, label: str) -> None:
     check_key_settings(settings)
-    key = make_key(settings)
+    key = generate_key(settings)
     assert isinstance(key, kind)
     assert key_pem(key, settings.pkcs8).startswith(f"-----BEGIN {label}-----".encode())
-    decode_csr(make_request(key, IDENTITY))  # the authority's own reader takes it
+    decode_csr(build_csr(key, IDENTITY))  # the authority's own reader takes it
 
 
 @pytest.mark.parametrize(
@@ -189,9 +191,9 @@ def test_a_certificate_with_another_key_is_refused() -> None:
     root = certificates.root()
     chain = root.chain(root.issue(decode_csr(certificates.csr()), [IDENTITY], HOUR, certificates.NOW))
     with pytest.raises(ValueError, match="the private key is not that of the certificate"):
-        assemble(chain[0].encode(), key_pem(certificates.ec_key(7), True), chain[1].encode())
+        load_certificate(chain[0].encode(), key_pem(certificates.ec_key(7), True), chain[1].encode())
     with pytest.raises(ValueError, match="the bundle of roots holds no certificate"):
-        assemble(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
+        load_certificate(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
 
 
 def test_what_shows_a_certificate_never_shows_its_key() -> None:
@@ -211,9 +213,11 @@ def test_written_certificates_are_whole_and_private(tmp_path: pathlib.Path) -> N
 # -- asking an authority ---------------------------------------------------------------------------------------------------
 
 
-def upstream(front: SecureFront, folder: pathlib.Path, token: str = IDENTITY) -> Upstream:
+def upstream(front: SecureFront, folder: pathlib.Path, token: str = IDENTITY) -> UpstreamServer:
     (folder / "token").write_text(token)
-    return Upstream(front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", None, {})
+    return UpstreamServer(
+        front.address, str(front.write_root(folder)), NAME, str(folder / "token"), "Kubernetes", None, {}
+    )
 
 
 async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(tmp_path: pathlib.Path) -> None:
@@ -244,27 +248,31 @@ async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathl
 async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
     front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    with pytest.raises(NotIssued, match="refuses: UNAUTHENTICATED: request authenticate failure"):
+    with pytest.raises(CertificateRequestError, match="refuses: UNAUTHENTICATED: request authenticate failure"):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
-    with pytest.raises(NotIssued, match="refuses: INVALID_ARGUMENT: CSR signing error"):
+    with pytest.raises(CertificateRequestError, match="refuses: INVALID_ARGUMENT: CSR signing error"):
         await fetch_certificate(
             upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(10**9)), IDENTITY
         )
-    with pytest.raises(NotIssued, match="UNAVAILABLE"):  # its certificate is for another name
+    with pytest.raises(CertificateRequestError, match="UNAVAILABLE"):  # its certificate is for another name
         await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
     await front.stop()
 
 
 async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
-    whole = Upstream("127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {})
-    with pytest.raises(NotIssued, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"):
+    whole = UpstreamServer(
+        "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
+    )
+    with pytest.raises(
+        CertificateRequestError, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"
+    ):
         await fetch_certificate(whole, QUICK, IDENTITY)
-    with pytest.raises(UpstreamUnreachable, match=r"there is no token at .*token, and no certificate in its place"):
+    with pytest.raises(UpstreamConfigError, match=r"there is no token at .*token, and no certificate in its place"):
         whole.metadata()
 
 
 def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.Path) -> None:
-    whole = Upstream(
+    whole = UpstreamServer(
         "127.0.0.1:1", "SYSTEM", NAME, str(tmp_path / "token"), "west", ClientCertificate("k", "c"), {"X-Mine": "1"}
     )
     assert whole.metadata() == [("clusterid", "west"), ("x-mine", "1")]
@@ -287,10 +295,12 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
         pair=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
         token=str(tmp_path / "none"),
     )
-    with pytest.raises(NotIssued, match="UNAUTHENTICATED"):  # this front knows tokens alone, but the handshake is done
+    with pytest.raises(
+        CertificateRequestError, match="UNAUTHENTICATED"
+    ):  # this front knows tokens alone, but the handshake is done
         await fetch_certificate(shown, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
-    with pytest.raises(NotIssued, match="the certificate of the caller cannot be read"):
+    with pytest.raises(CertificateRequestError, match="the certificate of the caller cannot be read"):
         await fetch_certificate(shown, QUICK, IDENTITY)
     await front.stop()
 
@@ -314,7 +324,7 @@ def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_a_control_plane_on_this_machine_has_the_name_of_its_service(address: str, name: str) -> None:
-    assert authority_upstream(CONTROL_PLANE, address, {}).server_name == name
+    assert ca_upstream(CONTROL_PLANE, address, {}).server_name == name
 
 
 @pytest.mark.parametrize(
@@ -342,6 +352,6 @@ def test_the_roots_of_the_authority(
         (tmp_path / "etc" / "certs").mkdir(parents=True)
         (tmp_path / "etc" / "certs" / "root-cert.pem").write_text("")
     settings = dataclasses.replace(CONTROL_PLANE, authority_root=given, cert_provider=provider, provisioned=provisioned)
-    found = authority_upstream(settings, "istiod:15012", {})
+    found = ca_upstream(settings, "istiod:15012", {})
     assert found.root == root
     assert found.pair == (ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None)

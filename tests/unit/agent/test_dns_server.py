@@ -18,14 +18,14 @@ from pilot.agent.dns.dns_message import (
     FORMAT_ERROR,
     SERVER_FAILURE,
     A,
-    Question,
+    DnsQuestion,
     build_answer,
     build_error,
     cut,
     parse_query,
 )
 from pilot.agent.dns.dns_server import DnsServer, Resolvers, parse_resolv_conf
-from pilot.agent.dns.lookup_table import NAME_TABLE, NameTable
+from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
 from pilot.lib.start_error import StartError
 from protos import nds_pb2
 from tests.support.objects import at, endpoint_slice, make, pod
@@ -67,7 +67,7 @@ def read(answer: bytes) -> tuple[int, int, list[str]]:
     return number, flags & 0xF, found
 
 
-def table(search: tuple[str, ...] = (), **hosts: Any) -> NameTable:
+def table(search: tuple[str, ...] = (), **hosts: Any) -> LookupTable:
     made = nds_pb2.NameTable()
     made.table["books.shop.svc.cluster.local"].CopyFrom(
         nds_pb2.NameTable.NameInfo(
@@ -83,7 +83,7 @@ def table(search: tuple[str, ...] = (), **hosts: Any) -> NameTable:
     made.table["*.wild.example"].ips.append("240.0.0.1")
     made.table["Mixed.Example"].ips.extend(["bad", "240.0.0.2"])
     made.table["empty.example"].ips.append("bad")
-    found = NameTable("shop", "shop.svc.cluster.local", search)
+    found = LookupTable("shop", "shop.svc.cluster.local", search)
     found.take([made.SerializeToString()])
     return found
 
@@ -124,7 +124,7 @@ def test_a_table_that_is_none_is_refused_and_the_old_one_stays() -> None:
         names.take([b"\xff"])
     names.take([])
     assert names.find("books.") is not None
-    assert not NameTable("shop", "").arrived
+    assert not LookupTable("shop", "").arrived
 
 
 def test_an_answer_has_the_addresses_of_the_family_that_is_asked_for() -> None:
@@ -170,15 +170,15 @@ def test_answers_byte_for_byte() -> None:
     [
         (
             query("A.bC"),
-            Question(7, 0x100, "a.bc.", A, query("a.bc")[12:].replace(b"a", b"A").replace(b"bc", b"bC"), 512),
+            DnsQuestion(7, 0x100, "a.bc.", A, query("a.bc")[12:].replace(b"a", b"A").replace(b"bc", b"bC"), 512),
         ),
-        (query("a")[:12] + b"\0\0\x1c\0\1", Question(7, 0x100, ".", AAAA, b"\0\0\x1c\0\1", 512)),
-        (query("a", size=1232), Question(7, 0x100, "a.", A, query("a")[12:], 1232)),
-        (query("a", size=1), Question(7, 0x100, "a.", A, query("a")[12:], 512)),
-        (query("x" * 63), Question(7, 0x100, "x" * 63 + ".", A, query("x" * 63)[12:], 512)),
+        (query("a")[:12] + b"\0\0\x1c\0\1", DnsQuestion(7, 0x100, ".", AAAA, b"\0\0\x1c\0\1", 512)),
+        (query("a", size=1232), DnsQuestion(7, 0x100, "a.", A, query("a")[12:], 1232)),
+        (query("a", size=1), DnsQuestion(7, 0x100, "a.", A, query("a")[12:], 512)),
+        (query("x" * 63), DnsQuestion(7, 0x100, "x" * 63 + ".", A, query("x" * 63)[12:], 512)),
     ],
 )
-def test_questions_are_read_whole(message: bytes, expected: Question) -> None:
+def test_questions_are_read_whole(message: bytes, expected: DnsQuestion) -> None:
     assert parse_query(message) == expected
 
 
@@ -310,7 +310,7 @@ async def test_names_of_the_mesh_are_answered_and_others_go_on(resolver: tuple[s
 
 
 async def test_without_a_table_every_question_goes_on(resolver: tuple[str, int]) -> None:
-    server = await started(DnsServer(NameTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts()))
+    server = await started(DnsServer(LookupTable("shop", "shop.svc.cluster.local"), (resolver,), 5, Counts()))
     assert (await ask_udp(server, query("books")))[2:4] == b"\x81\x80"
     await server.stop()
 
@@ -386,7 +386,7 @@ async def test_what_the_control_plane_says_is_answered(name: str, kind: int, add
         proxy("sidecar", "web-0", "b", "10.9.0.1", {}, DNS_CAPTURE="true"), ips=("10.9.0.1", "fd00::9")
     )
     (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
-    told = NameTable("b", "b.svc.cluster.local")
+    told = LookupTable("b", "b.svc.cluster.local")
     told.take([any_pb2.Any.FromString(resource.any).value])
     server = await started(DnsServer(told, (), 5, Counts()))
     _, code, found = read(await ask_udp(server, query(name, kind)))

@@ -11,7 +11,7 @@ import pytest
 
 from pilot.agent import agent as agent_run
 from pilot.agent.envoy.admin_client import AdminError
-from pilot.agent.envoy.envoy_drain import MOST_FAILURES, count_connections, drain, drain_path
+from pilot.agent.envoy.envoy_drain import MAX_FAILURES, count_connections, drain, drain_path
 from pilot.agent.resident_memory import clean_mappings, release
 from pilot.cli import pilot_agent
 from tests.support.processes import free_port
@@ -58,7 +58,7 @@ async def test_or_it_waits_until_no_connection_is_left() -> None:
 
 
 async def test_an_envoy_that_does_not_answer_is_not_waited_for_without_end() -> None:
-    envoy = Envoy(*[None] * MOST_FAILURES)
+    envoy = Envoy(*[None] * MAX_FAILURES)
     await envoy.drain(until_empty=True)
     assert envoy.answers == []
 

@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.downward_api import parse_downward
+from pilot.agent.proxy.downward_api import parse_downward_file
 from pilot.agent.proxy.effective_config import build_proxy_config, parse_object, read_sources
-from pilot.agent.proxy.proxy_context import Facts, build_metadata, gather_facts, workers
+from pilot.agent.proxy.proxy_context import ProxyContext, build_metadata, read_proxy_context, workers
 from pilot.lib.duration import Duration
 from pilot.settings.parse import load_sections
 
 
-def gather(environ: dict[str, str], argv: tuple[str, ...] = (), kind: str = "sidecar") -> Facts:
+def gather(environ: dict[str, str], argv: tuple[str, ...] = (), kind: str = "sidecar") -> ProxyContext:
     environ = {"INSTANCE_IP": "10.0.0.1", **environ}
-    return gather_facts(kind, load_sections(AgentSettings(), argv, environ).settings, environ)
+    return read_proxy_context(kind, load_sections(AgentSettings(), argv, environ).settings, environ)
 
 
 def test_labels_of_the_downward_api_are_unquoted_as_go_quotes_them() -> None:
     text = 'app="shop"\nnote="a \\"b\\" \\x41\\u00e9\\n\\a"\n\nempty=""\nno pair'
-    assert parse_downward(text) == {"app": "shop", "note": 'a "b" Aé\n\a', "empty": ""}
+    assert parse_downward_file(text) == {"app": "shop", "note": 'a "b" Aé\n\a', "empty": ""}
 
 
 @pytest.mark.parametrize("value", ["plain", "1", '"open', "{}"])
 def test_a_value_that_is_not_quoted_is_named(value: str) -> None:
     with pytest.raises(ValueError, match="the value of app is not a quoted string"):
-        parse_downward(f"app={value}")
+        parse_downward_file(f"app={value}")
 
 
 def test_a_pod_is_described_by_its_environment() -> None:

@@ -18,9 +18,9 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.agent_settings import AgentSettings, CertificateSettings
 from pilot.agent.certificates import workload_identity as identity
-from pilot.agent.certificates.ca_client import NotIssued
-from pilot.agent.certificates.certificate_renewer import Keeper, write_certificate
-from pilot.agent.certificates.secret_cache import HeldSecret, Secrets, build_pair, build_roots
+from pilot.agent.certificates.ca_client import CertificateRequestError
+from pilot.agent.certificates.certificate_renewer import CertificateRenewer, write_certificate
+from pilot.agent.certificates.secret_cache import CachedSecret, SecretCache, build_certificate_secret, build_root_secret
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
@@ -43,7 +43,7 @@ async def kept(answers: Iterator[WorkloadCertificate | str], sleeps: int) -> lis
     async def fetch() -> WorkloadCertificate:
         answer = next(answers)
         if isinstance(answer, str):
-            raise NotIssued(answer)
+            raise CertificateRequestError(answer)
         return answer
 
     async def sleep(seconds: float) -> None:
@@ -53,7 +53,7 @@ async def kept(answers: Iterator[WorkloadCertificate | str], sleeps: int) -> lis
             enough.set()
             await asyncio.Event().wait()
 
-    run: Coroutine[Any, Any, None] = Keeper(
+    run: Coroutine[Any, Any, None] = CertificateRenewer(
         CertificateSettings(), fetch, lambda _: None, lambda: None, lambda: now[0], sleep, lambda: 0.5
     ).run()
     task = asyncio.ensure_future(run)
@@ -85,32 +85,32 @@ def test_a_certificate_is_written_as_three_files_for_its_owner_alone(tmp_path: p
 
 
 def test_who_waits_is_woken_by_what_changes_alone() -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     event, gone = secrets.watch(), secrets.watch()
     secrets.unwatch(gone)
     assert secrets.get("a") is None
-    assert secrets.put(build_roots("a", b"roots", b"list"))
+    assert secrets.put(build_root_secret("a", b"roots", b"list"))
     assert (event.is_set(), gone.is_set()) == (True, False)
     event.clear()
-    assert not secrets.put(build_roots("a", b"roots", b"list"))
+    assert not secrets.put(build_root_secret("a", b"roots", b"list"))
     assert not event.is_set()
-    assert secrets.put(build_roots("a", b"roots"))
-    assert secrets.put(build_pair("b", b"chain", b"key"))
+    assert secrets.put(build_root_secret("a", b"roots"))
+    assert secrets.put(build_certificate_secret("b", b"chain", b"key"))
     held = secrets.get("a"), secrets.get("b")
-    assert [each.version for each in held if isinstance(each, HeldSecret)] == [2, 3]
+    assert [each.version for each in held if isinstance(each, CachedSecret)] == [2, 3]
 
 
 def test_secrets_are_what_envoy_s_definition_says() -> None:
-    revoked = build_roots("a", b"roots", b"list")
+    revoked = build_root_secret("a", b"roots", b"list")
     assert revoked == secret_pb2.Secret(
         name="a", validation_context={"trusted_ca": {"inline_bytes": b"roots"}, "crl": {"inline_bytes": b"list"}}
     )
-    assert not build_roots("a", b"roots").validation_context.HasField("crl")
-    secrets = Secrets()
+    assert not build_root_secret("a", b"roots").validation_context.HasField("crl")
+    secrets = SecretCache()
     secrets.put_certificate(CERTIFICATE)
     assert (secrets.get("ROOTCA"), secrets.get("default")) == (
-        HeldSecret(1, build_roots("ROOTCA", b"roots").SerializeToString(deterministic=True)),
-        HeldSecret(2, build_pair("default", b"chain", b"key").SerializeToString(deterministic=True)),
+        CachedSecret(1, build_root_secret("ROOTCA", b"roots").SerializeToString(deterministic=True)),
+        CachedSecret(2, build_certificate_secret("default", b"chain", b"key").SerializeToString(deterministic=True)),
     )
 
 

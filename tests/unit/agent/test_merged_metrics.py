@@ -12,7 +12,7 @@ import pytest
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.agent.status_port.app_probes import Probe, Prober
-from pilot.agent.status_port.merged_metrics import RESERVED, MetricsPage, merge, parse_targets
+from pilot.agent.status_port.merged_metrics import RESERVED, MetricsTarget, merge, parse_targets
 
 ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
@@ -42,18 +42,18 @@ def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
         metrics.asked_authority,
         metrics.not_issued,
         metrics.scraped,
-        metrics.xds_request,
-        metrics.xds_response,
-        metrics.upstream_failed,
+        metrics.request_forwarded,
+        metrics.response_received,
+        metrics.upstream_connection_failed,
         metrics.dns_asked,
         metrics.dns_forwarded,
         metrics.dns_failed,
     ):
         count()
-    metrics.xds_request()
+    metrics.request_forwarded()
     metrics.scrape_failed("envoy")
-    metrics.upstream_ended("closed")
-    metrics.envoy_ended("cancelled")
+    metrics.upstream_closed("closed")
+    metrics.envoy_closed("cancelled")
     assert shown(metrics) == {
         'cert_expiry_seconds{resource_name="default"}': "90",
         'wasm_cache_lookup_count{hit="true"}': "1",
@@ -135,7 +135,7 @@ def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, e
     site.body = body
     assert (
         b"".join(
-            merge(b"own\n", [MetricsPage("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)
+            merge(b"own\n", [MetricsTarget("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)
         )
         == expected
     )
@@ -150,7 +150,7 @@ def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, e
 def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> None:
     site.status = 404
     failures: list[str] = []
-    pages = [MetricsPage(name, "127.0.0.1", site.port, "/") for name in ("envoy", "application")]
+    pages = [MetricsTarget(name, "127.0.0.1", site.port, "/") for name in ("envoy", "application")]
     assert list(merge(b"own\n", pages, 1, lambda page, error: failures.append(f"{page.what}: {error}"))) == [b"own\n"]
     assert failures == ["envoy: it answers 404", "application: it answers 404"]
 
@@ -170,7 +170,7 @@ def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
             match=f"^variable ISTIO_PROMETHEUS_ANNOTATIONS {reason}|^variable ISTIO_PROMETHEUS_ANNOTATIONS{reason}",
         ):
             parse_targets(text, "127.0.0.1", 15020)
-    assert parse_targets('{"port": "65535"}', "::1", 15020) == [MetricsPage("application", "::1", 65535, "/metrics")]
+    assert parse_targets('{"port": "65535"}', "::1", 15020) == [MetricsTarget("application", "::1", 65535, "/metrics")]
 
 
 def probed(site: Site, one: Probe, **headers: str) -> tuple[int, bytes]:

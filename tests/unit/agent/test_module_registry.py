@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pilot.agent.wasm.docker_credentials import Login, find_login
-from pilot.agent.wasm.http_fetcher import FetchedBody, FetchError
-from pilot.agent.wasm.image_registry import Descriptor, ImageReference, ImageRegistry
+from pilot.agent.wasm.http_fetcher import FetchedResponse, FetchError
+from pilot.agent.wasm.image_registry import Descriptor, ImageReference, RegistryClient
 
 MANIFEST = json.dumps({"layers": [{"digest": "sha256:a", "mediaType": "application/wasm"}]}).encode()
 IMAGE = ImageReference("r.example.com", "lab/x", "1")
@@ -35,38 +35,38 @@ class Fetcher:
 
     def get(
         self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
-    ) -> FetchedBody:
+    ) -> FetchedResponse:
         said = dict(headers or {})
         assert deadline == 7.0
         assert ("manifests" not in url) or said["Accept"] == ACCEPTED
         self.asked.append((url, said.get("Authorization", ""), insecure))
-        answers = self.answers.get(url, [FetchedBody(404, {}, b"")])
+        answers = self.answers.get(url, [FetchedResponse(404, {}, b"")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        found: FetchedBody = answer
+        found: FetchedResponse = answer
         return found
 
 
-def challenge(text: str) -> FetchedBody:
-    return FetchedBody(401, {"www-authenticate": text}, b"")
+def challenge(text: str) -> FetchedResponse:
+    return FetchedResponse(401, {"www-authenticate": text}, b"")
 
 
 def registry(
     answers: dict[str, list[Any]], login: Login | None = None, insecure: bool = False, image: ImageReference = IMAGE
-) -> tuple[ImageRegistry, Fetcher]:
+) -> tuple[RegistryClient, Fetcher]:
     fetcher: Any = Fetcher()
     fetcher.answers = answers
-    return ImageRegistry(fetcher, image, login, 7.0, insecure), fetcher
+    return RegistryClient(fetcher, image, login, 7.0, insecure), fetcher
 
 
-def fails(made: ImageRegistry) -> tuple[str, str, bool]:
+def fails(made: RegistryClient) -> tuple[str, str, bool]:
     with pytest.raises(FetchError) as error:
         made.manifest()
     return str(error.value), error.value.result, error.value.passing
 
 
-FINE = FetchedBody(200, {}, MANIFEST)
+FINE = FetchedResponse(200, {}, MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ FINE = FetchedBody(200, {}, MANIFEST)
 @pytest.mark.parametrize("field", ["token", "access_token"])
 def test_a_token_is_asked_for_where_the_registry_says(said: str, asked: str, login: Login | None, field: str) -> None:
     made, fetcher = registry(
-        {PAGE: [challenge(said), FINE], asked: [FetchedBody(200, {}, json.dumps({field: "tok"}).encode())]}, login
+        {PAGE: [challenge(said), FINE], asked: [FetchedResponse(200, {}, json.dumps({field: "tok"}).encode())]}, login
     )
     digest = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
     manifest, digests = made.manifest()
@@ -106,7 +106,9 @@ def test_a_token_is_asked_for_where_the_registry_says(said: str, asked: str, log
 def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers() -> None:
     layer = f"sha256:{hashlib.sha256(b'layer').hexdigest()}"
     blob = f"https://r.example.com/v2/lab/x/blobs/{layer}"
-    made, fetcher = registry({PAGE: [challenge("Basic realm=x"), FINE], blob: [FetchedBody(200, {}, b"layer")]}, LOGIN)
+    made, fetcher = registry(
+        {PAGE: [challenge("Basic realm=x"), FINE], blob: [FetchedResponse(200, {}, b"layer")]}, LOGIN
+    )
     made.manifest()
     assert made.blob(Descriptor(layer)) == b"layer"
     assert fetcher.asked == [(PAGE, "", False), (PAGE, LOGIN.basic, False), (blob, LOGIN.basic, False)]
@@ -140,11 +142,11 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
             "manifest_failure",
             False,
         ),
-        ([FetchedBody(404, {}, b"")], "the registry of NAME answers 404", "manifest_failure", False),
-        ([FetchedBody(500, {}, b"")], "the registry of NAME answers 500", "manifest_failure", True),
-        ([FetchedBody(200, {}, b"no JSON")], "the manifest of NAME cannot be read", "manifest_failure", False),
+        ([FetchedResponse(404, {}, b"")], "the registry of NAME answers 404", "manifest_failure", False),
+        ([FetchedResponse(500, {}, b"")], "the registry of NAME answers 500", "manifest_failure", True),
+        ([FetchedResponse(200, {}, b"no JSON")], "the manifest of NAME cannot be read", "manifest_failure", False),
         (
-            [FetchedBody(200, {}, b" " * (4 * 1024 * 1024 + 1))],
+            [FetchedResponse(200, {}, b" " * (4 * 1024 * 1024 + 1))],
             "the manifest of NAME has more than 4194304 bytes",
             "manifest_failure",
             False,
@@ -162,7 +164,7 @@ def test_a_token_that_is_none_is_not_sent(token: str) -> None:
     made, fetcher = registry(
         {
             PAGE: [challenge('Bearer realm="https://auth.example/t"')],
-            asked: [FetchedBody(200, {}, json.dumps({"token": token}).encode())],
+            asked: [FetchedResponse(200, {}, json.dumps({"token": token}).encode())],
         }
     )
     assert fails(made)[0] == f"there is no token for the registry of {IMAGE.name}: status 200"
@@ -214,10 +216,10 @@ def test_of_a_list_the_image_for_wasm_is_taken_then_that_of_linux_then_the_first
     ]
     top = json.dumps({"manifests": listed}).encode()
     pages = {
-        PAGE.replace("/1", f"/{digest}"): [FetchedBody(200, {}, image)]
+        PAGE.replace("/1", f"/{digest}"): [FetchedResponse(200, {}, image)]
         for digest, image in zip(digests, images, strict=True)
     }
-    made, _ = registry({PAGE: [FetchedBody(200, {}, top)], **pages})
+    made, _ = registry({PAGE: [FetchedResponse(200, {}, top)], **pages})
     manifest, names = made.manifest()
     assert [layer.digest for layer in manifest.layers] == [f"sha256:{chosen}"]
     assert names == {f"sha256:{hashlib.sha256(top).hexdigest()}", digests[chosen]}

@@ -18,11 +18,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 from udpa.type.v1 import typed_struct_pb2
 
-from pilot.agent.wasm.extension_rewriter import ModuleRewriter
+from pilot.agent.wasm.extension_rewriter import ExtensionRewriter
 from pilot.agent.wasm.extension_stream import ExtensionStream
 from pilot.agent.wasm.http_fetcher import FetchError, HttpFetcher
 from pilot.agent.wasm.image_registry import ImageReference, parse_image
-from pilot.agent.wasm.module_cache import ALWAYS, IF_NOT_PRESENT, ModuleFiles, ModuleSource
+from pilot.agent.wasm.module_cache import ALWAYS, IF_NOT_PRESENT, ModuleCache, ModuleSource
 from pilot.config.extensions.traffic_extension import EnvVar, VmConfig, WasmConfig
 from pilot.envoy.extension_config import build_extension_config
 from pilot.lib.address_rules import AddressRules
@@ -65,7 +65,7 @@ class Modules:
         unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
         fetcher = HttpFetcher(AddressRules((allowed,) if allowed else ()), context, unverified, LARGEST)
         hosts = frozenset((registry.host,)) if insecure else frozenset[str]()
-        self.files = ModuleFiles(
+        self.files = ModuleCache(
             folder, fetcher, self.counts, hosts, 2, lambda: self.now, self.slept.append, folder / "config.json"
         )
 
@@ -324,7 +324,7 @@ def wasm(
 
 
 def rewritten(modules: Modules, raw: bytes, delta: bool) -> bytes:
-    return ExtensionStream(ModuleRewriter(modules.files, modules.counts), delta).take(raw)
+    return ExtensionStream(ExtensionRewriter(modules.files, modules.counts), delta).take(raw)
 
 
 @pytest.mark.parametrize("delta", [True, False])
@@ -375,7 +375,7 @@ def test_a_module_that_is_written_as_a_struct_becomes_a_file_too(modules: Module
 
 @pytest.mark.parametrize("delta", [True, False])
 def test_what_could_not_be_had_is_tried_again(modules: Modules, delta: bool) -> None:
-    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), delta)
+    stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), delta)
     assert given(stream.take(response(wasm(modules), delta)), delta).typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
     assert stream.waits
     assert stream.again() == b""
@@ -385,7 +385,7 @@ def test_what_could_not_be_had_is_tried_again(modules: Modules, delta: bool) -> 
 
 
 def test_what_another_response_takes_back_or_has_in_its_place_is_not_tried_again(modules: Modules) -> None:
-    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), True)
+    stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), True)
     stream.take(response(wasm(modules), True))
     stream.take(discovery_pb2.DeltaDiscoveryResponse(type_url=EXTENSION, removed_resources=["r"]).SerializeToString())
     assert not stream.waits
@@ -395,7 +395,7 @@ def test_what_another_response_takes_back_or_has_in_its_place_is_not_tried_again
 
 
 def test_a_pull_secret_that_is_not_told_is_waited_for_and_nothing_tried_again(modules: Modules) -> None:
-    stream = ExtensionStream(ModuleRewriter(modules.files, modules.counts), True)
+    stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), True)
     stream.take(response(wasm(modules, "oci://HOST/a:1", secret=""), True))
     assert not stream.waits
 

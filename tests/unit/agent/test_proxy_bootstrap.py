@@ -15,15 +15,15 @@ from pilot.agent.envoy.envoy_process import build_arguments, write_bootstrap
 from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, build_proxy_bootstrap, build_runtime
 from pilot.agent.envoy.stats_config import build_stats_config
 from pilot.agent.proxy.effective_config import build_proxy_config
-from pilot.agent.proxy.proxy_context import Facts
+from pilot.agent.proxy.proxy_context import ProxyContext
 from pilot.lib.start_error import StartError
 from pilot.settings.parse import load_sections
 
 SETTINGS = AgentSettings()
 
 
-def facts(config: dict[str, Any] | None = None, **changes: Any) -> Facts:
-    made = Facts(
+def facts(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
+    made = ProxyContext(
         type="sidecar",
         name="web-1",
         namespace="shop",

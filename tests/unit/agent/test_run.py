@@ -20,8 +20,8 @@ import pytest
 from pilot.agent import agent as run
 from pilot.agent.agent import Agent, _headers, _log_bug
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.proxy_context import gather_facts
-from pilot.agent.unix_sockets import is_served
+from pilot.agent.proxy.proxy_context import read_proxy_context
+from pilot.agent.unix_sockets import is_listening
 from pilot.settings.parse import load_sections
 from tests.support.processes import free_port
 
@@ -30,7 +30,7 @@ LIVES = "echo \"$@\" >arguments; trap 'exit 0' TERM; while :; do sleep 0.02; don
 STATS = b"server.state: 0\nlistener_manager.workers_started: 1\ncluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 1\n"
 
 
-class Admin:
+class AdminClient:
     """Envoy's admin port: every request is kept; statistics are those of an Envoy that is ready."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Proxy:
     folder: pathlib.Path
     port: int
     names: int
-    admin: Admin
+    admin: AdminClient
     ended: asyncio.Task[int]
 
     async def ask(self, path: str, method: str = "GET") -> tuple[int, str]:
@@ -77,7 +77,7 @@ class Proxy:
 async def running(
     folder: pathlib.Path, script: str, kind: str = "sidecar", config: Mapping[str, str] = {}, **environ: str
 ) -> AsyncIterator[Proxy]:
-    admin, ports = Admin(), {name: free_port() for name in ("status", "names")}
+    admin, ports = AdminClient(), {name: free_port() for name in ("status", "names")}
     server = await asyncio.start_server(admin.serve, "127.0.0.1", 0)
     envoy = folder / "envoy"
     envoy.write_text(f"#!/bin/sh\n{script}\n")
@@ -100,7 +100,7 @@ async def running(
         **environ,
     }
     settings = load_sections(AgentSettings(), ["--concurrency", "1"], given).settings
-    agent = Agent(gather_facts(kind, settings, given), settings, given)
+    agent = Agent(read_proxy_context(kind, settings, given), settings, given)
 
     async def live() -> int:
         async with contextlib.AsyncExitStack() as stack:
@@ -139,8 +139,8 @@ async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(
         ]
         written = json.loads((folder / "etc/istio/proxy/envoy-rev.json").read_text())
         assert written["node"]["id"] == "sidecar~127.0.0.1~web-1.shop~shop.svc.cluster.local"
-        assert is_served(XDS)
-        assert is_served(SDS)
+        assert is_listening(XDS)
+        assert is_listening(SDS)
         assert stat.S_IMODE((folder / SDS).stat().st_mode) == 0o600  # keys are for the agent's own user alone
         assert stat.S_IMODE((folder / XDS).stat().st_mode) != 0o600  # configuration is for whomever Envoy runs as
         assert await proxy.ask("/healthz/ready") == (200, "")
@@ -153,8 +153,8 @@ async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(
     drain = "POST /drain_listeners?inboundonly&graceful&skip_exit"
     assert proxy.admin.asked == ["GET /stats", "GET /stats/prometheus", drain, drain]
     assert said(caplog) == [("INFO", "Envoy has ended")]
-    assert not is_served(XDS)
-    assert not is_served(SDS)
+    assert not is_listening(XDS)
+    assert not is_listening(SDS)
     assert not (folder / "etc/istio/proxy/grpc-bootstrap.json").exists()
     with pytest.raises(ConnectionRefusedError):
         await proxy.ask("/healthz/ready")
@@ -232,7 +232,7 @@ async def test_an_agent_without_envoy_serves_until_it_is_told_to_end(folder: pat
         async with asyncio.timeout(30):
             _, writer = await asyncio.open_connection("127.0.0.1", proxy.names)
         writer.close()
-        assert is_served(XDS)
+        assert is_listening(XDS)
         await proxy.ask("/quitquitquit", "POST")
         assert await asyncio.wait_for(proxy.ended, 30) == 0
     assert not (folder / "etc/istio/proxy/envoy-rev.json").exists()
@@ -266,7 +266,7 @@ async def test_names_are_answered_where_that_is_asked_for(
 async def test_an_applications_metrics_are_on_the_page_of_a_sidecar_alone(
     folder: pathlib.Path, kind: str, shown: bool
 ) -> None:
-    application = Admin()
+    application = AdminClient()
     server = await asyncio.start_server(application.serve, "127.0.0.1", 0)
     where = json.dumps({"port": str(server.sockets[0].getsockname()[1]), "path": "/mine"})
     async with running(folder, LIVES, kind, ISTIO_PROMETHEUS_ANNOTATIONS=where) as proxy:

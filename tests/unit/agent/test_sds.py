@@ -16,11 +16,11 @@ from google.rpc import status_pb2
 
 from ca.csr import decode_csr
 from pilot.agent.certificates import secret_files
-from pilot.agent.certificates.sds_server import MOST_NAMES, SECRET, SecretDiscovery, SecretStream
-from pilot.agent.certificates.secret_cache import Secrets, build_roots
-from pilot.agent.certificates.secret_files import SecretFiles, SecretFileSource, parse_source
+from pilot.agent.certificates.sds_server import MAX_NAMES, SECRET, SecretDiscoveryService, SecretStream
+from pilot.agent.certificates.secret_cache import SecretCache, build_root_secret
+from pilot.agent.certificates.secret_files import SecretFileSource, SecretFileWatcher, parse_secret_name
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate, key_pem
-from pilot.agent.unix_sockets import is_served, make_server, prepare, serve
+from pilot.agent.unix_sockets import build_server, is_listening, prepare, serve
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 
@@ -48,7 +48,7 @@ def read(raw: bytes | None) -> tuple[str, dict[str, secret_pb2.Secret]]:
 
 
 def test_a_secret_is_sent_once_it_is_there_and_again_when_it_changes() -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     stream = SecretStream(secrets)
     stream.receive(ask("default"))
     assert stream.take() is None
@@ -63,7 +63,7 @@ def test_a_secret_is_sent_once_it_is_there_and_again_when_it_changes() -> None:
 
 
 def test_roots_that_stay_the_same_are_not_sent_again() -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     stream = SecretStream(secrets)
     stream.receive(ask("ROOTCA"))
     secrets.put_certificate(certificate(1))
@@ -73,7 +73,7 @@ def test_roots_that_stay_the_same_are_not_sent_again() -> None:
 
 
 def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.LogCaptureFixture) -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default", "ROOTCA"))
@@ -87,7 +87,7 @@ def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.L
 
 
 def test_answers_to_older_responses_change_nothing() -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default"))
@@ -99,7 +99,7 @@ def test_answers_to_older_responses_change_nothing() -> None:
 
 
 def test_names_may_be_added_and_taken_away() -> None:
-    secrets = Secrets()
+    secrets = SecretCache()
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default"))
@@ -114,17 +114,17 @@ def test_names_may_be_added_and_taken_away() -> None:
 
 def test_a_stream_may_not_ask_for_any_number_of_secrets() -> None:
     with pytest.raises(ValueError, match="secrets are asked for"):
-        SecretStream(Secrets()).receive(ask(*map(str, range(MOST_NAMES + 1))))
-    stream = SecretStream(Secrets())
-    stream.receive(ask(*map(str, range(MOST_NAMES))))
-    assert len(stream.names) == MOST_NAMES == 1000
+        SecretStream(SecretCache()).receive(ask(*map(str, range(MAX_NAMES + 1))))
+    stream = SecretStream(SecretCache())
+    stream.receive(ask(*map(str, range(MAX_NAMES))))
+    assert len(stream.names) == MAX_NAMES == 1000
 
 
 @pytest.fixture
 async def served(tmp_path: pathlib.Path) -> Any:
-    secrets, path = Secrets(), str(tmp_path / "folder" / "sds")
-    server = make_server()
-    server.add_generic_rpc_handlers((SecretDiscovery(secrets).handlers(),))
+    secrets, path = SecretCache(), str(tmp_path / "folder" / "sds")
+    server = build_server()
+    server.add_generic_rpc_handlers((SecretDiscoveryService(secrets).handlers(),))
     await serve(server, path, private=True)
     yield secrets, path
     await server.stop(None)
@@ -183,11 +183,11 @@ async def test_the_socket_with_the_private_key_is_for_its_user_alone(served: Any
 async def test_a_socket_that_somebody_serves_is_told_from_one_that_was_left(
     served: Any, tmp_path: pathlib.Path
 ) -> None:
-    assert await asyncio.to_thread(is_served, served[1])
-    assert not is_served(str(tmp_path / "none"))
+    assert await asyncio.to_thread(is_listening, served[1])
+    assert not is_listening(str(tmp_path / "none"))
     left = tmp_path / "left"
     left.write_text("")
-    assert not is_served(str(left))
+    assert not is_listening(str(left))
     prepare(str(left))
     assert not left.exists()
 
@@ -224,10 +224,10 @@ def write_pair(folder: pathlib.Path, number: int) -> tuple[bytes, bytes]:
     ],
 )
 def test_names_say_which_files_a_secret_is_in(name: str, source: SecretFileSource | None) -> None:
-    assert parse_source(name) == source
+    assert parse_secret_name(name) == source
 
 
-def chain_of(secrets: Secrets, name: str) -> bytes:
+def chain_of(secrets: SecretCache, name: str) -> bytes:
     held = secrets.get(name)
     assert held is not None
     found: bytes = secret_pb2.Secret.FromString(held.body).tls_certificate.certificate_chain.inline_bytes
@@ -235,8 +235,8 @@ def chain_of(secrets: Secrets, name: str) -> bytes:
 
 
 def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: pathlib.Path) -> None:
-    secrets = Secrets()
-    files = SecretFiles(secrets)
+    secrets = SecretCache()
+    files = SecretFileWatcher(secrets)
     first, _ = write_pair(tmp_path, 1)
     name = f"file-cert:{tmp_path}/cert.pem~{tmp_path}/key.pem"
     files.wanted(name)
@@ -254,14 +254,14 @@ def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: path
 
 async def test_files_are_looked_at_again_and_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_files, "SECONDS", 0.0)
-    secrets = Secrets()
-    files = SecretFiles(secrets)
+    secrets = SecretCache()
+    files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
     files.wanted(name)
     following = asyncio.create_task(files.follow())
     for number in range(3):
         (tmp_path / "root.pem").write_bytes(b"pem" * (number + 1))
-        wanted = build_roots(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
+        wanted = build_root_secret(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
         async with asyncio.timeout(30):
             while (held := secrets.get(name)) is None or held.body != wanted:
                 await asyncio.sleep(0)
@@ -271,7 +271,7 @@ async def test_files_are_looked_at_again_and_again(tmp_path: pathlib.Path, monke
 
 
 def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = SecretFiles(Secrets())
+    files = SecretFileWatcher(SecretCache())
     name = f"file-root:{tmp_path}/root.pem"
     for _ in range(2):
         files.wanted(name)
@@ -289,12 +289,12 @@ def test_roots_of_the_system_are_the_first_that_are_there(
     for number in there:
         pathlib.Path(bundles[number]).write_text("")
     monkeypatch.setattr(secret_files, "SYSTEM_BUNDLES", bundles)
-    assert parse_source("file-root:system") == SecretFileSource(roots=bundles[there[0] if there else 0])
+    assert parse_secret_name("file-root:system") == SecretFileSource(roots=bundles[there[0] if there else 0])
 
 
 def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:
-    secrets = Secrets()
-    files = SecretFiles(secrets)
+    secrets = SecretCache()
+    files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
     files.wanted(name)
     assert secrets.get(name) is None
@@ -302,7 +302,7 @@ def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:
     files.look()
     held = secrets.get(name)
     assert held is not None
-    assert held.body == build_roots(name, b"pem").SerializeToString(deterministic=True)
+    assert held.body == build_root_secret(name, b"pem").SerializeToString(deterministic=True)
 
 
 def test_the_mounted_certificate_is_the_workloads_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_the_mounted_certificate_is_the_workloads_own(tmp_path: pathlib.Path, mo
     (folder / "cert.pem").rename(folder / "cert-chain.pem")
     (folder / "root-cert.pem").write_bytes(certificates.root().roots_pem)
     monkeypatch.chdir(tmp_path)
-    secrets = Secrets()
-    SecretFiles(secrets).add_mounted()
+    secrets = SecretCache()
+    SecretFileWatcher(secrets).add_mounted()
     assert chain_of(secrets, "default") == chain
     assert secrets.get("ROOTCA") is not None

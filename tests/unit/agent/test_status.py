@@ -19,11 +19,11 @@ from ca.csr import decode_csr
 from ca.pem import key_pem
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
-from pilot.agent.envoy.admin_client import Admin, AdminError
+from pilot.agent.envoy.admin_client import AdminClient, AdminError
 from pilot.agent.status_port.app_probes import Probe, Prober, parse_probes
-from pilot.agent.status_port.merged_metrics import MetricsPage, parse_targets
+from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets
 from pilot.agent.status_port.readiness import STATS, Readiness
-from pilot.agent.status_port.status_server import MOST_AT_ONCE, Pages, StatusServer
+from pilot.agent.status_port.status_server import MAX_CONCURRENT, StatusPages, StatusServer
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 from tests.support.processes import eventually
@@ -275,9 +275,9 @@ def test_a_port_of_the_proxy_itself_is_no_target(port: str) -> None:
 class Served:
     """A status server with one Envoy and one application."""
 
-    def __init__(self, envoy: Envoy, targets: tuple[MetricsPage, ...] = ()) -> None:
+    def __init__(self, envoy: Envoy, targets: tuple[MetricsTarget, ...] = ()) -> None:
         self.metrics, self.commands = AgentMetrics(), list[str]()
-        pages = Pages(
+        pages = StatusPages(
             Readiness(envoy),
             Prober({}, "127.0.0.1", 0),
             self.metrics,
@@ -344,8 +344,8 @@ def test_metrics_of_all_are_one_page(app: App) -> None:
     served = Served(
         Envoy(READY),
         (
-            MetricsPage("envoy", "127.0.0.1", gone, "/stats"),
-            MetricsPage("application", "127.0.0.1", app.port, "/metrics"),
+            MetricsTarget("envoy", "127.0.0.1", gone, "/stats"),
+            MetricsTarget("application", "127.0.0.1", app.port, "/metrics"),
         ),
     )
     served.metrics.certificate(WorkloadCertificate(b"", b"", b"", certificates.NOW, certificates.NOW))
@@ -361,7 +361,7 @@ def test_metrics_of_all_are_one_page(app: App) -> None:
 
 
 def test_only_so_many_connections_are_served_at_once(served: Served) -> None:
-    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MOST_AT_ONCE)]
+    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MAX_CONCURRENT)]
     late = socket.create_connection(("127.0.0.1", served.server.port))
     late.settimeout(20)
     assert late.recv(1) == b""  # closed
@@ -376,7 +376,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(served: Served) -> None:
 
 
 def test_envoys_answers_are_read_or_said_to_be_missing(app: App) -> None:
-    admin = Admin("127.0.0.1", app.port)
+    admin = AdminClient("127.0.0.1", app.port)
     app.body = b"a.b: 3\nhistogram: P0(1,2)\nc: 4\n"
     assert admin.stats("^a|c$") == {"a.b": 3, "c": 4}
     assert app.seen[0][0] == "/stats?usedonly&filter=%5Ea%7Cc%24"
@@ -384,4 +384,4 @@ def test_envoys_answers_are_read_or_said_to_be_missing(app: App) -> None:
     with pytest.raises(AdminError, match="answers 500 to GET"):
         admin.stats("x")
     with pytest.raises(AdminError, match="does not answer"):
-        Admin("127.0.0.1", closed_port()).stats("x")
+        AdminClient("127.0.0.1", closed_port()).stats("x")

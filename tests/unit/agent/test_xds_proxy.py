@@ -16,11 +16,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 from grpc import aio
 
-from pilot.agent.unix_sockets import EOF, make_server, serve
-from pilot.agent.upstream_server import Upstream
+from pilot.agent.unix_sockets import EOF, build_server, serve
+from pilot.agent.upstream_server import UpstreamServer
 from pilot.agent.wasm.extension_stream import ExtensionStream, Outcome
-from pilot.agent.xds.agent_subscriptions import OwnSubscriptions
-from pilot.agent.xds.downstream_writer import Downwards
+from pilot.agent.xds.agent_subscriptions import AgentSubscriptions
+from pilot.agent.xds.downstream_writer import DownstreamWriter
 from pilot.agent.xds.response_type import read_type_url
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.xds_types import EXTENSION
@@ -38,19 +38,19 @@ class Counts:
     def __init__(self) -> None:
         self.counts: collections.Counter[str] = collections.Counter()
 
-    def xds_request(self) -> None:
+    def request_forwarded(self) -> None:
         self.counts["requests"] += 1
 
-    def xds_response(self) -> None:
+    def response_received(self) -> None:
         self.counts["responses"] += 1
 
-    def upstream_failed(self) -> None:
+    def upstream_connection_failed(self) -> None:
         self.counts["failed"] += 1
 
-    def upstream_ended(self, by: str) -> None:
+    def upstream_closed(self, by: str) -> None:
         self.counts[f"ended {by}"] += 1
 
-    def envoy_ended(self, by: str) -> None:
+    def envoy_closed(self, by: str) -> None:
         self.counts[f"envoy {by}"] += 1
 
 
@@ -82,7 +82,7 @@ class Mesh:
     def __init__(self, folder: pathlib.Path, taken: list[list[bytes]]) -> None:
         self.plane, self.counts, self._folder = Plane(), Counts(), folder
         self.front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)), self.plane.serve)
-        self.own = OwnSubscriptions({NAMES: self._take})
+        self.own = AgentSubscriptions({NAMES: self._take})
         self.taken = taken
 
     def _take(self, resources: list[bytes]) -> None:
@@ -94,10 +94,10 @@ class Mesh:
         await self.front.start()
         (self._folder / "token").write_text(IDENTITY)
         token, root = str(self._folder / "token"), str(self.front.write_root(self._folder))
-        self.upstream = Upstream(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
-        self.server = make_server()
+        self.upstream = UpstreamServer(self.front.address, root, NAME, token, "west", None, {"X-Mine": "1"})
+        self.server = build_server()
         self.server.add_generic_rpc_handlers(
-            (XdsProxy(self.upstream, self.own if own else OwnSubscriptions({}), self.counts).handlers(),)
+            (XdsProxy(self.upstream, self.own if own else AgentSubscriptions({}), self.counts).handlers(),)
         )
         await serve(self.server, str(self._folder / "XDS"), private=False)
         self.channel = aio.insecure_channel(f"unix:{self._folder / 'XDS'}", [("grpc.max_receive_message_length", -1)])
@@ -268,7 +268,7 @@ async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
 
     response = discovery_pb2.DiscoveryResponse(type_url=EXTENSION, nonce="n", version_info="v")
     response.resources.add().Pack(extension_pb2.TypedExtensionConfig(name="r"))
-    downwards = Downwards(Envoy(), ExtensionStream(SecondTime(), delta=False), (0.001, 0.002))
+    downwards = DownstreamWriter(Envoy(), ExtensionStream(SecondTime(), delta=False), (0.001, 0.002))
     try:
         await downwards.write(response.SerializeToString())
         found = [
@@ -320,7 +320,7 @@ async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Me
 
     mesh.front.stream = end
     stream = asyncio.create_task(
-        XdsProxy(mesh.upstream, OwnSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy)
+        XdsProxy(mesh.upstream, AgentSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy)
     )
     await until(lambda: mesh.counts.counts["ended error"] if refused else envoy.writing.is_set())
     await asyncio.wait([stream], timeout=0.1)

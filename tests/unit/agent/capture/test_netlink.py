@@ -13,7 +13,7 @@ import pytest
 from pyroute2.netlink.nfnetlink.nftsocket import nft_chain_msg, nft_rule_msg, nft_table_msg
 
 from pilot.agent.capture import nftables_netlink as netlink
-from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.errors import RulesError
 from pilot.agent.capture.nftables_expressions import rule_expressions
 from pilot.agent.capture.rule_language import (
     ACCEPT,
@@ -332,6 +332,6 @@ def test_the_kernel_is_asked_once_and_not_waited_for_without_end(monkeypatch: py
 def test_the_first_reason_why_the_kernel_refuses_is_told(
     codes: dict[int, int], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NotApplied) as error:
+    with pytest.raises(RulesError) as error:
         applied(monkeypatch, {}, codes)
     assert str(error.value) == text

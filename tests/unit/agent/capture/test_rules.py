@@ -10,9 +10,9 @@ import pytest
 
 from pilot.agent.capture import iptables_restore as restore
 from pilot.agent.capture import pod_network as network
-from pilot.agent.capture.capture_config import read_wanted
+from pilot.agent.capture.capture_config import parse_capture_config
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.agent.capture.errors import NotApplied
+from pilot.agent.capture.errors import RulesError
 from pilot.agent.capture.iptables_text import restore_text
 from pilot.agent.capture.nftables_script import script
 from pilot.agent.capture.pod_chains import build_chains
@@ -151,7 +151,7 @@ TAKEN_AWAY = (
 def chains(argv: str, environ: Mapping[str, str] = {}, family: Family = Family.V4) -> Sequence[CaptureChain]:
     loaded = load_sections(CaptureSettings(), shlex.split(argv), environ)
     assert loaded.warnings == []
-    return build_chains(read_wanted(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)
+    return build_chains(parse_capture_config(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)
 
 
 def changed(argv: str) -> str:
@@ -284,7 +284,7 @@ def test_iptables_is_given_all_rules_of_a_family_at_once(
 def test_what_iptables_refuses_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_iptables(tmp_path, "", status=3)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(NotApplied, match="iptables-restore: exit status 3"):
+    with pytest.raises(RulesError, match="iptables-restore: exit status 3"):
         restore.apply({Family.V4: chains(INJECTED)})
 
 

@@ -17,7 +17,7 @@ from pilot.agent.capture import istio_iptables as run
 from pilot.agent.capture import nftables_netlink as netlink
 from pilot.agent.capture import pod_network as network
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.agent.capture.errors import NotApplied, NotCaptured
+from pilot.agent.capture.errors import CaptureCheckError, RulesError
 from pilot.agent.capture.rule_language import Family
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
@@ -88,7 +88,7 @@ class Namespace:
     def probe(self, *asked: Any) -> None:
         self.done.append(f"probe {' '.join(map(str, asked))}")
         if not self.captured:
-            raise NotCaptured("it goes elsewhere")
+            raise CaptureCheckError("it goes elsewhere")
 
     def __enter__(self) -> Namespace:
         return self
@@ -200,7 +200,7 @@ def test_a_connection_that_is_not_captured_is_told_to_the_cni_plugin_by_the_exit
     pod.captured = False
     assert pod.run(asked) == 126
     pod.addresses = ["127.0.0.1"]
-    with pytest.raises(NotApplied, match="this network namespace has no address by which others reach it"):
+    with pytest.raises(RulesError, match="this network namespace has no address by which others reach it"):
         pod.run(asked)
     assert [record.getMessage() for record in caplog.records] == ["connections are captured", "it goes elsewhere"]
 
@@ -215,7 +215,7 @@ def test_without_a_list_of_servers_questions_cannot_be_captured(
 ) -> None:
     monkeypatch.setattr(network, "RESOLVERS", tmp_path / "resolv.conf")
     with pytest.raises(
-        NotApplied, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"
+        RulesError, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"
     ):
         pod.run("--redirect-dns")
     assert pod.done == []
@@ -236,7 +236,7 @@ def test_what_is_there_or_gone_already_is_no_mistake(pod: Namespace, argv: str, 
 )
 def test_what_the_kernel_refuses_is_told(pod: Namespace, argv: str, code: int) -> None:
     pod.refuses = code
-    with pytest.raises(NotApplied, match=r"^rule: "):
+    with pytest.raises(RulesError, match=r"^rule: "):
         pod.run(argv)
 
 

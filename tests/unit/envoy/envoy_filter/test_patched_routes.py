@@ -85,7 +85,7 @@ class Patching:
 
 
 def parsed(resource: Resource) -> route_pb2.RouteConfiguration:
-    return route_pb2.RouteConfiguration.FromString(b"".join(resource.message))
+    return route_pb2.RouteConfiguration.FromString(b"".join(resource.message_pieces))
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_pieces_come_out_as_the_whole_does(given: tuple[str, ...]) -> None:
 def test_what_a_patch_does_not_change_is_shared_byte_by_byte() -> None:
     found = Patching(of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("a",))
     bare = Patching(of_host("MERGE", "name: nobody", "request_headers_to_remove: [x]"), namespaces=("a",))
-    kept = set(found.routes().message) & set(bare.routes().message)
-    assert len(kept) == len(bare.routes().message) - 1
-    assert bare.routes().message[1] not in kept
+    kept = set(found.routes().message_pieces) & set(bare.routes().message_pieces)
+    assert len(kept) == len(bare.routes().message_pieces) - 1
+    assert bare.routes().message_pieces[1] not in kept
 
 
 def test_a_piece_that_several_configurations_have_is_patched_once() -> None:
@@ -152,7 +152,7 @@ def test_a_piece_that_several_configurations_have_is_patched_once() -> None:
         of_host("MERGE", f"name: '{API}:80'", "request_headers_to_remove: [x]"), namespaces=("c", "d", "e")
     )
     ran = found.count()
-    assert len({found.routes(at).frame for at in range(3)}) == 1
+    assert len({found.routes(at).encoded for at in range(3)}) == 1
     assert ran["_patched_piece"] == 1
 
 
@@ -165,7 +165,7 @@ def test_an_edit_has_the_other_pieces_as_they_were() -> None:
     )
     after = found.routes()
     assert ran["_patched_piece"] == 1
-    same = [one is other for one, other in zip(before.message[1:], after.message[1:], strict=True)]
+    same = [one is other for one, other in zip(before.message_pieces[1:], after.message_pieces[1:], strict=True)]
     assert sorted(same) == [False, *[True] * (len(same) - 1)]
 
 

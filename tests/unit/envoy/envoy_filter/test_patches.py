@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import any_pb2, json_format
-from pilot.bootstrap.patch_status import PatchMetrics
+from pilot.bootstrap.periodic_jobs import PatchMetrics
 
 from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
@@ -200,7 +200,7 @@ def test_what_no_patch_can_touch_is_the_shared_resource_itself() -> None:
 def test_proxies_with_other_patches_share_what_the_same_patches_touch() -> None:
     everywhere = envoy_filter("one", merge("3s", f"cluster: {{service: {API}}}"), namespace=MESH)
     found = Meshed(everywhere, envoy_filter("two", merge("4s", "cluster: {portNumber: 90}")))
-    assert found.resources("a")[CLUSTER][CLUSTER_NAME].frame == found.resources("b")[CLUSTER][CLUSTER_NAME].frame
+    assert found.resources("a")[CLUSTER][CLUSTER_NAME].encoded == found.resources("b")[CLUSTER][CLUSTER_NAME].encoded
 
 
 def test_proxies_without_patches_have_the_plan_of_a_mesh_without_any() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Node
-from pilot.envoy.cluster.outbound import outbound_clusters, placeless_cluster
-from pilot.envoy.endpoint.assignment import endpoints_of, sni_endpoints_of
+from pilot.envoy.cluster.outbound_clusters import outbound_clusters, placeless_cluster
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
+from pilot.envoy.endpoint.load_assignments import endpoints_of, sni_endpoints_of
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.mesh.model.proxy import NodeType

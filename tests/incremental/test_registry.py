@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pilot.envoy.endpoint.assignment import endpoints_of
+from pilot.envoy.endpoint.load_assignments import endpoints_of
 from pilot.mesh.proxies.classify import outbound_facet
 from pilot.mesh.registry.endpoints import service_accounts
 from pilot.mesh.registry.service_targets import service_targets

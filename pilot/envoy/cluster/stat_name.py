@@ -5,7 +5,6 @@ istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 
 from __future__ import annotations
 
-from pilot.envoy.cluster.draft import STAT_DELIMITER
 from pilot.mesh.model.service import Port, Registry, Service
 
 
@@ -37,3 +36,9 @@ def build_stat_name(
     for variable, value in values:
         pattern = pattern.replace(variable, value)
     return pattern
+
+
+STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart
+
+
+# DOC """Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
-from pilot.envoy.cluster.defaults import outbound_traits
-from pilot.envoy.cluster.keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
-from pilot.envoy.cluster.outbound import resolve_cluster
-from pilot.envoy.cluster.resolution import INLINE, discovery_type, is_dynamic
-from pilot.envoy.endpoint.assignment import inline_assignment, unscoped
+from pilot.envoy.cluster.cluster_keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
+from pilot.envoy.cluster.cluster_traits import outbound_traits
+from pilot.envoy.cluster.endpoint_discovery import INLINE, discovery_type, is_dynamic
+from pilot.envoy.cluster.outbound_clusters import resolve_cluster
+from pilot.envoy.endpoint.load_assignments import inline_assignment, unscoped
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.tables.database import Mesh

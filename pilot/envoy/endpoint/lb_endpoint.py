@@ -10,7 +10,7 @@ from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_components_pb2
 
 from pilot.envoy import names
-from pilot.envoy.transport_socket.hbone import ORIGINAL_DST
+from pilot.envoy.transport_socket.hbone_sockets import ORIGINAL_DST
 from pilot.lib.labels import LATEST, canonical_service
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 

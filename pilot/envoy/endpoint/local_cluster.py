@@ -12,10 +12,10 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.endpoint.build import Rules, build_cluster_load_assignment
-from pilot.envoy.endpoint.inputs import presentation, takes_mtls
-from pilot.envoy.endpoint.policy import EndpointPolicy
-from pilot.envoy.endpoint.vantage import VantageKey
+from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment
+from pilot.envoy.endpoint.client_location import VantageKey
+from pilot.envoy.endpoint.endpoint_inputs import presentation, takes_mtls
+from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
 from pilot.envoy.resource import Resource
 from pilot.lib import labels as label
 from pilot.lib.xds_types import ENDPOINT

@@ -5,9 +5,9 @@ https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 
 from __future__ import annotations
 
-from pilot.envoy.endpoint.group import MAX_WEIGHT, LocalityGroup
+from pilot.envoy.endpoint.client_location import VantageKey
 from pilot.envoy.endpoint.lb_endpoint import EndpointTunnel, Member
-from pilot.envoy.endpoint.vantage import VantageKey
+from pilot.envoy.endpoint.locality_group import MAX_WEIGHT, LocalityGroup
 from pilot.lib.addresses import is_ipv4, is_ipv6, joined
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.registry.networks import NetworkGateway, NetworkGateways

@@ -15,9 +15,9 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.config.validation.extension_provider import check_log_fields, check_log_format, decode_log_fields
 from pilot.derive import derived, hub
 from pilot.envoy import names
-from pilot.envoy.access_log.build import AccessLogs, FilteredLogger
-from pilot.envoy.access_log.format import LineFormat, json_log_format
-from pilot.envoy.access_log.logger import (
+from pilot.envoy.access_log.access_logs import AccessLogs, FilteredLogger
+from pilot.envoy.access_log.log_format import LineFormat, json_log_format
+from pilot.envoy.access_log.loggers import (
     OLD_PEER_STATE,
     PEER_STATE,
     ConnectionLogger,

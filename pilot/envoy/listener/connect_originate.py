@@ -9,7 +9,7 @@ from envoy.config.listener.v3 import listener_components_pb2
 
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs, build_origination_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs, build_origination_access_logs
 from pilot.envoy.filter_state import HBONE_TARGET
 from pilot.envoy.http_filter.connect_authority import SOURCE_HEADER
 from pilot.envoy.listener.access_logging import access_logs

@@ -10,7 +10,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs, build_termination_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs, build_termination_access_logs
 from pilot.envoy.http_filter.connect_authority import build_connect_authority, build_request_source
 from pilot.envoy.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
@@ -20,7 +20,7 @@ from pilot.envoy.listener.authorization import tunnel_authorization
 from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
 from pilot.envoy.resource import Resource
-from pilot.envoy.transport_socket.hbone import build_tunnel_context, build_tunnel_server
+from pilot.envoy.transport_socket.hbone_sockets import build_tunnel_context, build_tunnel_server
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import ListeningFacet, PolicyFacet

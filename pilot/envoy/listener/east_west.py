@@ -14,8 +14,8 @@ from xds.type.matcher.v3 import matcher_pb2
 from pilot.config.protocol import Protocol
 from pilot.derive import Gather, derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs
-from pilot.envoy.cluster.vip import VipKey, vip_ports
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
+from pilot.envoy.cluster.vip_clusters import VipKey, vip_ports
 from pilot.envoy.filter_state import REQUEST_SOURCE
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.filter_chain import build_chain

@@ -10,7 +10,7 @@ from pilot.config.kinds.gateway_api import TLS_ROUTE
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.derive import Gather, derived
-from pilot.envoy.access_log.build import build_listener_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.address import listener_name, wildcards
 from pilot.envoy.listener.extension_filters import extension_port
@@ -42,10 +42,16 @@ from pilot.envoy.listener.options import listener_options
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.gateway import route_name
-from pilot.envoy.transport_socket import ServerCertificates, build_downstream, build_quic, build_server_context
-from pilot.envoy.transport_socket.downstream import HTTP3_ALPN, HTTP_ALPN, PEER_ALPN
+from pilot.envoy.route.gateway.gateway_route_configurations import route_name
+from pilot.envoy.transport_socket.downstream_tls import (
+    HTTP3_ALPN,
+    HTTP_ALPN,
+    PEER_ALPN,
+    ServerCertificates,
+    build_server_context,
+)
 from pilot.envoy.transport_socket.sds import SdsProvider
+from pilot.envoy.transport_socket.transport_sockets import build_downstream, build_quic
 from pilot.mesh.gateways.gateways import merged_gateway, server
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.mesh.model.service import Port

@@ -12,8 +12,8 @@ from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.http import ManagerKey, http_template_of, tracing_part
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
-from pilot.envoy.route.destination import destination_cluster
-from pilot.envoy.route.gateway_sources import destination_of
+from pilot.envoy.route.gateway.gateway_route_sources import destination_of
+from pilot.envoy.route.route_destination import destination_cluster
 from pilot.mesh.model.service import Port, ServiceRef
 from pilot.mesh.proxies.router import GatewayListenersFacet, TopologyFacet
 from pilot.mesh.registry.service_lookup import service_in_sight

@@ -10,8 +10,8 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_http_access_logs
-from pilot.envoy.cluster.dns import lookup_family
+from pilot.envoy.access_log.access_logs import build_http_access_logs
+from pilot.envoy.cluster.endpoint_discovery import lookup_family
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.dynamic_forward_proxy import (
     build_allow_any_dns_cache,
@@ -31,7 +31,7 @@ from pilot.envoy.network_filter.http_connection_manager import (
     build_http_connection_manager,
     rds,
 )
-from pilot.envoy.tracing.spans import build_spans
+from pilot.envoy.tracing.request_tracing import build_spans
 from pilot.mesh.model.facets import ListeningFacet, ScopeFacet, SpanTagsFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.mesh import MeshSettings

@@ -15,7 +15,7 @@ from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.address import wildcards
 from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.filter_chain import build_black_hole_chain
@@ -28,14 +28,15 @@ from pilot.envoy.listener.options import ListenerOptions, listener_options
 from pilot.envoy.listener.outbound_chains import plaintext_alpns
 from pilot.envoy.listener.parts import ListenerParts, assemble
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.inbound import build_inbound_routes
-from pilot.envoy.transport_socket import (
+from pilot.envoy.route.inbound_routes import build_inbound_routes
+from pilot.envoy.transport_socket.downstream_tls import (
+    HTTP_ALPN,
+    PEER_ALPN,
     ServerCertificates,
-    build_downstream,
     build_inbound_context,
     build_server_context,
 )
-from pilot.envoy.transport_socket.downstream import HTTP_ALPN, PEER_ALPN
+from pilot.envoy.transport_socket.transport_sockets import build_downstream
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet, SecretServersFacet, TlsFilesFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.http import tracing_part
 from pilot.envoy.listener.inbound import ServerIdentityKey, inbound_chains, inspections
 from pilot.envoy.listener.inbound_specs import passthrough_spec, port_specs

@@ -9,7 +9,7 @@ from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.config.networking.sidecar import IstioIngressListener
 from pilot.config.protocol import Protocol
 from pilot.envoy import names
-from pilot.envoy.cluster.inbound import stand_in
+from pilot.envoy.cluster.inbound_clusters import stand_in
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.address import wildcards
 from pilot.envoy.listener.claim import PRIVILEGED

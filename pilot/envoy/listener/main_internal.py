@@ -17,7 +17,7 @@ from xds.type.matcher.v3 import ip_pb2, matcher_pb2
 
 from pilot.derive import Gather, derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.filter_state import AUTHORITY
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.http import tracing_part

@@ -6,7 +6,7 @@ import msgspec
 from envoy.config.cluster.v3 import cluster_pb2
 
 from pilot.derive import derived
-from pilot.envoy.cluster.dns import lookup_family
+from pilot.envoy.cluster.endpoint_discovery import lookup_family
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.extension_filters import network_extensions

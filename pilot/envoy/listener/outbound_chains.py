@@ -13,8 +13,8 @@ from pilot.envoy.listener.http import ManagerKey
 from pilot.envoy.listener.l4_rules import L4Chain, L4Client, find_tcp_chains, find_tls_chains, l4_keys
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
-from pilot.envoy.route.destination import DestinationService, destination_cluster
-from pilot.envoy.route.domains import absolute_names, short_names
+from pilot.envoy.route.route_destination import DestinationService, destination_cluster
+from pilot.envoy.route.sidecar.domains import absolute_names, short_names
 from pilot.lib.hosts import is_wildcard
 from pilot.mesh.model.facets import OutboundListenersFacet
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef

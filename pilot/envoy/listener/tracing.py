@@ -20,9 +20,9 @@ from pilot.config.mesh.tracing import CustomTag
 from pilot.config.telemetry import SpanTag
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.tracing.endpoint import GrpcEndpoint, Headers, HttpEndpoint, join_url
-from pilot.envoy.tracing.spans import Spans
-from pilot.envoy.tracing.tracer import (
+from pilot.envoy.tracing.collectors import GrpcEndpoint, Headers, HttpEndpoint, join_url
+from pilot.envoy.tracing.request_tracing import Spans
+from pilot.envoy.tracing.tracers import (
     DatadogTracer,
     Detector,
     DynatraceSamplerSettings,

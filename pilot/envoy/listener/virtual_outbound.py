@@ -11,7 +11,7 @@ from envoy.config.route.v3 import route_pb2
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.access_log.build import build_listener_access_logs
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.address import loopbacks, wildcards
 from pilot.envoy.listener.chain_spec import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.envoy.listener.defaults import listener_defaults
@@ -25,8 +25,8 @@ from pilot.envoy.listener.outbound_chains import plaintext_alpns
 from pilot.envoy.listener.outbound_listener import build_unmatched_filters
 from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.catch_all import build_catch_all
-from pilot.envoy.route.configuration import DIRECT_RESPONSE_BYTES
+from pilot.envoy.route.route_configuration import DIRECT_RESPONSE_BYTES
+from pilot.envoy.route.sidecar.catch_all import build_catch_all
 from pilot.mesh.model.facets import ListeningFacet, OutboundListenersFacet, SpanTagsFacet
 from pilot.mesh.model.virtual_addresses import ANY_IPV4
 from pilot.mesh.scope.sidecar_scope import outbound_traffic_policy

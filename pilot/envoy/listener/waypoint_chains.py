@@ -14,9 +14,9 @@ from envoy.config.route.v3 import route_pb2
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.cluster.resolution import is_dynamic
+from pilot.envoy.cluster.endpoint_discovery import is_dynamic
 from pilot.envoy.cluster.stat_name import build_stat_name
-from pilot.envoy.cluster.vip import VipKey, vip_ports
+from pilot.envoy.cluster.vip_clusters import VipKey, vip_ports
 from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.extension_filters import OTHER_PORTS
 from pilot.envoy.listener.filter_chain import build_chain
@@ -28,7 +28,7 @@ from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings
-from pilot.envoy.route.waypoint import build_default_configuration, default_action, vip_routes
+from pilot.envoy.route.waypoint_routes import build_default_configuration, default_action, vip_routes
 from pilot.lib.addresses import joined
 from pilot.mesh.model.ambient import crosses_networks
 from pilot.mesh.model.facets import ListeningFacet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pilot.config.networking.virtual_service import RouteDestination
 from pilot.envoy.listener.l4_rules import L4Client, can_meet
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
-from pilot.envoy.route.destination import destination_cluster
-from pilot.envoy.route.waypoint import find_destination, find_ref, rules
+from pilot.envoy.route.route_destination import destination_cluster
+from pilot.envoy.route.waypoint_routes import find_destination, find_ref, rules
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.proxies.waypoint import ServingKey
 from pilot.mesh.tables.database import Mesh

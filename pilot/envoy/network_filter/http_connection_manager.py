@@ -19,7 +19,7 @@ from google.protobuf import duration_pb2, wrappers_pb2
 
 from pilot.config.mesh.proxy_config import ConnectionSettings, ProxyHeaders, SetCurrentClientCertDetails
 from pilot.envoy.names import CONNECT_TERMINATE
-from pilot.envoy.tracing.request_id import build_request_id
+from pilot.envoy.tracing.request_tracing import build_request_id
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.lib.duration import Duration
 

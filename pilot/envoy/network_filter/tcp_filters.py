@@ -8,7 +8,7 @@ import msgspec
 from envoy.config.listener.v3 import listener_components_pb2
 
 from pilot.config.protocol import Protocol
-from pilot.envoy.access_log.build import AccessLogs, build_tcp_access_logs
+from pilot.envoy.access_log.access_logs import AccessLogs, build_tcp_access_logs
 from pilot.envoy.filter_phase import Phase, in_order
 from pilot.envoy.network_filter.simple_network_filters import (
     build_metadata_exchange,

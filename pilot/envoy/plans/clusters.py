@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pilot.envoy.cluster.defaults import outbound_traits, without_place
-from pilot.envoy.cluster.inbound import inbound_clusters
-from pilot.envoy.cluster.outbound import outbound_clusters
-from pilot.envoy.cluster.passthrough import (
+from pilot.envoy.cluster.builtin_clusters import (
     credential_server_clusters,
     dynamic_dns_clusters,
     inbound_fixed_clusters,
     sidecar_fixed_clusters,
 )
+from pilot.envoy.cluster.cluster_traits import outbound_traits, without_place
+from pilot.envoy.cluster.inbound_clusters import inbound_clusters
+from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters
 from pilot.envoy.plans.plan import Group
 from pilot.envoy.plans.tunnels import originating_cluster_groups, terminating_cluster_groups

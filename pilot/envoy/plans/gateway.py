@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pilot.derive import derived
-from pilot.envoy.cluster.defaults import without_place
-from pilot.envoy.cluster.outbound import outbound_clusters
-from pilot.envoy.cluster.passthrough import credential_server_clusters, router_fixed_clusters
-from pilot.envoy.endpoint.assignment import endpoints_of, sni_endpoints_of
+from pilot.envoy.cluster.builtin_clusters import credential_server_clusters, router_fixed_clusters
+from pilot.envoy.cluster.cluster_traits import without_place
+from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
+from pilot.envoy.endpoint.load_assignments import endpoints_of, sni_endpoints_of
 from pilot.envoy.listener.gateway import gateway_listeners
 from pilot.envoy.plans.agent import companion_groups
 from pilot.envoy.plans.extensions import extension_groups
@@ -18,7 +18,7 @@ from pilot.envoy.plans.patches import patched_plan
 from pilot.envoy.plans.plan import Group, Plan
 from pilot.envoy.plans.secrets import secret_groups
 from pilot.envoy.plans.tunnels import originating_cluster_groups, originating_listener_groups
-from pilot.envoy.route.gateway import gateway_route_configurations
+from pilot.envoy.route.gateway.gateway_route_configurations import gateway_route_configurations
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway
 from pilot.mesh.gateways.servers import GatewaySelectionKey

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilot.envoy.cluster.hbone import (
+from pilot.envoy.cluster.builtin_clusters import inbound_fixed_clusters
+from pilot.envoy.cluster.hbone_clusters import (
     crossing_clusters,
     forwarding_clusters,
     originating_clusters,
     terminating_clusters,
     waypoint_fixed_clusters,
 )
-from pilot.envoy.cluster.inbound import inbound_clusters
-from pilot.envoy.cluster.passthrough import inbound_fixed_clusters
-from pilot.envoy.endpoint.east_west import passage_clusters
-from pilot.envoy.endpoint.vip_assignment import vip_clusters
+from pilot.envoy.cluster.inbound_clusters import inbound_clusters
+from pilot.envoy.endpoint.east_west_upstreams import passage_clusters
+from pilot.envoy.endpoint.waypoint_upstreams import vip_clusters
 from pilot.envoy.envoy_filter.added import added, added_extensions
 from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched
 from pilot.envoy.listener.connect_originate import crossing_listeners, forwarding_listeners, originating_listeners

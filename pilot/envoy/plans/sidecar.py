@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilot.envoy.agent_resources import name_table
-from pilot.envoy.endpoint.assignment import endpoints_of
+from pilot.envoy.endpoint.load_assignments import endpoints_of
 from pilot.envoy.listener.inbound import inbound_listeners
 from pilot.envoy.listener.outbound import (
     addressing,

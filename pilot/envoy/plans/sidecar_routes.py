@@ -7,7 +7,7 @@ from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.outbound import route_names
 from pilot.envoy.names import HTTP_PROXY
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.sidecar import sidecar_routes
+from pilot.envoy.route.sidecar.sidecar_route_configurations import sidecar_routes
 from pilot.mesh.model.facets import OutboundListenersFacet
 from pilot.mesh.proxies.sidecar_routing import SidecarRoutesFacet
 from pilot.mesh.tables.database import Mesh

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pilot.envoy.cluster.hbone import crossing_clusters, originating_clusters, terminating_clusters
-from pilot.envoy.endpoint.inputs import begins_tunnels
+from pilot.envoy.cluster.hbone_clusters import crossing_clusters, originating_clusters, terminating_clusters
+from pilot.envoy.endpoint.endpoint_inputs import begins_tunnels
 from pilot.envoy.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
 from pilot.envoy.listener.connect_terminate import terminating_listeners
 from pilot.envoy.listener.inbound_hbone import tunnelled_listeners

@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pilot.config.object import ObjectKey
-from pilot.envoy.cluster.defaults import without_place
-from pilot.envoy.cluster.hbone import crossing_clusters, forwarding_clusters, waypoint_fixed_clusters
-from pilot.envoy.cluster.outbound import outbound_clusters
-from pilot.envoy.cluster.passthrough import credential_server_clusters
-from pilot.envoy.endpoint.assignment import endpoints_of
-from pilot.envoy.endpoint.east_west import passage_clusters, passage_endpoints
+from pilot.envoy.cluster.builtin_clusters import credential_server_clusters
+from pilot.envoy.cluster.cluster_traits import without_place
+from pilot.envoy.cluster.hbone_clusters import crossing_clusters, forwarding_clusters, waypoint_fixed_clusters
+from pilot.envoy.cluster.outbound_clusters import outbound_clusters
+from pilot.envoy.endpoint.east_west_upstreams import passage_clusters, passage_endpoints
 from pilot.envoy.endpoint.inline_clusters import inline_clusters
-from pilot.envoy.endpoint.vip_assignment import VipListKey, vip_clusters, vip_endpoints
+from pilot.envoy.endpoint.load_assignments import endpoints_of
+from pilot.envoy.endpoint.waypoint_upstreams import VipListKey, vip_clusters, vip_endpoints
 from pilot.envoy.listener.connect_originate import (
     crossing_listeners,
     forwarding_listeners,

@@ -7,11 +7,11 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.destination_rule import ConnectionPoolSettings, LoadBalancerSettings
 from pilot.derive import Lookup, derived
-from pilot.envoy.cluster.build import ClusterDestination
-from pilot.envoy.cluster.keys import ClusterKey, RuledClusterKey, find_destination
-from pilot.envoy.cluster.load_balancing import RING_SIZE
-from pilot.envoy.cluster.traffic_policy import EffectivePolicy, build_policy, build_subset_policy
-from pilot.envoy.endpoint.assignment import assignment_for
+from pilot.envoy.cluster.cluster_builder import ClusterDestination
+from pilot.envoy.cluster.cluster_keys import ClusterKey, RuledClusterKey, find_destination
+from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, build_policy, build_subset_policy
+from pilot.envoy.cluster.policy.load_balancing import RING_SIZE
+from pilot.envoy.endpoint.load_assignments import assignment_for
 from pilot.envoy.names import OUTBOUND, parse_cluster
 from pilot.envoy.proxyless.listener import ADS
 from pilot.envoy.proxyless.tls import build_client_socket

@@ -7,7 +7,7 @@ from envoy.config.listener.v3 import api_listener_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 
 from pilot.derive import Lookup, derived
-from pilot.envoy.cluster.keys import cluster_port
+from pilot.envoy.cluster.cluster_keys import cluster_port
 from pilot.envoy.http_filter.prebuilt_http_filters import FAULT, build_router
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.proxyless.names import parse_host_port

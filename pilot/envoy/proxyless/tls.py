@@ -9,7 +9,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.envoy.transport_socket.validation import exact
+from pilot.envoy.transport_socket.certificate_validation import exact
 from pilot.envoy.well_known_types import pack
 
 SOCKET = "envoy.transport_sockets.tls"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from envoy.config.core.v3 import base_pb2, config_source_pb2, grpc_service_pb2
+from envoy.config.core.v3 import config_source_pb2, grpc_service_pb2
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from google.protobuf import duration_pb2
 
@@ -43,6 +43,8 @@ def _from_server(name: str, cluster: str, authority: str = "", wait: bool = Fals
 
 
 WORKLOAD = _from_server(names.WORKLOAD_SECRET, names.SDS_CLUSTER, wait=True)
+
+
 ROOTS = _from_server(names.ROOT_SECRET, names.SDS_CLUSTER, wait=True)
 
 
@@ -81,8 +83,3 @@ def build_credential_secret(
             return _from_server(name, provider.cluster, provider.authority)
     ads = config_source_pb2.ConfigSource(resource_api_version=V3, ads=config_source_pb2.AggregatedConfigSource())
     return secret_pb2.SdsSecretConfig(name=names.credential(name), sds_config=ads)
-
-
-def file_source(path: str) -> base_pb2.DataSource:
-    """Returns a file that Envoy itself reads."""
-    return base_pb2.DataSource(filename=path)

@@ -12,7 +12,7 @@ from google.protobuf import any_pb2
 from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
 from pilot.envoy.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.envoy.resource import Resource
-from pilot.envoy.tracing.spans import Spans, build_spans
+from pilot.envoy.tracing.request_tracing import Spans, build_spans
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet

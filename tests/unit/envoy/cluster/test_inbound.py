@@ -8,8 +8,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from pilot.envoy.cluster.default_endpoint import DefaultEndpoint, parse_default_endpoint
-from pilot.envoy.cluster.defaults import ClusterTraitsKey
+from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
+from pilot.envoy.cluster.inbound_clusters import DefaultEndpoint, parse_default_endpoint
 from pilot.ingest.decode import decode_document
 from tests.support.clusters import HOST, clusters, http_options, rule
 from tests.support.world import proxy

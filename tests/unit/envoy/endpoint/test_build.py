@@ -20,12 +20,11 @@ from pilot.config.networking.destination_rule import (
     ZoneAwareLoadBalancerSetting,
 )
 from pilot.config.networking.virtual_service import PortSelector
-from pilot.envoy.endpoint.balance import Balance, build_balance
-from pilot.envoy.endpoint.build import Rules, build_cluster_load_assignment, build_groups
-from pilot.envoy.endpoint.inputs import presentation
+from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment, build_groups
+from pilot.envoy.endpoint.client_location import VantageKey, build_vantage, distance
+from pilot.envoy.endpoint.endpoint_inputs import presentation
+from pilot.envoy.endpoint.endpoint_policy import Balance, EndpointPolicy, _mtls, build_balance
 from pilot.envoy.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
-from pilot.envoy.endpoint.policy import EndpointPolicy, _mtls
-from pilot.envoy.endpoint.vantage import VantageKey, build_vantage, distance
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.mesh.model.facets import OutboundFacet, ReachFacet, ScopeFacet

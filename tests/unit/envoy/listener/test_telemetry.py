@@ -8,8 +8,8 @@ import pytest
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from msgspec.structs import replace
 
-from pilot.envoy.tracing.endpoint import join_url
-from pilot.envoy.tracing.spans import Spans, build_spans
+from pilot.envoy.tracing.collectors import join_url
+from pilot.envoy.tracing.request_tracing import Spans, build_spans
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.model.proxy import Proxy

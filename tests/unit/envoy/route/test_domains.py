@@ -9,8 +9,17 @@ from msgspec.structs import replace
 
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
-from pilot.envoy.route.conflicts import NEAR, Contender, settle
-from pilot.envoy.route.domains import Domains, build_domains, far, kubernetes_namespace, reduced, short_names
+from pilot.envoy.route.sidecar.domains import (
+    NEAR,
+    Contender,
+    Domains,
+    build_domains,
+    far,
+    kubernetes_namespace,
+    reduced,
+    settle,
+    short_names,
+)
 from pilot.mesh.model.service import Port, Registry, Resolution, Service
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, bound_addresses, virtual_addresses
 

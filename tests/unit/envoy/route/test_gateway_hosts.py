@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.config.object import ObjectKey
-from pilot.envoy.route.gateway_hosts import (
+from pilot.envoy.route.gateway.gateway_host_plan import (
     Bound,
     GatewayHostKey,
     RouteSourceKey,

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import json_format
 
 from pilot.config.networking.virtual_service import HTTPMatchRequest
-from pilot.envoy.route.match import applies, build_match, is_catch_all
+from pilot.envoy.route.route_match import applies, build_match, is_catch_all
 
 
 def match(**fields: Any) -> HTTPMatchRequest:

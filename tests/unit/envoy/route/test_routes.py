@@ -19,13 +19,13 @@ from pilot.config.networking.destination_rule import (
 from pilot.config.networking.virtual_service import Destination, HTTPRetry, PortSelector, VirtualService
 from pilot.config.object import Object
 from pilot.config.protocol import Protocol
-from pilot.envoy.route.catch_all import build_catch_all
-from pilot.envoy.route.context import RouteContext
-from pilot.envoy.route.destination import DestinationKey, DestinationService
-from pilot.envoy.route.hash_policy import build_hash_policy
-from pilot.envoy.route.inbound import build_inbound_routes
-from pilot.envoy.route.route import build_routes, has_routes
-from pilot.envoy.route.session import StickySession
+from pilot.envoy.route.action.route_action import build_hash_policy
+from pilot.envoy.route.inbound_routes import build_inbound_routes
+from pilot.envoy.route.route_context import RouteContext
+from pilot.envoy.route.route_destination import DestinationKey, DestinationService
+from pilot.envoy.route.sidecar.catch_all import build_catch_all
+from pilot.envoy.route.sticky_session import StickySession
+from pilot.envoy.route.virtual_service_routes import build_routes, has_routes
 from pilot.lib.duration import Duration, parse_duration
 from pilot.mesh.scope.sidecar_scope import OutboundPolicy
 

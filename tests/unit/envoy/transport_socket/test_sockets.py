@@ -9,9 +9,16 @@ from google.protobuf import json_format
 
 from pilot.config.mesh.mesh_config import TLSConfig
 from pilot.config.networking.gateway import ServerTLSSettings, TLSCertificate
-from pilot.envoy.transport_socket import ServerCertificates, build_inbound_context, build_quic, build_server_context
-from pilot.envoy.transport_socket.downstream import HTTP3_ALPN, MESH_CIPHERS, PEER_ALPN
+from pilot.envoy.transport_socket.downstream_tls import (
+    HTTP3_ALPN,
+    MESH_CIPHERS,
+    PEER_ALPN,
+    ServerCertificates,
+    build_inbound_context,
+    build_server_context,
+)
 from pilot.envoy.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
+from pilot.envoy.transport_socket.transport_sockets import build_quic
 from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.envoy.plans import plan
-from pilot.envoy.tracing.spans import Spans, build_spans
+from pilot.envoy.tracing.request_tracing import Spans, build_spans
 from pilot.lib.duration import Duration
 from pilot.mesh.gateways.gateways import service_ports
 from pilot.mesh.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet

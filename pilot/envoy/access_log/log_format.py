@@ -1,0 +1,96 @@
+"""Holds the formats of access logs: a line of text, or fields of JSON.
+
+https://istio.io/latest/docs/tasks/observability/logs/access-log/ has the default format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from envoy.config.core.v3 import extension_pb2, substitution_format_string_pb2
+from envoy.extensions.formatter.req_without_query.v3 import req_without_query_pb2
+from google.protobuf import json_format, struct_pb2
+
+from pilot.envoy.well_known_types import pack
+
+_WITHOUT_QUERY = "%REQ_WITHOUT_QUERY"
+
+
+_FORMATTER = extension_pb2.TypedExtensionConfig(
+    name="envoy.formatter.req_without_query", typed_config=pack(req_without_query_pb2.ReqWithoutQuery())
+)
+
+
+_FIELDS = {
+    "start_time": "%START_TIME%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+    "protocol": "%PROTOCOL%",
+    "response_code": "%RESPONSE_CODE%",
+    "response_flags": "%RESPONSE_FLAGS%",
+    "response_code_details": "%RESPONSE_CODE_DETAILS%",
+    "connection_termination_details": "%CONNECTION_TERMINATION_DETAILS%",
+    "upstream_transport_failure_reason": "%UPSTREAM_TRANSPORT_FAILURE_REASON%",
+    "bytes_received": "%BYTES_RECEIVED%",
+    "bytes_sent": "%BYTES_SENT%",
+    "duration": "%DURATION%",
+    "upstream_service_time": "%RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)%",
+    "x_forwarded_for": "%REQ(X-FORWARDED-FOR)%",
+    "user_agent": "%REQ(USER-AGENT)%",
+    "request_id": "%REQ(X-REQUEST-ID)%",
+    "authority": "%REQ(:AUTHORITY)%",
+    "upstream_host": "%UPSTREAM_HOST%",
+    "upstream_cluster": "%UPSTREAM_CLUSTER_RAW%",
+    "upstream_local_address": "%UPSTREAM_LOCAL_ADDRESS%",
+    "downstream_local_address": "%DOWNSTREAM_LOCAL_ADDRESS%",
+    "downstream_remote_address": "%DOWNSTREAM_REMOTE_ADDRESS%",
+    "requested_server_name": "%REQUESTED_SERVER_NAME%",
+    "route_name": "%ROUTE_NAME%",
+}
+
+
+DEFAULT_TEXT = (
+    '[{start_time}] "{method} {path} {protocol}" {response_code} {response_flags} {response_code_details} '
+    '{connection_termination_details} "{upstream_transport_failure_reason}" {bytes_received} {bytes_sent} {duration} '
+    '{upstream_service_time} "{x_forwarded_for}" "{user_agent}" "{request_id}" "{authority}" "{upstream_host}" {upstream_cluster} '
+    "{upstream_local_address} {downstream_local_address} {downstream_remote_address} {requested_server_name} {route_name}\n"
+).format_map(_FIELDS)
+
+
+DEFAULT_FIELDS = msgspec.json.encode(_FIELDS).decode()
+
+
+class LineFormat(msgspec.Struct, frozen=True, cache_hash=True):
+    """Says what a line looks like: `text`, "" for the default one, or `fields`, a JSON object as text. `omit_empty`: what has no value is left out
+    instead of a dash."""
+
+    text: str = ""
+    fields: str = ""
+    omit_empty: bool = False
+
+
+def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> LineFormat:
+    """Returns the format of JSON with those fields, the default ones where there are none."""
+    return LineFormat(fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty)
+
+
+def build_log_format(said: LineFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
+    """Returns a format; every line ends with a line break."""
+    formatted = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=said.omit_empty)
+    if said.fields:
+        fields = json_format.ParseDict(msgspec.json.decode(said.fields), struct_pb2.Struct())
+        formatted.json_format.CopyFrom(fields)
+        formatted.json_format_options.CopyFrom(substitution_format_string_pb2.JsonFormatOptions(sort_properties=False))
+        formatted.formatters.extend(build_formatters(*(v.string_value for v in fields.fields.values())))
+    else:
+        text = said.text or DEFAULT_TEXT
+        formatted.text_format_source.inline_string = text if text.endswith("\n") else text + "\n"
+        formatted.formatters.extend(build_formatters(text))
+    return formatted
+
+
+def build_formatters(*texts: str) -> list[extension_pb2.TypedExtensionConfig]:
+    """Returns the extensions that formats need for their variables."""
+    return [_FORMATTER] if any(_WITHOUT_QUERY in text for text in texts) else []

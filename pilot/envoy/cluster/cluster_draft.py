@@ -1,0 +1,71 @@
+"""Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+
+from __future__ import annotations
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import protocol_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+
+from pilot.envoy.well_known_types import pack
+
+HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+class ClusterDraft:
+    """Is filled by the builders in order; `options` comes into being when one first asks for it."""
+
+    __slots__ = ("_options", "cluster", "dynamic")
+
+    def __init__(self, cluster: cluster_pb2.Cluster, dynamic: bool = False) -> None:
+        self.cluster = cluster
+        self.dynamic = dynamic  # a dynamic forward proxy, whose hosts are resolved as requests ask for them
+        self._options: http_protocol_options_pb2.HttpProtocolOptions | None = None
+
+    @property
+    def options(self) -> http_protocol_options_pb2.HttpProtocolOptions:
+        """Returns the HTTP options, which are there from then on."""
+        if self._options is None:
+            self._options = http_protocol_options_pb2.HttpProtocolOptions()
+        return self._options
+
+    @property
+    def has_options(self) -> bool:
+        """Returns whether anybody has asked for HTTP options yet."""
+        return self._options is not None
+
+    @property
+    def protocol(self) -> str:
+        """Returns which upstream protocol is chosen: the name of the field of `options`, or ""."""
+        return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""
+
+    @property
+    def is_http2(self) -> bool:
+        """Returns whether the cluster speaks HTTP/2 and nothing else."""
+        return self._options is not None and self._options.explicit_http_config.HasField("http2_protocol_options")
+
+    @property
+    def passes_through(self) -> bool:
+        """Returns whether the cluster goes to where the client went."""
+        return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
+
+    def speak_http2(self) -> None:
+        """Makes it speak nothing but HTTP/2, unless a protocol is chosen already."""
+        if not self.protocol:
+            self.options.explicit_http_config.http2_protocol_options.SetInParent()
+
+    def follow_client(self) -> None:
+        """Makes it speak the protocol that the client speaks."""
+        http1 = protocol_pb2.Http1ProtocolOptions()
+        if self.options.explicit_http_config.HasField("http_protocol_options"):
+            http1.CopyFrom(self.options.explicit_http_config.http_protocol_options)
+        follow = self.options.use_downstream_protocol_config
+        follow.http_protocol_options.CopyFrom(http1)
+        follow.http2_protocol_options.SetInParent()
+
+    def build(self) -> cluster_pb2.Cluster:
+        """Returns the finished cluster."""
+        if self._options is not None:
+            if not self.protocol:  # required by Envoy
+                self._options.explicit_http_config.http_protocol_options.SetInParent()
+            self.cluster.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(pack(self._options))
+        return self.cluster

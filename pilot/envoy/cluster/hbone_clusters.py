@@ -1,0 +1,187 @@
+"""Builds the clusters that tunnels of HBONE are made of: those that lead to a listener inside of the proxy, and those that connect to the other end.
+
+https://istio.io/latest/docs/ambient/architecture/hbone/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2
+from envoy.type.metadata.v3 import metadata_pb2
+from google.protobuf import duration_pb2
+
+from pilot.derive import derived
+from pilot.envoy import names
+from pilot.envoy.cluster.builtin_clusters import IDLE_SECONDS, build_black_hole
+from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
+from pilot.envoy.cluster.cluster_draft import ClusterDraft
+from pilot.envoy.cluster.policy.connection_pool import apply_circuit_breakers
+from pilot.envoy.cluster.stat_name import delimited
+from pilot.envoy.resource import Resource
+from pilot.envoy.transport_socket.hbone_sockets import (
+    ORIGINAL_DST,
+    TLS_INSIDE,
+    build_internal,
+    build_tunnel_client,
+    build_tunnel_context,
+)
+from pilot.envoy.well_known_types import build_duration
+from pilot.lib.duration import Duration
+from pilot.lib.spiffe import PREFIX
+from pilot.lib.xds_types import CLUSTER
+from pilot.mesh.registry.networks import HBONE_PORT
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+from pilot.mesh.tables.trust import trust_domains
+
+_Cluster = cluster_pb2.Cluster
+
+
+WAYPOINT = "waypoint"  # in an endpoint's metadata: the address of the waypoint that the tunnel ends at, where that is not the destination itself
+
+
+_HOUR = Duration.of(3600)
+
+
+_CLEANUP = duration_pb2.Duration(seconds=60)
+
+
+def build_to_listener(name: str, listener: str, socket: base_pb2.TransportSocket) -> ClusterDraft:
+    """Returns a cluster to a listener inside of the proxy."""
+    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), transport_socket=socket)
+    apply_circuit_breakers(cluster, None)
+    endpoint = endpoint_components_pb2.LbEndpoint()
+    endpoint.endpoint.address.envoy_internal_address.server_listener_name = listener
+    cluster.load_assignment.cluster_name = name
+    cluster.load_assignment.endpoints.add().lb_endpoints.append(endpoint)
+    return ClusterDraft(cluster)
+
+
+def build_decapsulated(name: str, listener: str) -> cluster_pb2.Cluster:
+    """Returns a cluster to a listener inside of the proxy that speaks whatever its client speaks."""
+    draft = build_to_listener(name, listener, build_internal())
+    draft.follow_client()
+    draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
+    return draft.build()
+
+
+def build_originate(
+    name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
+) -> cluster_pb2.Cluster:
+    """Returns the cluster that connects to the other end of tunnels. `to_waypoints`: an endpoint may name one as that end."""
+    cluster = _Cluster(
+        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+    )
+    cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
+    cluster.cleanup_interval.CopyFrom(_CLEANUP)
+    cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
+    if to_waypoints:
+        _lead_to_waypoints(cluster)
+    cluster.transport_socket.CopyFrom(socket)
+    apply_circuit_breakers(cluster, None)
+    return speak_connect(ClusterDraft(cluster), defaults, pooled)
+
+
+def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
+    """Returns the cluster, which asks for tunnels by HTTP/2. Not `pooled`: each tunnel has a connection of its own, for a tunnel in it cannot be
+    shared."""
+    common = draft.options.common_http_protocol_options
+    common.idle_timeout.CopyFrom(
+        build_duration(_HOUR if defaults.hbone_idle_timeout is None else defaults.hbone_idle_timeout)
+    )
+    if not pooled:
+        common.max_requests_per_connection.value = 1
+    http2 = draft.options.explicit_http_config.http2_protocol_options
+    http2.allow_connect = True
+    if defaults.hbone_stream_window:
+        http2.initial_stream_window_size.value = defaults.hbone_stream_window
+    if defaults.hbone_connection_window:
+        http2.initial_connection_window_size.value = defaults.hbone_connection_window
+    return draft.build()
+
+
+def build_forwarder(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
+    """Returns the cluster of a gateway between networks that hands on a tunnel as it is, to the workload or waypoint where it ends."""
+    name = names.FORWARD_INNER_CONNECT
+    cluster = _Cluster(
+        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+    )
+    cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
+    cluster.cleanup_interval.CopyFrom(_CLEANUP)
+    _lead_to_waypoints(cluster)
+    apply_circuit_breakers(cluster, None)
+    return cluster
+
+
+def _lead_to_waypoints(cluster: cluster_pb2.Cluster) -> None:
+    """Sets that an endpoint may name a waypoint as the other end of tunnels."""
+    segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
+    cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
+    cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
+
+
+def _named(clusters: Iterable[cluster_pb2.Cluster]) -> Mapping[str, Resource]:
+    return {c.name: Resource.of(CLUSTER, c) for c in clusters}
+
+
+def _client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
+    return build_tunnel_client(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy, prefixes))
+
+
+@derived
+def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of sidecars and gateways that send HBONE."""
+    return _named((build_originate(names.CONNECT_ORIGINATE, _client(db), cluster_defaults(db), to_waypoints=True),))
+
+
+@derived
+def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of proxies that take HBONE."""
+    return _named((build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
+
+
+@derived
+def waypoint_fixed_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
+    """Returns the clusters that every waypoint of a namespace has: what it forwards to may be of this namespace, whoever runs it."""
+    skips = db.settings.tls.skip_validate_trust_domain
+    prefixes = () if skips else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
+    return _named(
+        (
+            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
+            build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
+        )
+    )
+
+
+@derived
+def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters that every gateway between networks has."""
+    defaults = cluster_defaults(db)
+    return _named(
+        (
+            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_to_listener(names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal()).build(),
+            build_forwarder(defaults),
+            build_black_hole(defaults),
+        )
+    )
+
+
+@derived
+def crossing_clusters(db: Mesh) -> Mapping[str, Resource]:
+    """Returns the clusters of tunnels in tunnels, by which other networks are reached: the inner one ends at the workload or its waypoint, the outer
+    one at the gateway of the network."""
+    defaults, client = cluster_defaults(db), _client(db)
+    inner = build_to_listener(
+        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal(client, name=TLS_INSIDE)
+    )
+    return _named(
+        (
+            speak_connect(inner, defaults, pooled=False),
+            build_originate(names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False),
+        )
+    )

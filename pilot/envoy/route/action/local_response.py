@@ -1,0 +1,62 @@
+"""Builds the action of an HTTPRedirect. https:
+
+istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
+"""
+
+from __future__ import annotations
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
+
+from pilot.config.networking.virtual_service import HTTPDirectResponse, HTTPRedirect
+
+_Action = route_components_pb2.RedirectAction
+
+
+_CODES = {
+    0: _Action.MOVED_PERMANENTLY,
+    301: _Action.MOVED_PERMANENTLY,
+    302: _Action.FOUND,
+    303: _Action.SEE_OTHER,
+    307: _Action.TEMPORARY_REDIRECT,
+    308: _Action.PERMANENT_REDIRECT,
+}
+
+
+_IMPLIED_PORTS = {"http": 80, "https": 443}
+
+
+def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_components_pb2.RedirectAction | None:
+    """Returns the redirect of requests on a listener port, behind TLS or not; None for a code that Envoy has no redirect for."""
+    code = _CODES.get(redirect.redirect_code)
+    if code is None:
+        return None
+    out = _Action(host_redirect=redirect.authority, response_code=code, port_redirect=_port(redirect, port, tls))
+    if redirect.prefix_rewrite:
+        out.prefix_rewrite = redirect.prefix_rewrite
+    else:
+        out.path_redirect = redirect.uri
+    if redirect.scheme:
+        out.scheme_redirect = redirect.scheme
+    return out
+
+
+def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
+    """Returns the port to name, 0 for the one that the scheme implies. Envoy cannot take the request's, but it is the listener's."""
+    named = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
+    scheme = redirect.scheme or ("https" if tls else "http")
+    return 0 if named == _IMPLIED_PORTS.get(scheme) else named
+
+
+def build_direct_response(response: HTTPDirectResponse) -> route_components_pb2.DirectResponseAction:
+    """Returns the status, and the body where there is one."""
+    out = route_components_pb2.DirectResponseAction(status=response.status)
+    if response.body is not None:
+        if response.body.string is not None:
+            out.body.CopyFrom(base_pb2.DataSource(inline_string=response.body.string))
+        elif response.body.bytes_ is not None:
+            out.body.CopyFrom(base_pb2.DataSource(inline_bytes=response.body.bytes_))
+    return out
+
+
+# DOC """Builds the action of an HTTPDirectResponse: an answer without any upstream."""

@@ -1,0 +1,89 @@
+"""Builds injected delays and aborts, as the configuration of the fault filter for one route.
+
+https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
+"""
+
+from __future__ import annotations
+
+from envoy.extensions.filters.common.fault.v3 import fault_pb2 as delay_pb2
+from envoy.extensions.filters.http.cors.v3 import cors_pb2
+from envoy.extensions.filters.http.fault.v3 import fault_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.config.networking.virtual_service import Abort, CorsPolicy, Delay, HTTPFaultInjection, StringMatch
+from pilot.envoy.route.action.fractional_percent import ALL, build_fraction, build_whole
+from pilot.envoy.route.route_match import build_string_matcher
+from pilot.envoy.well_known_types import build_duration
+
+# https://grpc.github.io/grpc/core/md_doc_statuscodes.html
+_GRPC_CODES = {
+    name: code
+    for code, name in enumerate(
+        (
+            "OK",
+            "CANCELLED",
+            "UNKNOWN",
+            "INVALID_ARGUMENT",
+            "DEADLINE_EXCEEDED",
+            "NOT_FOUND",
+            "ALREADY_EXISTS",
+            "PERMISSION_DENIED",
+            "RESOURCE_EXHAUSTED",
+            "FAILED_PRECONDITION",
+            "ABORTED",
+            "OUT_OF_RANGE",
+            "UNIMPLEMENTED",
+            "INTERNAL",
+            "UNAVAILABLE",
+            "DATA_LOSS",
+            "UNAUTHENTICATED",
+        )
+    )
+}
+
+
+def build_fault(fault: HTTPFaultInjection) -> fault_pb2.HTTPFault:
+    """Returns the configuration; what there is no way to inject (an exponential delay, an HTTP/2 error) is left out."""
+    return fault_pb2.HTTPFault(delay=_delay(fault.delay), abort=_abort(fault.abort))
+
+
+def _delay(delay: Delay | None) -> delay_pb2.FaultDelay | None:
+    if delay is None or delay.fixed_delay is None:
+        return None
+    share = build_fraction(delay.percentage) if delay.percentage is not None else build_whole(delay.percent)
+    return delay_pb2.FaultDelay(fixed_delay=build_duration(delay.fixed_delay), percentage=share)
+
+
+def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
+    """Returns the abort; without a percentage Envoy aborts no request."""
+    if abort is None or (abort.http_status is None and abort.grpc_status is None):
+        return None
+    share = build_fraction(abort.percentage) if abort.percentage is not None else None
+    if abort.http_status is not None:
+        return fault_pb2.FaultAbort(http_status=abort.http_status, percentage=share)
+    return fault_pb2.FaultAbort(grpc_status=_GRPC_CODES.get(abort.grpc_status or "", 0), percentage=share)
+
+
+def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
+    """Returns the policy. Preflight requests of other origins go on to the service, unless they are to be ignored."""
+    origins = policy.allow_origins or tuple(StringMatch(exact=origin) for origin in policy.allow_origin)
+    return cors_pb2.CorsPolicy(
+        allow_origin_string_match=[m for origin in origins if (m := build_string_matcher(origin)) is not None],
+        allow_methods=",".join(policy.allow_methods),
+        allow_headers=",".join(policy.allow_headers),
+        expose_headers=",".join(policy.expose_headers),
+        max_age=str(policy.max_age // 1_000_000_000) if policy.max_age is not None else "",
+        allow_credentials=_wrapped(policy.allow_credentials),
+        filter_enabled=ALL,
+        forward_not_matching_preflights=_wrapped(policy.unmatched_preflights != "IGNORE"),
+    )
+
+
+def _wrapped(value: bool | None) -> wrappers_pb2.BoolValue | None:
+    return wrappers_pb2.BoolValue(value=value) if value is not None else None
+
+
+# DOC """Builds the cross-origin policy of one route. https:
+#
+# istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
+# """

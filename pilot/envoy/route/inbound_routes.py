@@ -1,0 +1,43 @@
+"""Builds the routes of a sidecar's inbound side: everything goes to the workload itself. They stand in the listener, not in RDS."""
+
+from __future__ import annotations
+
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.config.networking.virtual_service import HTTPRetry
+from pilot.config.protocol import Protocol
+from pilot.envoy.route.action.retry_policy import build_inbound_retry
+from pilot.envoy.route.decorator import operation_of_service
+from pilot.envoy.route.route_match import EVERYTHING
+from pilot.envoy.well_known_types import ZERO_DURATION
+
+_Action = route_components_pb2.RouteAction
+
+
+_FALSE = wrappers_pb2.BoolValue()
+
+
+_NO_LIMIT = _Action.MaxStreamDuration(max_stream_duration=ZERO_DURATION, grpc_timeout_header_max=ZERO_DURATION)
+
+
+_GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
+
+
+def build_inbound_routes(
+    cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None
+) -> route_pb2.RouteConfiguration:
+    """Returns the routes to a cluster, for a port of the service `hostname` ("" where there is none). The client's side sets timeouts.
+
+    `retries`: the mesh's default for inbound requests, None for the built-in one. gRPC is not retried: to a stream that is open
+    the conditions mean something else.
+    """
+    retry = build_inbound_retry(retries) if protocol not in _GRPC else None
+    route = route_components_pb2.Route(
+        name="default",
+        match=EVERYTHING,
+        route=_Action(cluster=cluster, timeout=ZERO_DURATION, max_stream_duration=_NO_LIMIT, retry_policy=retry),
+        decorator=route_components_pb2.Decorator(operation=operation_of_service(hostname, port)),
+    )
+    host = route_components_pb2.VirtualHost(name=f"inbound|http|{port}", domains=["*"], routes=[route])
+    return route_pb2.RouteConfiguration(name=cluster, virtual_hosts=[host], validate_clusters=_FALSE)

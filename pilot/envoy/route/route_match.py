@@ -1,0 +1,180 @@
+"""Decides which requests a route is for: Istio's HTTPMatchRequest as Envoy's RouteMatch.
+
+Conditions on the source (labels, namespace, gateway) and on the port are decided here and now, for the proxy and listener that
+the route is built for: Envoy does not see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from envoy.config.route.v3 import route_components_pb2
+from envoy.type.matcher.v3 import metadata_pb2, regex_pb2, string_pb2, value_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.config.networking.virtual_service import HTTPMatchRequest, StringMatch
+from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
+from pilot.mesh.model.facets import Labels
+
+CLAIMS = "@request.auth.claims"
+
+
+EVERYTHING = route_components_pb2.RouteMatch(prefix="/")
+
+
+def applies(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
+    """Returns whether the match is for this listener port and for a proxy of these gateways, namespace and labels.
+
+    A match that names gateways asks nothing else about the source.
+    """
+    if match.port and match.port != port:
+        return False
+    if match.gateways:
+        return not gateways.isdisjoint(match.gateways)
+    return match.source_labels.items() <= labels and match.source_namespace in ("", namespace)
+
+
+def build_match(match: HTTPMatchRequest | None, by_segment: bool = False) -> route_components_pb2.RouteMatch:
+    """Returns the conditions on the request; without a match, every request meets them. `by_segment`: prefixes are of whole path segments."""
+    if match is None:
+        return route_components_pb2.RouteMatch(prefix="/")
+    out = route_components_pb2.RouteMatch(
+        case_sensitive=wrappers_pb2.BoolValue(value=not match.ignore_uri_case),
+        headers=[*_named_headers(match), *_pseudo_headers(match)],
+        query_parameters=[_query_parameter(name, m) for name, m in sorted(match.query_params.items())],
+        dynamic_metadata=list(_claims(match)),
+    )
+    _set_path(out, match.uri, by_segment)
+    return out
+
+
+def _set_path(out: route_components_pb2.RouteMatch, uri: StringMatch | None, by_segment: bool) -> None:
+    if uri is None:
+        out.prefix = "/"
+    elif uri.exact is not None:
+        out.path = uri.exact
+    elif uri.prefix is not None and by_segment and uri.prefix != "/":
+        out.path_separated_prefix = uri.prefix.removesuffix("/")
+    elif uri.prefix is not None:
+        out.prefix = uri.prefix
+    elif uri.regex is not None:
+        out.safe_regex.CopyFrom(build_regex(uri.regex))
+    else:
+        out.prefix = "/"
+
+
+def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
+    """Returns whether the match holds for every request, so that routes after it are out of reach."""
+    return (
+        (match.prefix == "/" or match.path_separated_prefix == "/" or match.safe_regex.regex == ".*")
+        and not match.headers
+        and not match.query_parameters
+        and not match.dynamic_metadata
+    )
+
+
+# -- headers ---------------------------------------------------------------------------------------------------------------
+def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
+    """Returns the conditions on headers, by name; those that are claims are no headers."""
+    found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
+    found += [_header(name, m, invert=True) for name, m in match.without_headers.items() if _claim_path(name) is None]
+    return sorted(found, key=lambda header: header.name)
+
+
+def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
+    for name, condition in ((":method", match.method), (":authority", match.authority), (":scheme", match.scheme)):
+        if condition is not None:
+            yield _header(name, condition)
+
+
+def _header(name: str, match: StringMatch, invert: bool = False) -> route_components_pb2.HeaderMatcher:
+    """Returns a condition on a header. An inverted match holds without the header too: Envoy must be told, except where the match asks
+    just that."""
+    if means_present(match):
+        return route_components_pb2.HeaderMatcher(name=name, present_match=True, invert_match=invert)
+    return route_components_pb2.HeaderMatcher(
+        name=name, string_match=build_string_matcher(match), invert_match=invert, treat_missing_header_as_empty=invert
+    )
+
+
+def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.QueryParameterMatcher:
+    if means_present(match):
+        return route_components_pb2.QueryParameterMatcher(name=name, present_match=True)
+    return route_components_pb2.QueryParameterMatcher(name=name, string_match=build_string_matcher(match))
+
+
+# -- claims of a JSON web token --------------------------------------------------------------------------------------------
+def _claims(match: HTTPMatchRequest) -> Iterable[metadata_pb2.MetadataMatcher]:
+    yield from _claim_matchers(match.headers, invert=False)
+    yield from _claim_matchers(match.without_headers, invert=True)
+
+
+def _claim_matchers(headers: Mapping[str, StringMatch], invert: bool) -> Iterable[metadata_pb2.MetadataMatcher]:
+    for name, match in sorted(headers.items()):
+        path = _claim_path(name)
+        if path is not None:
+            yield _claim(path, match, invert)
+
+
+def _claim_path(name: str) -> list[str] | None:
+    """Returns the claim that `@request.auth.claims.group.id` or `@request.auth.claims[group][id]` names, outermost first; None for a
+    header.
+
+    https://istio.io/latest/docs/tasks/security/authentication/jwt-route/
+    """
+    if not name.lower().startswith(CLAIMS):
+        return None
+    rest = name[len(CLAIMS) :]
+    if rest.startswith(".") and len(rest) > 1:
+        return rest[1:].split(".")
+    if rest.startswith("[") and rest.endswith("]") and len(rest) > 2:
+        return rest[1:-1].split("][")
+    return None
+
+
+def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.MetadataMatcher:
+    """Returns the condition that the claim is the text, or a list with the text in it, or that it is there at all."""
+    return metadata_pb2.MetadataMatcher(
+        filter=JWT_AUTHN_FILTER,
+        path=[metadata_pb2.MetadataMatcher.PathSegment(key=key) for key in (JWT_PAYLOAD, *path)],
+        value=_claim_value(match),
+        invert=invert,
+    )
+
+
+def _claim_value(match: StringMatch) -> value_pb2.ValueMatcher:
+    if means_present(match):
+        return value_pb2.ValueMatcher(present_match=True)
+    value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
+    listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
+    return value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[listed, value]))
+
+
+ANYTHING = "*"  # not a regular expression: users write it for "is there"
+
+
+def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
+    """Returns None for a match that says nothing."""
+    if match.exact is not None:
+        return string_pb2.StringMatcher(exact=match.exact)
+    if match.prefix is not None:
+        return string_pb2.StringMatcher(prefix=match.prefix)
+    if match.regex is not None:
+        return string_pb2.StringMatcher(safe_regex=build_regex(match.regex))
+    return None
+
+
+def build_regex(regex: str) -> regex_pb2.RegexMatcher:
+    """Returns the matcher of a regular expression (RE2) that has to match the whole text."""
+    return regex_pb2.RegexMatcher(regex=regex)
+
+
+def means_present(match: StringMatch) -> bool:
+    """Returns whether a match only asks whether the value is there: without any kind of match, or with the regular expression `*`."""
+    return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)
+
+
+# DOC """Builds Envoy's string matchers. https:
+#
+# www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
+# """

@@ -1,0 +1,130 @@
+"""Derives the outbound route configurations of sidecars.
+
+A configuration is the concatenation of its segments, a segment that of its virtual hosts. So an edit of one VirtualService builds
+one virtual host, the segment that it is in, and joins: nothing else is parsed, built or compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from pilot.config.protocol import Protocol, parse_protocol
+from pilot.derive import derived
+from pilot.envoy.names import HTTP_PROXY
+from pilot.envoy.resource import Resource
+from pilot.envoy.route.route_configuration import as_field, build_route_configuration
+from pilot.envoy.route.sidecar.catch_all import build_catch_all
+from pilot.envoy.route.sidecar.domains import far
+from pilot.envoy.route.sidecar.route_layout import RouteLayoutKey, layout, refs_by_port
+from pilot.envoy.route.sidecar.segment import SegmentKey, host_asks, segment_hosts
+from pilot.envoy.route.sidecar.segment_traits import SegmentTraitsKey, build_traits, segment_traits, virtual_host_key
+from pilot.envoy.route.sidecar.sidecar_virtual_host import virtual_host
+from pilot.mesh.proxies.sidecar_routing import SidecarRoutesFacet
+from pilot.mesh.scope.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.traffic.imports import egress_services
+from pilot.mesh.traffic.virtual_services import ViewerKey, viewers
+
+UNIX = "unix://"
+
+
+# -- names -----------------------------------------------------------------------------------------------------------------
+def parse_name(name: str) -> tuple[str, int] | None:
+    """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
+    sockets.
+
+    A name that is none of these gives None.
+    """
+    if name == HTTP_PROXY or name.startswith(UNIX):
+        return "", 0
+    host, _, port = name.rpartition(":")
+    return (host, int(port)) if port.isascii() and port.isdecimal() else None
+
+
+def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
+    """Returns the index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
+    for index, listener in enumerate(listeners):
+        if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
+            return index
+    return None
+
+
+# -- configurations --------------------------------------------------------------------------------------------------------
+@derived
+def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
+    """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""
+    parsed = parse_name(name)
+    if parsed is None:
+        return None
+    host, port = parsed
+    index = find_listener(egress_listeners(db, routing.scope), name, port)
+    if index is None:
+        return build_route_configuration(name, (catch_all(db, routing),))
+    key = layout_key(db, routing, index, port)
+    if host:
+        return build_route_configuration(name, sniffed_host(db, key, host, routing))
+    return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
+
+
+@derived
+def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteLayoutKey:
+    """Returns what a proxy sees of a port through an egress listener."""
+    listener = egress_listeners(db, routing.scope)[index]
+    if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
+        port = 0
+    namespace = routing.scope.namespace
+    viewer = ViewerKey(namespace, listener.hosts)
+    if listener.hosts.everything:
+        viewer = ViewerKey(namespace if namespace in viewers(db) else "")
+    refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
+    return RouteLayoutKey(refs, port, viewer, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+
+
+def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+    found = layout(db, key)
+    plain: dict[str, SegmentTraitsKey] = {}
+    for segment in found.segments:
+        yield segment_bytes(db, segment, segment_traits(db, segment, found, routing, plain))
+    for host in found.others:
+        asks = host_asks(db, host)
+        dropped = found.dropped.get((host.host, host.port), ())
+        traits = build_traits(
+            db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing
+        )
+        yield virtual_host(db, virtual_host_key(host, asks, key.port, traits))
+
+
+@derived
+def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
+    """Returns the virtual hosts of a segment, as fields."""
+    return b"".join(
+        [
+            virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits))
+            for h in segment_hosts(db, segment)
+        ]
+    )
+
+
+def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+    """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
+    found = layout(db, key)
+    segment = found.by_hostname.get(hostname)
+    if segment is None:
+        return
+    traits = segment_traits(db, segment, found, routing, {})
+    for host in segment_hosts(db, segment):
+        if host.ref is not None and host.ref.hostname == hostname:
+            yield virtual_host(
+                db, replace(virtual_host_key(host, host_asks(db, host), key.port, traits), sniffed=True, dropped=())
+            )
+
+
+@derived
+def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
+    """Returns the virtual host for all that is not known, as a field."""
+    policy = outbound_traffic_policy(db, routing.scope)
+    return as_field(
+        build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True)
+    )

@@ -1,0 +1,174 @@
+"""Builds the routes of a VirtualService, for sidecars and gateways."""
+
+from __future__ import annotations
+
+import re
+
+from envoy.config.core.v3 import base_pb2
+from envoy.config.route.v3 import route_components_pb2
+from envoy.type.matcher.v3 import regex_pb2
+from google.protobuf import struct_pb2
+
+from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, VirtualService
+from pilot.config.object import EndpointPicker, Object, ObjectKey
+from pilot.envoy.http_filter import endpoint_picker
+from pilot.envoy.http_filter.prebuilt_http_filters import CORS_FILTER, FAULT_FILTER, STATEFUL_SESSION_FILTER
+from pilot.envoy.names import config_path
+from pilot.envoy.route.action.header_operations import build_operations, build_value
+from pilot.envoy.route.action.local_response import build_direct_response, build_redirect
+from pilot.envoy.route.action.per_route_filters import build_cors, build_fault
+from pilot.envoy.route.action.route_action import build_action, destinations
+from pilot.envoy.route.decorator import operation_of
+from pilot.envoy.route.route_context import RouteContext
+from pilot.envoy.route.route_match import applies, build_match, build_regex, is_catch_all
+from pilot.envoy.route.sticky_session import StickySession, build_session
+from pilot.envoy.well_known_types import pack
+
+ALT_SVC_SECONDS = 86_400
+
+
+def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
+    """Returns one route a condition, in the order in which Envoy tries them; those behind one that takes everything are left out.
+
+    There is none where no rule is for the proxy and port of the context.
+    """
+    metadata = build_metadata(service.key)
+    routes: list[route_components_pb2.Route] = []
+    for rule in service.spec.http:
+        for match in rule.match or (None,):
+            route = build_route(service, rule, match, context, metadata)
+            if route is None:
+                continue
+            routes.append(route)
+            if is_catch_all(route.match):
+                return routes
+        if not rule.match:
+            return routes
+    return routes
+
+
+def has_routes(
+    service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]
+) -> bool:
+    """Returns whether there would be any routes for such a proxy and port."""
+    return any(
+        not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match)
+        for rule in service.http
+    )
+
+
+def build_metadata(key: ObjectKey) -> base_pb2.Metadata:
+    """Returns the metadata that names the object a route is from."""
+    config = struct_pb2.Value(string_value=config_path("virtual-service", key.namespace, key.name))
+    return base_pb2.Metadata(filter_metadata={"istio": struct_pb2.Struct(fields={"config": config})})
+
+
+def build_route(
+    service: Object[VirtualService],
+    rule: HTTPRoute,
+    match: HTTPMatchRequest | None,
+    context: RouteContext,
+    metadata: base_pb2.Metadata,
+) -> route_components_pb2.Route | None:
+    """Returns the route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
+    if match is not None and not applies(match, context.port, context.gateways, context.namespace, context.labels):
+        return None
+    operations = build_operations(rule.headers)
+    route = route_components_pb2.Route(
+        name=f"{rule.name}.{match.name}" if match is not None and match.name else rule.name,
+        stat_prefix=match.stat_prefix if match is not None else "",
+        match=build_match(match, by_segment=service.origin is not None),
+        metadata=metadata,
+        **operations.fields(),
+    )
+    if not _set_action(route, rule, context, operations.authority):
+        return None
+    if service.origin is not None and service.origin.semantics == "gateway" and route.HasField("route"):
+        set_gateway_semantics(route)
+    route.decorator.operation = operation_of(route, service.name, context.port)
+    _set_filters(route, rule, context)
+    if service.origin is not None and service.origin.pickers:
+        _set_picker(route, dict(service.origin.pickers).get(rule.name))
+    if context.alt_svc:
+        route.response_headers_to_add.append(build_value("alt-svc", f'h3=":{context.port}"; ma={ALT_SVC_SECONDS}'))
+    return route
+
+
+def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext, authority: str) -> bool:
+    """Sets what happens to a request; returns False where nothing can."""
+    if rule.redirect is not None:
+        redirect = build_redirect(rule.redirect, context.port, context.tls)
+        if redirect is None:
+            return False
+        route.redirect.CopyFrom(redirect)
+    elif rule.direct_response is not None:
+        route.direct_response.CopyFrom(build_direct_response(rule.direct_response))
+    else:
+        action = build_action(rule, context, authority)
+        if action is None:
+            return False
+        route.route.CopyFrom(action)
+        if len(rule.route) == 1:
+            _add_destination_headers(route, rule)
+    return True
+
+
+def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
+    """Adds to the route the headers of a single destination, which has no weighted cluster of its own. The rule's host comes before its."""
+    operations = build_operations(rule.route[0].headers)
+    for name, values in operations.fields().items():
+        getattr(route, name).extend(values)
+    if operations.authority and not route.route.host_rewrite_literal:
+        route.route.host_rewrite_literal = operations.authority
+
+
+def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext) -> None:
+    if rule.fault is not None:
+        route.typed_per_filter_config[FAULT_FILTER].CopyFrom(pack(build_fault(rule.fault)))
+    if rule.cors_policy is not None:
+        route.typed_per_filter_config[CORS_FILTER].CopyFrom(pack(build_cors(rule.cors_policy)))
+    session = _session(rule, context) if route.HasField("route") else None
+    if session is not None:
+        route.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
+
+
+def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None) -> None:
+    if picker is not None:
+        route.typed_per_filter_config[endpoint_picker.NAME].CopyFrom(endpoint_picker.build_override(picker))
+
+
+def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
+    """Returns the first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
+    found: StickySession | None = None
+    for destination in destinations(rule):
+        service = (
+            context.destinations.get(destination.destination.host) if destination.destination is not None else None
+        )
+        session = service.session if service is not None else None
+        if found is not None and session is not None:
+            break
+        found = session
+    return found
+
+
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+
+_REST_OF_PATH = r"/\2"
+
+
+def set_gateway_semantics(route: route_components_pb2.Route) -> None:
+    """Sets what is different in a route with destinations.
+
+    A backend that is not there answers 500. A prefix that is replaced by "/" is taken away, and what is left begins with one slash.
+    """
+    action = route.route
+    action.cluster_not_found_response_code = route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR
+    if action.prefix_rewrite == "/":
+        prefix = _SPECIAL.sub(lambda found: "\\" + found[0], route.match.path_separated_prefix)
+        pattern = build_regex(f"^{prefix}(/?)(.*)")
+        action.prefix_rewrite = ""
+        action.regex_rewrite.CopyFrom(regex_pb2.RegexMatchAndSubstitute(pattern=pattern, substitution=_REST_OF_PATH))
+
+
+# DOC """Finishes routes that follow the rules of the Gateway API where they differ from those of VirtualServices."""

@@ -1,0 +1,65 @@
+"""Holds where a tracer sends spans: a cluster, by HTTP or gRPC."""
+
+from __future__ import annotations
+
+import posixpath
+from urllib.parse import quote
+
+import msgspec
+from envoy.config.core.v3 import base_pb2, grpc_service_pb2, http_service_pb2, http_uri_pb2
+
+from pilot.envoy.well_known_types import build_duration
+from pilot.lib.duration import Duration
+
+DEFAULT_TIMEOUT = Duration.of(5)  # Envoy takes no request without one
+
+
+_SAFE = "/%$&+,:;=@!*'()~-._"  # what a path holds as it is, https://www.rfc-editor.org/rfc/rfc3986#section-3.3
+
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class HttpEndpoint(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Takes requests of HTTP at a URI."""
+
+    cluster: str
+    uri: str
+    timeout: Duration | None = None
+    headers: Headers = ()
+
+    def build(self) -> http_service_pb2.HttpService:
+        timeout = build_duration(self.timeout if self.timeout is not None else DEFAULT_TIMEOUT)
+        return http_service_pb2.HttpService(
+            http_uri=http_uri_pb2.HttpUri(uri=self.uri, cluster=self.cluster, timeout=timeout),
+            request_headers_to_add=[_overwrite(name, value) for name, value in self.headers],
+        )
+
+
+class GrpcEndpoint(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Takes calls of gRPC; `headers` go with every one."""
+
+    cluster: str
+    authority: str
+    timeout: Duration | None = None
+    headers: Headers = ()
+
+    def build(self) -> grpc_service_pb2.GrpcService:
+        built = grpc_service_pb2.GrpcService(
+            envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=self.cluster, authority=self.authority),
+            initial_metadata=[base_pb2.HeaderValue(key=name, value=value) for name, value in self.headers],
+        )
+        if self.timeout is not None:
+            built.timeout.CopyFrom(build_duration(self.timeout))
+        return built
+
+
+def join_url(host: str, path: str) -> str:
+    """Returns a host with a path behind it, without a scheme; doubled slashes and dots in the path are resolved."""
+    joined = posixpath.normpath(f"/{host}/{path}")[1:]
+    return quote(joined + "/" if path.endswith("/") and not joined.endswith("/") else joined, safe=_SAFE)
+
+
+def _overwrite(name: str, value: str) -> base_pb2.HeaderValueOption:
+    action = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value), append_action=action)

@@ -1,0 +1,89 @@
+"""Builds the tags of spans: those that name the workload, and custom ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envoy.type.metadata.v3 import metadata_pb2
+from envoy.type.tracing.v3 import custom_tag_pb2
+
+from pilot.config.mesh.tracing import CustomTag
+from pilot.config.telemetry import SpanTag
+from pilot.mesh.model.facets import SpanTagsFacet
+
+RBAC_METADATA = "envoy.filters.http.rbac"
+
+
+def _dry_run(tag: str, key: str) -> custom_tag_pb2.CustomTag:
+    """Returns the tag for what a dry run of authorization policies said about a request."""
+    segment = metadata_pb2.MetadataKey.PathSegment(key=key)
+    return custom_tag_pb2.CustomTag(
+        tag=f"istio.authorization.dry_run.{tag}",
+        metadata=custom_tag_pb2.CustomTag.Metadata(
+            kind=metadata_pb2.MetadataKind(request=metadata_pb2.MetadataKind.Request()),
+            metadata_key=metadata_pb2.MetadataKey(key=RBAC_METADATA, path=[segment]),
+        ),
+    )
+
+
+_DRY_RUN = [
+    _dry_run(f"{action}_policy.{what}", f"istio_dry_run_{action}_shadow_{key}")
+    for action in ("allow", "deny")
+    for what, key in (("name", "effective_policy_id"), ("result", "engine_result"))
+]
+
+
+def workload_tags(workload: SpanTagsFacet) -> Iterator[custom_tag_pb2.CustomTag]:
+    """Yields the tags that Istio gives every span."""
+    yield _literal("istio.canonical_revision", workload.revision)
+    yield _literal("istio.canonical_service", workload.service)
+    yield _literal("istio.cluster_id", workload.cluster_id)
+    yield _literal("istio.mesh_id", workload.mesh_id)
+    yield _literal("istio.namespace", workload.namespace)
+    yield from _DRY_RUN
+
+
+_FIELDS = {
+    "app": "app",
+    "app_version": "version",
+    "canonical_revision": "revision",
+    "canonical_service": "service",
+    "cluster_id": "cluster",
+    "instance_name": "name",
+    "namespace": "namespace",
+    "workload": "workload",
+    "workload_type": "type",
+}
+
+
+_ENDS = (("source", "downstream"), ("destination", "upstream"))
+
+
+def peer_tags() -> Iterator[custom_tag_pb2.CustomTag]:
+    """Yields the tags that name the workloads at both ends of a request."""
+    for end, stream in _ENDS:
+        for tag, field in _FIELDS.items():
+            yield custom_tag_pb2.CustomTag(
+                tag=f"istio.{end}_{tag}", value=f"%FILTER_STATE({stream}_peer_obj:FIELD:{field})%"
+            )
+
+
+def _literal(tag: str, value: str) -> custom_tag_pb2.CustomTag:
+    return custom_tag_pb2.CustomTag(tag=tag, literal=custom_tag_pb2.CustomTag.Literal(value=value))
+
+
+def build_custom_tag(name: str, tag: CustomTag) -> custom_tag_pb2.CustomTag | None:
+    """Returns a tag of the user's, None for one that is not whole."""
+    if not name or not tag.is_whole:
+        return None
+    if tag.literal is not None:
+        return _literal(name, tag.literal.value)
+    if (env := tag.environment) is not None:
+        variable = custom_tag_pb2.CustomTag.Environment(name=env.name, default_value=env.default_value)
+        return custom_tag_pb2.CustomTag(tag=name, environment=variable)
+    if (header := tag.header) is not None:
+        sent = custom_tag_pb2.CustomTag.Header(name=header.name, default_value=header.default_value)
+        return custom_tag_pb2.CustomTag(tag=name, request_header=sent)
+    if isinstance(tag, SpanTag) and tag.formatter is not None:
+        return custom_tag_pb2.CustomTag(tag=name, value=tag.formatter.value)
+    return None

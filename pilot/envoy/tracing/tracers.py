@@ -1,0 +1,141 @@
+"""Builds the tracers that spans go to. Each is given how spans name their workload."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from envoy.config.core.v3 import extension_pb2
+from envoy.config.trace.v3 import datadog_pb2, opentelemetry_pb2, skywalking_pb2, zipkin_pb2
+from envoy.extensions.tracers.opentelemetry.resource_detectors.v3 import (
+    dynatrace_resource_detector_pb2,
+    environment_resource_detector_pb2,
+)
+from envoy.extensions.tracers.opentelemetry.samplers.v3 import dynatrace_sampler_pb2
+from google.protobuf import any_pb2, wrappers_pb2
+
+from pilot.envoy.names import outbound_cluster
+from pilot.envoy.tracing.collectors import GrpcEndpoint, HttpEndpoint
+from pilot.envoy.well_known_types import pack
+from pilot.mesh.model.facets import SpanTagsFacet
+from pilot.mesh.registry.mesh_services import ProviderPort
+
+Detector = Literal["environment", "dynatrace"]
+
+
+_SAMPLER_NAME = "envoy.tracers.opentelemetry.samplers.dynatrace"
+
+
+_DETECTORS = {
+    kind: extension_pb2.TypedExtensionConfig(
+        name=f"envoy.tracers.opentelemetry.resource_detectors.{kind}", typed_config=pack(config)
+    )
+    for kind, config in (
+        ("environment", environment_resource_detector_pb2.EnvironmentResourceDetectorConfig()),
+        ("dynatrace", dynatrace_resource_detector_pb2.DynatraceResourceDetectorConfig()),
+    )
+}
+
+
+class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Speaks Zipkin's JSON. Proxies whose build does not take the endpoint `to` (`by_endpoint`) are given the port and the path."""
+
+    at: ProviderPort
+    to: HttpEndpoint
+    path: str
+    by_endpoint: bool = True
+    short_ids: bool = False
+    w3c: bool = False
+
+    name = "envoy.tracers.zipkin"
+
+    def build(self, _: SpanTagsFacet) -> any_pb2.Any:
+        built = zipkin_pb2.ZipkinConfig(
+            collector_endpoint_version=zipkin_pb2.ZipkinConfig.HTTP_JSON,
+            trace_id_128bit=not self.short_ids,
+            shared_span_context=wrappers_pb2.BoolValue(value=False),
+        )
+        if self.by_endpoint:
+            built.collector_service.CopyFrom(self.to.build())
+        else:
+            built.collector_cluster, built.collector_endpoint, built.collector_hostname = (
+                self.to.cluster,
+                self.path,
+                self.at.hostname,
+            )
+        if self.w3c:
+            built.trace_context_option = zipkin_pb2.ZipkinConfig.USE_B3_WITH_W3C_PROPAGATION
+        return pack(built)
+
+
+class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Speaks to Datadog's agent."""
+
+    at: ProviderPort
+
+    name = "envoy.tracers.datadog"
+
+    def build(self, workload: SpanTagsFacet) -> any_pb2.Any:
+        return pack(
+            datadog_pb2.DatadogConfig(
+                collector_cluster=outbound_cluster(self.at.port, "", self.at.hostname),
+                collector_hostname=self.at.hostname,
+                service_name=workload.node_cluster,
+            )
+        )
+
+
+class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Speaks to SkyWalking's collector."""
+
+    to: GrpcEndpoint
+
+    name = "envoy.tracers.skywalking"
+
+    def build(self, _: SpanTagsFacet) -> any_pb2.Any:
+        return pack(skywalking_pb2.SkyWalkingConfig(grpc_service=self.to.build()))
+
+
+class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Asks Dynatrace how many spans it wants."""
+
+    at: HttpEndpoint
+    tenant: str
+    cluster_id: int
+    root_spans_per_minute: int
+
+    def build(self) -> extension_pb2.TypedExtensionConfig:
+        config = dynatrace_sampler_pb2.DynatraceSamplerConfig(
+            tenant=self.tenant,
+            cluster_id=self.cluster_id,
+            root_spans_per_minute=self.root_spans_per_minute,
+            http_service=self.at.build(),
+        )
+        return extension_pb2.TypedExtensionConfig(name=_SAMPLER_NAME, typed_config=pack(config))
+
+
+class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Speaks OTLP. `conventional`: the workload is called by OpenTelemetry's conventions for Kubernetes, not as the proxy's node calls it."""
+
+    to: HttpEndpoint | GrpcEndpoint
+    conventional: bool = False
+    detectors: tuple[Detector, ...] = ()
+    sampler: DynatraceSamplerSettings | None = None
+
+    name = "envoy.tracers.opentelemetry"
+
+    def build(self, workload: SpanTagsFacet) -> any_pb2.Any:
+        built = opentelemetry_pb2.OpenTelemetryConfig(
+            service_name=workload.conventional_service if self.conventional else workload.node_cluster,
+            resource_detectors=[_DETECTORS[kind] for kind in self.detectors],
+        )
+        if isinstance(self.to, HttpEndpoint):
+            built.http_service.CopyFrom(self.to.build())
+        else:
+            built.grpc_service.CopyFrom(self.to.build())
+        if self.sampler is not None:
+            built.sampler.CopyFrom(self.sampler.build())
+        return pack(built)
+
+
+Tracer = ZipkinTracer | DatadogTracer | SkyWalkingTracer | OpenTelemetryTracer

@@ -1,0 +1,51 @@
+"""Builds how a peer's certificate is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tls_pb2
+from envoy.type.matcher.v3 import string_pb2
+
+
+@lru_cache(maxsize=4096)
+def exact(value: str) -> string_pb2.StringMatcher:
+    """Returns a matcher of exactly that name; it is shared, so it is only ever copied into messages."""
+    return string_pb2.StringMatcher(exact=value)
+
+
+def build_validation(
+    alt_names: Iterable[str] = (), prefixes: Iterable[str] = (), crl: str = "", accept_untrusted: bool = False
+) -> common_pb2.CertificateValidationContext:
+    """Returns a validation by subject alternative names of which one must match (none: any will do), and a file of revoked certificates."""
+    context = common_pb2.CertificateValidationContext()
+    context.match_subject_alt_names.extend([exact(n) for n in alt_names])
+    context.match_subject_alt_names.extend([string_pb2.StringMatcher(prefix=p) for p in prefixes])
+    if crl:
+        context.crl.CopyFrom(file_source(crl))
+    if accept_untrusted:
+        context.trust_chain_verification = common_pb2.CertificateValidationContext.ACCEPT_UNTRUSTED
+    return context
+
+
+def build_combined(
+    default: common_pb2.CertificateValidationContext, roots: secret_pb2.SdsSecretConfig
+) -> tls_pb2.CommonTlsContext.CombinedCertificateValidationContext:
+    """Returns a validation whose roots come by SDS."""
+    return tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
+        default_validation_context=default, validation_context_sds_secret_config=roots
+    )
+
+
+def file_source(path: str) -> base_pb2.DataSource:
+    """Returns a file that Envoy itself reads."""
+    return base_pb2.DataSource(filename=path)
+
+
+# DOC """Builds SDS configurations: where a proxy gets a certificate or its roots from.
+#
+# There are three sources: the proxy's companion (mesh certificates, mounted files), a server that the user runs next to it, and the control
+# plane over ADS (credentials of Gateways and DestinationRules).
+# """

@@ -1,0 +1,209 @@
+"""Builds TLS that listeners end: mutual TLS of sidecars' inbound ports, and servers of Gateways and Sidecars.
+
+https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.config.mesh.mesh_config import TLSConfig
+from pilot.config.networking.gateway import ServerTLSSettings
+from pilot.envoy import names
+from pilot.envoy.transport_socket.certificate_validation import build_combined, build_validation
+from pilot.envoy.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
+from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
+
+HTTP_ALPN = ("h2", "http/1.1")
+
+
+HTTP3_ALPN = ("h3",)
+
+
+PEER_ALPN = ("istio-peer-exchange", *HTTP_ALPN)  # TCP between peers: they exchange metadata first
+
+
+MESH_CIPHERS = (
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "AES256-GCM-SHA384",
+    "AES128-GCM-SHA256",
+)
+
+
+# What Envoy's BoringSSL takes; it refuses a listener with any other.
+CIPHERS = frozenset(
+    {
+        *MESH_CIPHERS,
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        "ECDHE-ECDSA-AES128-SHA",
+        "ECDHE-RSA-AES128-SHA",
+        "ECDHE-ECDSA-AES256-SHA",
+        "ECDHE-RSA-AES256-SHA",
+        "AES128-SHA",
+        "AES256-SHA",
+        "DES-CBC3-SHA",
+    }
+)
+
+
+_PROTOCOLS = {
+    "TLS_AUTO": common_pb2.TlsParameters.TLS_AUTO,
+    "TLSV1_0": common_pb2.TlsParameters.TLSv1_0,
+    "TLSV1_1": common_pb2.TlsParameters.TLSv1_1,
+    "TLSV1_2": common_pb2.TlsParameters.TLSv1_2,
+    "TLSV1_3": common_pb2.TlsParameters.TLSv1_3,
+}
+
+
+class ServerCertificates(NamedTuple):
+    """Says where a listener's certificates come from: the proxy's own files, and servers of secrets next to it or in the mesh."""
+
+    files: TlsFilesFacet = TlsFilesFacet()
+    servers: SecretServersFacet = SecretServersFacet()
+    provider: SdsProvider | None = None
+
+
+def build_inbound_context(
+    certificates: ServerCertificates,
+    alpn: Sequence[str],
+    trust_domains: Iterable[str],
+    mesh_mtls: TLSConfig | None = None,
+    compliance: str = "",
+) -> tls_pb2.DownstreamTlsContext:
+    """Returns mutual TLS of a sidecar's inbound port: `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. Clients must be of a trust domain.
+
+    The ALPN `istio` of the clients is not among ours: it would displace the protocol that they negotiate.
+    """
+    common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
+    parameters = common.tls_params
+    parameters.cipher_suites.extend((mesh_mtls and mesh_mtls.cipher_suites) or MESH_CIPHERS)
+    parameters.tls_minimum_protocol_version = minimum_version(mesh_mtls)
+    parameters.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
+    files = certificates.files
+    _serve(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
+    _verify(
+        common, build_validation(prefixes=[f"spiffe://{d}/" for d in trust_domains]), files.server_root, certificates
+    )
+    apply_compliance(common, compliance)
+    return tls_pb2.DownstreamTlsContext(
+        common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=True)
+    )
+
+
+def minimum_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
+    """Returns the lowest version of TLS by a part of the mesh config: 1.2 unless it asks for 1.3."""
+    return (
+        common_pb2.TlsParameters.TLSv1_3
+        if config and config.min_protocol_version == "TLSV1_3"
+        else common_pb2.TlsParameters.TLSv1_2
+    )
+
+
+def build_server_context(
+    settings: ServerTLSSettings,
+    certificates: ServerCertificates,
+    alpn: Sequence[str] = HTTP_ALPN,
+    quic: bool = False,
+    defaults: TLSConfig | None = None,
+    compliance: str = "",
+) -> tls_pb2.DownstreamTlsContext:
+    """Returns TLS of a server that ends it. `alpn`: `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, `HTTP3_ALPN` with `quic`, which
+    cannot ask for client certificates. `defaults`: the mesh's tlsDefaults."""
+    common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
+    mode = settings.mode
+    required = mode in ("MUTUAL", "ISTIO_MUTUAL") and not quic
+    if mode != "ISTIO_MUTUAL" and (settings.credential_names or settings.credential_name):
+        _serve_credentials(common, settings, certificates)
+    else:
+        _serve_files(common, settings, certificates, required or mode == "OPTIONAL_MUTUAL")
+    if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
+        _limit(common, settings, defaults)
+    apply_compliance(common, compliance)
+    return tls_pb2.DownstreamTlsContext(
+        common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=required)
+    )
+
+
+def _serve(common: tls_pb2.CommonTlsContext, files: Iterable[str], certificates: ServerCertificates) -> None:
+    for name in files:
+        secret = build_file_secret(name, default=names.WORKLOAD_SECRET, user_server=certificates.servers.files)
+        common.tls_certificate_sds_secret_configs.add().CopyFrom(secret)
+
+
+def _verify(
+    common: tls_pb2.CommonTlsContext,
+    validation: common_pb2.CertificateValidationContext,
+    root: str,
+    certificates: ServerCertificates,
+) -> None:
+    secret = build_file_secret(names.file_root(root), default=names.ROOT_SECRET, user_server=certificates.servers.files)
+    common.combined_validation_context.CopyFrom(build_combined(validation, secret))
+
+
+def _serve_files(
+    common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates, verify: bool
+) -> None:
+    if settings.mode == "ISTIO_MUTUAL":
+        files = certificates.files
+        served, root = [names.file_certificate(files.server_cert, files.server_key)], files.server_root
+    else:
+        several = [names.file_certificate(c.server_certificate, c.private_key) for c in settings.tls_certificates]
+        served, root = (
+            several or [names.file_certificate(settings.server_certificate, settings.private_key)],
+            settings.ca_certificates,
+        )
+    _serve(common, served, certificates)
+    if verify:
+        _verify(
+            common,
+            build_validation(settings.subject_alt_names, (), settings.ca_crl, bool(settings.insecure_skip_verify)),
+            root,
+            certificates,
+        )
+
+
+def _serve_credentials(
+    common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates
+) -> None:
+    """Adds credentials. Roots come with the first one, as NAME-cacert, unless another one is named for them."""
+    credentials = settings.credential_names or (settings.credential_name,)
+    user_server, provider = certificates.servers.credentials, certificates.provider
+    for name in credentials:
+        common.tls_certificate_sds_secret_configs.add().CopyFrom(build_credential_secret(name, user_server, provider))
+    if settings.mode in ("MUTUAL", "OPTIONAL_MUTUAL"):
+        validation = build_validation(settings.subject_alt_names, accept_untrusted=bool(settings.insecure_skip_verify))
+        validation.verify_certificate_spki.extend(settings.verify_certificate_spki)
+        validation.verify_certificate_hash.extend(settings.verify_certificate_hash)
+        roots = settings.ca_cert_credential_name or credentials[0] + names.CA_SUFFIX
+        common.combined_validation_context.CopyFrom(
+            build_combined(validation, build_credential_secret(roots, user_server, provider))
+        )
+    elif settings.subject_alt_names:
+        common.validation_context.CopyFrom(build_validation(settings.subject_alt_names))
+
+
+def _limit(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
+    """Sets versions, ciphers and curves: the server's own before the mesh's."""
+    ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (
+        defaults.cipher_suites if defaults else ()
+    )
+    curves = settings.ecdh_curves or (defaults.ecdh_curves if defaults else ())
+    if ciphers:
+        common.tls_params.cipher_suites.extend(ciphers)
+    if curves:
+        common.tls_params.ecdh_curves.extend(curves)
+    if settings.min_protocol_version != "TLS_AUTO":
+        common.tls_params.tls_minimum_protocol_version = _PROTOCOLS[settings.min_protocol_version]
+    elif defaults is not None and defaults.min_protocol_version != "TLS_AUTO":
+        common.tls_params.tls_minimum_protocol_version = minimum_version(defaults)
+    if settings.max_protocol_version != "TLS_AUTO":
+        common.tls_params.tls_maximum_protocol_version = _PROTOCOLS[settings.max_protocol_version]

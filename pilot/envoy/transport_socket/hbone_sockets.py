@@ -1,0 +1,106 @@
+"""Builds the TLS of tunnels, and the sockets of clusters that lead to listeners inside of the proxy, where tunnels begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envoy.config.core.v3 import base_pb2
+from envoy.extensions.transport_sockets.internal_upstream.v3 import internal_upstream_pb2
+from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+from envoy.type.matcher.v3 import string_pb2
+from envoy.type.metadata.v3 import metadata_pb2
+from google.protobuf import wrappers_pb2
+
+from pilot.envoy.transport_socket.certificate_validation import build_combined
+from pilot.envoy.transport_socket.sds import ROOTS, WORKLOAD
+from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.envoy.well_known_types import pack
+
+INTERNAL_UPSTREAM = "envoy.transport_sockets.internal_upstream"
+
+
+AT_WAYPOINT = "internal_upstream"
+
+
+TLS_INSIDE = "internal_upstream_with_tls"
+
+
+_TLS = "tls"
+
+
+PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))
+
+
+_Internal = internal_upstream_pb2.InternalUpstreamTransport
+
+
+_Kind = metadata_pb2.MetadataKind
+
+
+_HOST, _CLUSTER = _Kind(host=_Kind.Host()), _Kind(cluster=_Kind.Cluster())
+
+
+ORIGINAL_DST = "envoy.filters.listener.original_dst"  # metadata of an endpoint: where the tunnel to it leads
+
+
+ISTIO = "istio"
+
+
+PEER_METADATA = "istio.peer_metadata"
+
+
+# Which metadata of a cluster and its endpoints a listener inside of the proxy gets to know.
+OF_ENDPOINTS = ((_HOST, ORIGINAL_DST), (_HOST, ISTIO))
+
+
+OF_ALL = ((_HOST, ORIGINAL_DST), (_CLUSTER, ISTIO), (_HOST, ISTIO))
+
+
+PEERS = ((_CLUSTER, PEER_METADATA), (_HOST, PEER_METADATA))
+
+
+def build_internal(
+    inner: base_pb2.TransportSocket = PLAIN,
+    passed: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
+    name: str = AT_WAYPOINT,
+) -> base_pb2.TransportSocket:
+    """Returns the socket of a cluster whose endpoints are listeners of the proxy. `passed`: metadata that these get to know."""
+    values = [_Internal.MetadataValueSource(kind=kind, name=key) for kind, key in passed]
+    return base_pb2.TransportSocket(
+        name=name, typed_config=pack(_Internal(passthrough_metadata=values, transport_socket=inner))
+    )
+
+
+def build_tunnel_context(
+    trust_domains: Iterable[str], compliance: str, prefixes: Iterable[str] = ()
+) -> tls_pb2.CommonTlsContext:
+    """Returns mutual TLS of a tunnel, of either end. Peers must be of a trust domain, or have an identity that begins with one of `prefixes`."""
+    v3 = common_pb2.TlsParameters.TLSv1_3
+    validation = common_pb2.CertificateValidationContext()
+    for prefix in (*(f"spiffe://{domain}/" for domain in trust_domains), *prefixes):
+        matcher = string_pb2.StringMatcher(prefix=prefix)
+        validation.match_typed_subject_alt_names.add(san_type=common_pb2.SubjectAltNameMatcher.URI, matcher=matcher)
+    context = tls_pb2.CommonTlsContext(
+        alpn_protocols=["h2"],
+        tls_params=common_pb2.TlsParameters(tls_minimum_protocol_version=v3, tls_maximum_protocol_version=v3),
+    )
+    context.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
+    context.combined_validation_context.CopyFrom(build_combined(validation, ROOTS))
+    apply_compliance(context, compliance)
+    return context
+
+
+def build_tunnel_client(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
+    """Returns the socket of a cluster that begins tunnels."""
+    return base_pb2.TransportSocket(
+        name=_TLS, typed_config=pack(tls_pb2.UpstreamTlsContext(common_tls_context=context))
+    )
+
+
+def build_tunnel_server(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
+    """Returns the socket of a listener that ends tunnels."""
+    config = tls_pb2.DownstreamTlsContext(
+        common_tls_context=context, require_client_certificate=wrappers_pb2.BoolValue(value=True)
+    )
+    return base_pb2.TransportSocket(name=_TLS, typed_config=pack(config))

@@ -1,0 +1,41 @@
+"""Applies compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
+
+What each means: https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
+"""
+
+from __future__ import annotations
+
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+
+FIPS_CIPHERS = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+)
+
+
+_Parameters = common_pb2.TlsParameters
+
+
+def apply_compliance(context: tls_pb2.CommonTlsContext, policy: str) -> None:
+    """Applies a policy by its name to a context that is being built; an unknown name restricts nothing."""
+    if policy == "fips-140-2":
+        parameters = context.tls_params
+        parameters.tls_minimum_protocol_version = parameters.tls_maximum_protocol_version = _Parameters.TLSv1_2
+        # No list at all is the FIPS build's own.
+        if parameters.cipher_suites:
+            allowed = [c for c in parameters.cipher_suites if c in FIPS_CIPHERS]
+            del parameters.cipher_suites[:]
+            parameters.cipher_suites.extend(allowed)
+        del parameters.ecdh_curves[:]
+    elif policy == "fips-140-3":
+        del context.tls_params.compliance_policies[:]
+        context.tls_params.compliance_policies.append(_Parameters.FIPS_202205)
+    elif policy == "pqc":
+        parameters = context.tls_params
+        parameters.tls_minimum_protocol_version = _Parameters.TLSv1_3
+        del parameters.cipher_suites[:]
+        parameters.cipher_suites.extend(FIPS_CIPHERS)
+        del parameters.ecdh_curves[:]
+        parameters.ecdh_curves.append("X25519MLKEM768")

@@ -1,0 +1,62 @@
+"""Builds the transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
+
+from __future__ import annotations
+
+from envoy.config.core.v3 import base_pb2, proxy_protocol_pb2
+from envoy.extensions.transport_sockets.proxy_protocol.v3 import upstream_proxy_protocol_pb2
+from envoy.extensions.transport_sockets.quic.v3 import quic_transport_pb2
+from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
+
+from pilot.config.networking.destination_rule import ProxyProtocol
+from pilot.envoy.well_known_types import pack
+
+TLS_NAME = "envoy.transport_sockets.tls"
+
+
+RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"
+
+
+QUIC_NAME = "envoy.transport_sockets.quic"
+
+
+def build_upstream(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
+    """Returns the socket for TLS that a cluster originates."""
+    return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
+
+
+def build_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    """Returns the socket for TLS that a filter chain ends."""
+    return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
+
+
+def build_quic(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+    """Returns the socket for TLS that a filter chain of an HTTP/3 listener ends."""
+    return base_pb2.TransportSocket(
+        name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context))
+    )
+
+
+RAW_BUFFER = base_pb2.TransportSocket(name=RAW_BUFFER_NAME, typed_config=pack(raw_buffer_pb2.RawBuffer()))
+
+
+PROXY_PROTOCOL_NAME = "envoy.transport_sockets.upstream_proxy_protocol"
+
+
+PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))
+
+
+_VERSIONS = {"V1": proxy_protocol_pb2.ProxyProtocolConfig.V1, "V2": proxy_protocol_pb2.ProxyProtocolConfig.V2}
+
+
+def build_proxy_protocol(inner: base_pb2.TransportSocket, said: ProxyProtocol) -> base_pb2.TransportSocket:
+    """Returns a transport socket that announces the client's address first."""
+    config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[said.version])
+    transport = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport(config=config, transport_socket=inner)
+    return base_pb2.TransportSocket(name=PROXY_PROTOCOL_NAME, typed_config=pack(transport))
+
+
+# DOC """Puts HAProxy's PROXY protocol in front of whatever a cluster sends.
+#
+# https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
+# """

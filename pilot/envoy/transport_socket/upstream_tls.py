@@ -1,0 +1,123 @@
+"""Builds TLS that clusters originate: to peers of the mesh, and as a DestinationRule says.
+
+https://istio.io/latest/docs/reference/config/networking/destination-rule/#ClientTLSSettings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
+
+from pilot.config.mesh.mesh_config import TLSConfig
+from pilot.config.networking.destination_rule import ClientTLSSettings
+from pilot.envoy import names
+from pilot.envoy.transport_socket.certificate_validation import build_combined, build_validation, exact
+from pilot.envoy.transport_socket.sds import ROOTS, WORKLOAD, build_credential_secret, build_file_secret
+from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.mesh.model.facets import SecretServersFacet
+
+SYSTEM_ROOTS = "system"  # stands for the operating system's trusted roots
+
+
+class UpstreamTls(NamedTuple):
+    """Says whom a cluster talks TLS to. `alt_names`: of which the peer must have one; `http2`: the cluster speaks nothing else.
+
+    `metadata_exchange`: peers may agree by ALPN to exchange their metadata first, which only a proxy with that filter can.
+    """
+
+    sni: str = ""
+    alt_names: tuple[str, ...] = ()
+    http2: bool = False
+    metadata_exchange: bool = True
+
+
+@lru_cache(maxsize=16)
+def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
+    """Returns what mesh TLS has in common. By the ALPN `istio` a permissive server tells it from TLS of the application."""
+    common = _common()
+    common.alpn_protocols.extend(
+        [*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])]
+    )
+    common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
+    common.combined_validation_context.CopyFrom(build_combined(common_pb2.CertificateValidationContext(), ROOTS))
+    apply_compliance(common, compliance)
+    return tls_pb2.UpstreamTlsContext(common_tls_context=common)
+
+
+def _common() -> tls_pb2.CommonTlsContext:
+    parameters = common_pb2.TlsParameters(
+        tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
+        tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
+    )
+    return tls_pb2.CommonTlsContext(tls_params=parameters)
+
+
+def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.UpstreamTlsContext:
+    """Returns mutual TLS with the proxy's mesh certificate."""
+    context = tls_pb2.UpstreamTlsContext()
+    context.CopyFrom(_mesh_template(tls.http2, tls.metadata_exchange, compliance))
+    context.sni = tls.sni
+    validation = context.common_tls_context.combined_validation_context.default_validation_context
+    validation.match_subject_alt_names.extend([exact(n) for n in tls.alt_names])
+    return context
+
+
+def build_upstream_context(
+    settings: ClientTLSSettings,
+    tls: UpstreamTls,
+    servers: SecretServersFacet,
+    defaults: TLSConfig | None = None,
+    compliance: str = "",
+) -> tls_pb2.UpstreamTlsContext | None:
+    """Returns TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
+
+    MUTUAL without a certificate gives None: then there is no TLS at all, as in Istio.
+    """
+    common = _common()
+    mutual = settings.mode == "MUTUAL"
+    if settings.credential_name:
+        _take_credential(common, settings, tls.alt_names, mutual, servers)
+    else:
+        if mutual:
+            certificate = names.file_certificate(settings.client_certificate, settings.private_key)
+            if not certificate:
+                return None
+            common.tls_certificate_sds_secret_configs.add().CopyFrom(
+                build_file_secret(certificate, user_server=servers.files)
+            )
+        _verify_by_file(common, settings, tls.alt_names, servers)
+    if defaults is not None:
+        common.tls_params.ecdh_curves.extend(defaults.ecdh_curves)
+        common.tls_params.cipher_suites.extend(defaults.cipher_suites)
+    if tls.http2:
+        common.alpn_protocols.append("h2")
+    apply_compliance(common, compliance)
+    return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.sni)
+
+
+def _take_credential(
+    common: tls_pb2.CommonTlsContext,
+    settings: ClientTLSSettings,
+    alt_names: Iterable[str],
+    mutual: bool,
+    servers: SecretServersFacet,
+) -> None:
+    name = settings.credential_name
+    if mutual:
+        common.tls_certificate_sds_secret_configs.add().CopyFrom(build_credential_secret(name, servers.credentials))
+    if not settings.insecure_skip_verify:
+        roots = build_credential_secret(name + names.CA_SUFFIX, servers.credentials)
+        common.combined_validation_context.CopyFrom(build_combined(build_validation(alt_names), roots))
+
+
+def _verify_by_file(
+    common: tls_pb2.CommonTlsContext, settings: ClientTLSSettings, alt_names: Iterable[str], servers: SecretServersFacet
+) -> None:
+    if settings.insecure_skip_verify:
+        common.validation_context.SetInParent()
+        return
+    roots = build_file_secret(names.file_root(settings.ca_certificates or SYSTEM_ROOTS), user_server=servers.files)
+    common.combined_validation_context.CopyFrom(build_combined(build_validation(alt_names, crl=settings.ca_crl), roots))

@@ -1,4 +1,4 @@
-"""ControlZ over HTTP: pages for people at /<topic>z/, plain data at /<topic>j/, the statuses as Istio's clients expect them."""
+"""ControlZ over HTTP: HTML pages at /<topic>z/ and JSON at /<topic>j/, with the status codes that istioctl expects."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from pilot.lib.shown_process import shown_arguments, shown_environment
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Make = Callable[[web.Request], Any]
-LARGEST_BODY = 16 * 1024
+MAX_BODY_SIZE = 16 * 1024
 BODY_SECONDS = 10.0
 EXIT_SECONDS = 1.0
-"""Time between the answer and the end, so that whoever asked for it gets the answer."""
+"""Seconds between the response and the exit, so that the client receives the response."""
 SIGNAL = "SIGUSR1"
 
 
 def application(control: Control) -> web.Application:
-    """Returns the site and its API."""
-    app = web.Application(middlewares=[_known_hosts, _plain_errors], client_max_size=LARGEST_BODY)
+    """Return the application with all pages and their API."""
+    app = web.Application(middlewares=[_reject_foreign_hosts, _plain_errors], client_max_size=MAX_BODY_SIZE)
     sources = _sources(control)
     app.router.add_get("/", _page(site.home_page, lambda request: home(control.name, _own_address(request))))
     _add_data(app, "home", lambda request: home(control.name, _own_address(request)))
@@ -50,7 +50,7 @@ def application(control: Control) -> web.Application:
 
 
 def _sources(control: Control) -> dict[str, Make]:
-    """Returns what each topic shows, by name."""
+    """Return the data source of each topic."""
     build = control.build
     version = {
         "version": build.version,
@@ -80,29 +80,29 @@ def _add_data(app: web.Application, topic: str, make: Make) -> None:
 
 
 def _data(make: Make) -> Handler:
-    """Returns the handler of plain data. Its content type is not that of JSON, as in Istio."""
+    """Return a handler for JSON. As in istiod, its content type is plain text."""
 
     async def handle(request: web.Request) -> web.Response:
-        return _text(200, msgspec.json.encode(await _made(make, request)).decode() + "\n")
+        return _text(200, msgspec.json.encode(await _fetch(make, request)).decode() + "\n")
 
     return handle
 
 
 def _page(render: Callable[[Any], str], make: Make) -> Handler:
     async def handle(request: web.Request) -> web.Response:
-        return web.Response(text=render(await _made(make, request)), content_type="text/html", charset="utf-8")
+        return web.Response(text=render(await _fetch(make, request)), content_type="text/html", charset="utf-8")
 
     return handle
 
 
-async def _made(make: Make, request: web.Request) -> Any:
-    """Returns what a topic shows; what takes long is made beside the event loop."""
+async def _fetch(make: Make, request: web.Request) -> Any:
+    """Return the data of a topic. Slow sources return an awaitable that runs in a thread."""
     value = make(request)
     return await value if inspect.isawaitable(value) else value
 
 
 def _add_command(app: web.Application, path: str, run: Callable[[], object], *methods: str) -> None:
-    """Adds a path that does something and answers 202; to other methods it does not exist."""
+    """Add a path that runs an action and responds with 202. Other methods get 404."""
 
     async def handle(request: web.Request) -> web.Response:
         if request.method not in methods:
@@ -126,21 +126,22 @@ async def _change_scope(request: web.Request) -> web.Response:
         async with asyncio.timeout(BODY_SECONDS):
             body = await request.read()
     except TimeoutError:
-        return _text(408, "the body of the request does not arrive\n")
+        return _text(408, "timed out reading the request body\n")
     change_scope(request.match_info["name"], body)
     return web.Response(status=202)
 
 
 @web.middleware
-async def _known_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuses requests for another name than this machine's: a page of a browser that has a name resolved to this address sends that name."""
+async def _reject_foreign_hosts(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Reject requests whose Host is not this machine, to prevent DNS rebinding attacks by web pages."""
     if not is_own_name(request.headers.get("Host", "")):
-        return _text(403, "ControlZ answers to addresses, localhost and the name of its machine alone\n")
+        return _text(403, "forbidden Host: use an IP address, localhost or this machine's host name\n")
     return await handler(request)
 
 
 def is_own_name(host: str) -> bool:
-    """Returns whether the Host of a request is an address, localhost or this machine's name, with or without a port; "" is."""
+    """Return whether a Host header is empty, an IP address, localhost or this machine's name, with or without a
+    port."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host
     if name.lower() in ("", "localhost", socket.gethostname().lower()):
         return True
@@ -153,7 +154,7 @@ def is_own_name(host: str) -> bool:
 
 @web.middleware
 async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Unknown paths get a page, wrong methods nothing, and wrong requests a sentence."""
+    """Respond with a page to unknown paths, without a body to wrong methods, and with a reason to invalid requests."""
     try:
         return await handler(request)
     except WrongRequestError as error:
@@ -163,7 +164,7 @@ async def _plain_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPMethodNotAllowed as error:
         return web.Response(status=405, headers={"Allow": error.headers.get("Allow", "")})
     except web.HTTPRequestEntityTooLarge:
-        return _text(413, f"the body of the request has more than {LARGEST_BODY} bytes\n")
+        return _text(413, f"the request body exceeds {MAX_BODY_SIZE} bytes\n")
 
 
 def _text(status: int, text: str) -> web.Response:
@@ -175,6 +176,6 @@ def _text(status: int, text: str) -> web.Response:
 
 
 def _own_address(request: web.Request) -> str:
-    """Returns the address that a client reached."""
+    """Return the address that the client connected to."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
     return str(name[0]) if name else ""

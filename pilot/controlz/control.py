@@ -1,4 +1,4 @@
-"""What ControlZ is given by the process that it belongs to."""
+"""The interface between ControlZ and its process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from pilot.lib.build_info import BuildInfo
 
 
 class Control(NamedTuple):
-    """`exposition` returns the metrics as text, `end` ends the process in good order, `stacks` does what the signal SIGUSR1 is for: it writes
-    into the log what every thread and task does."""
+    """Facts about the process, and functions that act on it.
+
+    exposition: returns the metrics as text.
+    end: shuts the process down gracefully.
+    stacks: logs the stacks of all threads and tasks, like the signal SIGUSR1.
+    """
 
     name: str
     build: BuildInfo

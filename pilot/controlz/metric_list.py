@@ -1,4 +1,4 @@
-"""The metrics as plain data."""
+"""Metrics as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def metric_list(exposition: bytes) -> list[dict[str, Any]]:
-    """Returns families with their samples, by name, out of their text form; values are texts, as in Prometheus' own API, for JSON has no infinity."""
+    """Return the metric families in an exposition with their samples.
+
+    Values are strings, as in Prometheus' API, because JSON has no infinity.
+    """
     return [
         {
             "name": family.name,

@@ -1,4 +1,4 @@
-"""The process and its memory as plain data, under the names that a Go process has for them."""
+"""The process and its memory as plain data, under the names of a Go process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ _LISTS = frozenset({"PauseNs", "PauseEnd", "BySize"})
 
 
 def home(name: str, address: str) -> dict[str, Any]:
-    """Returns what the first page shows. `address` is the one that was asked; CurrentTime is in nanoseconds, HeapSize in bytes."""
+    """Return the contents of the home page.
+
+    `address` is the address that the client connected to. CurrentTime is in nanoseconds, HeapSize in bytes.
+    """
     memory = memory_statistics()
     return {
         "ProcessName": name,
@@ -65,7 +68,7 @@ def home(name: str, address: str) -> dict[str, Any]:
 
 
 def process_facts() -> dict[str, Any]:
-    """Returns identifiers, folders and the numbers of threads and of tasks of the running event loop, which stand for goroutines."""
+    """Return user and process IDs, folders, and the numbers of threads and tasks. Tasks stand for goroutines."""
     return {
         "egid": os.getegid(),
         "euid": os.geteuid(),
@@ -83,11 +86,14 @@ def process_facts() -> dict[str, Any]:
 
 
 def memory_statistics() -> dict[str, Any]:
-    """Returns bytes, and numbers of collections. Sys is what is resident; of it the heap is what belongs to no file. 0 where there is no such
-    number of a Python process, such as Go's spans and caches, and everywhere without /proc."""
+    """Return memory in bytes and the number of collections under Go's names.
+
+    Sys is the resident memory and the heap its anonymous part. Numbers without a counterpart in Python, such as Go's
+    spans, are 0, as are all numbers on systems without /proc.
+    """
     status = process_status()
     heap, stack = 1024 * status.get("RssAnon", 0), 1024 * status.get("VmStk", 0)
-    counted: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "Alloc": heap,
         "Sys": 1024 * status.get("VmRSS", 0),
         "HeapAlloc": heap,
@@ -101,7 +107,7 @@ def memory_statistics() -> dict[str, Any]:
         "EnableGC": gc.isenabled(),
         "DebugGC": bool(gc.get_debug()),
     }
-    return {name: counted.get(name, [] if name in _LISTS else 0) for name in _GO_NAMES}
+    return {name: statistics.get(name, [] if name in _LISTS else 0) for name in _GO_NAMES}
 
 
 def _working_folder() -> str:

@@ -1,4 +1,4 @@
-"""Scopes of the log, as JSON and changed by it."""
+"""Log scopes as JSON, and changes to them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pilot.lib.log_scopes import (
 )
 from pilot.lib.text import cut, one_line
 
-SHOWN = 100
-"""Characters that are repeated of what somebody sent."""
+ECHO_LENGTH = 100
+"""Maximum number of characters of a request that an error message repeats."""
 
 
 class WrongRequestError(Exception):
-    """A request that makes no sense; the text is for whoever sent it."""
+    """An invalid request. The text is for the client."""
 
 
 class ScopeChange(msgspec.Struct):
-    """What a scope is to have from now on. What is not said, or empty, stays."""
+    """Changes to a scope. Absent or empty fields stay unchanged."""
 
     output_level: str = ""
     stack_trace_level: str = ""
@@ -34,17 +34,20 @@ class ScopeChange(msgspec.Struct):
 
 
 def all_scopes() -> list[dict[str, Any]]:
-    """Returns every scope, by name."""
+    """Return every scope, sorted by name."""
     return [state._asdict() for state in scopes()]
 
 
 def one_scope(name: str) -> dict[str, Any]:
-    """Returns one scope. WrongRequestError where there is none of that name."""
+    """Return a scope. Raise WrongRequestError if it does not exist."""
     return _find(name)._asdict()
 
 
 def change_scope(name: str, body: bytes) -> None:
-    """Changes a scope to what a body says, all of it or nothing. WrongRequestError where there is no such scope, or the body makes no sense."""
+    """Apply the change in a request body, all of it or nothing.
+
+    Raise WrongRequestError if the scope does not exist or the body is invalid.
+    """
     _find(name)
     try:
         change = msgspec.json.decode(body, type=ScopeChange)
@@ -53,7 +56,7 @@ def change_scope(name: str, body: bytes) -> None:
     for field in ("output_level", "stack_trace_level"):
         level = getattr(change, field)
         if level and level not in LEVELS:
-            raise WrongRequestError(f"{field}: {_shown(level)!r} is not a log level: use {', '.join(LEVELS)}")
+            raise WrongRequestError(f"{field}: {_echo(level)!r} is not a log level: use {', '.join(LEVELS)}")
     if change.output_level:
         set_output_level(name, change.output_level)
     if change.stack_trace_level:
@@ -65,9 +68,9 @@ def change_scope(name: str, body: bytes) -> None:
 def _find(name: str) -> ScopeState:
     state = find_scope(name)
     if state is None:
-        raise WrongRequestError(f"unknown scope name: {_shown(name)}")
+        raise WrongRequestError(f"unknown scope name: {_echo(name)}")
     return state
 
 
-def _shown(text: str) -> str:
-    return cut(one_line(text), SHOWN)
+def _echo(text: str) -> str:
+    return cut(one_line(text), ECHO_LENGTH)

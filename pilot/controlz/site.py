@@ -16,7 +16,8 @@ _TEMPLATE = string.Template(
 
 
 class Topic(NamedTuple):
-    """One page of the site. `render` returns HTML for what the topic shows; `as_data` says whether it is there as JSON too."""
+    """One page of the site. `render` returns its data as HTML. `as_data` says whether the data is also served as
+    JSON."""
 
     name: str
     title: str
@@ -29,16 +30,16 @@ def home_page(facts: Mapping[str, Any]) -> str:
 
 
 def not_found_page() -> str:
-    return _whole("There is no such page", "<p>The pages that there are stand above.</p>")
+    return _whole("Page not found", "<p>Choose a page in the menu above.</p>")
 
 
 def _scope_page(scopes: Iterable[Mapping[str, Any]]) -> str:
-    """Returns a row for each scope, in which its level is chosen."""
+    """Return a table of scopes with controls for their levels."""
     rows = (
         (_text(s["name"]), _text(s["description"]), _levels(s, "output_level"), _levels(s, "stack_trace_level"))
         for s in scopes
     )
-    return _whole("Scopes of the log", _table(("scope", "what it is about", "messages from", "stacks from"), rows))
+    return _whole("Log scopes", _table(("scope", "description", "output level", "stack trace level"), rows))
 
 
 def _levels(scope: Mapping[str, Any], field: str) -> str:
@@ -85,7 +86,7 @@ def _metric_page(families: Iterable[Mapping[str, Any]]) -> str:
 
 def _signal_page(names: Iterable[str]) -> str:
     buttons = "".join(f'<button data-method="PUT" data-path="/signalj/{name}">Send {name}</button>' for name in names)
-    return _whole("Signals", f"<p>SIGUSR1 writes into the log what every thread and task does.</p>{buttons}")
+    return _whole("Signals", f"<p>SIGUSR1 logs the stacks of all threads and tasks.</p>{buttons}")
 
 
 TOPICS = (
@@ -110,7 +111,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Returns a table; cells are HTML."""
+    """Return a table. Cells are HTML."""
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{_cells(row)}</tr>' for row in rows)}</table>"
 

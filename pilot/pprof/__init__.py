@@ -1,1 +1,2 @@
-"""Profiles of this process in the formats that `go tool pprof` opens; nothing here runs, or is imported, before somebody asks for one."""
+"""Profiles of this process in the formats of `go tool pprof`. Nothing is imported or run before a profile is
+requested."""

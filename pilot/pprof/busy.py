@@ -1,4 +1,4 @@
-"""What a process can do once at a time: the interpreter has one hook for profiles, and one for the tracing of memory."""
+"""Mutual exclusion of profilers: the interpreter has one profiling hook and one memory tracer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _busy: set[str] = set()
 
 
 class BusyError(Exception):
-    """Somebody else does it now."""
+    """The profiler is already in use."""
 
 
 @contextlib.contextmanager
-def alone(what: str) -> Iterator[None]:
-    """Does something that nobody else does meanwhile. BusyError where somebody does."""
-    if what in _busy:
-        raise BusyError(f"{what} is already in use")
-    _busy.add(what)
+def exclusive(name: str) -> Iterator[None]:
+    """Hold a profiler for the duration of the context. Raise BusyError if it is in use."""
+    if name in _busy:
+        raise BusyError(f"{name} is already in use")
+    _busy.add(name)
     try:
         yield
     finally:
-        _busy.discard(what)
+        _busy.discard(name)

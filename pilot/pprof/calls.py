@@ -1,4 +1,4 @@
-"""Frames of Python as the calls of a stack."""
+"""Conversion of Python frames to stacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROOTS = ("/site-packages/", "/dist-packages/", "/lib/python")
 
 @functools.lru_cache(10_000)
 def module_of(file: str) -> str:
-    """Returns the module of a file as programs name it: pilot.xds.push.pusher, asyncio.events."""
+    """Return the module name of a file, such as pilot.xds.push.pusher or asyncio.events."""
     for root in _ROOTS:
         if (at := file.rfind(root)) >= 0:
             file = file[at + len(root) :]
@@ -32,7 +32,7 @@ def module_of(file: str) -> str:
 
 
 def call_of(frame: FrameType) -> StackFrame:
-    """Returns the call that a frame is."""
+    """Return a frame as a call of a stack."""
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
     return StackFrame(
@@ -41,8 +41,8 @@ def call_of(frame: FrameType) -> StackFrame:
 
 
 def stack_from(frame: FrameType | None) -> Stack:
-    """Returns the stack whose innermost call is a frame."""
-    return tuple(call_of(found) for found in itertools.islice(_outwards(frame), DEPTH))
+    """Return the stack from a frame outwards, at most `DEPTH` calls."""
+    return tuple(call_of(outer) for outer in itertools.islice(_outwards(frame), DEPTH))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

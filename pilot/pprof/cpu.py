@@ -1,4 +1,4 @@
-"""Where the event loop spends its time, as pyinstrument samples it (docs/adr/019-profiles.md)."""
+"""CPU profiles of the event loop, sampled by pyinstrument (docs/adr/019-profiles.md)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pilot.pprof.busy import alone
+from pilot.pprof.busy import exclusive
 from pilot.pprof.calls import module_of
 from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
 
 INTERVAL = 0.01
 FINE_INTERVAL = 0.001
-"""Seconds between two samples: of a profile, and of a trace, which shows the order of things."""
+"""Seconds between two samples, of a profile and of a trace. A trace shows the order of events, so it samples finely."""
 _WAITING = ("asyncio/runners.py", "asyncio/base_events.py", "uvloop/__init__.py", "selectors.py")
-"""Files of the calls that nothing is called from while the loop waits."""
+"""Files of the innermost call while the event loop waits."""
 
 
 class Sampled(NamedTuple):
-    """Stacks in the order in which they were seen, with the seconds that each was there; () while the loop waited."""
+    """Stacks in the order of their samples, each with its duration in seconds. The stack is () while the loop
+    waited."""
 
     stacks: list[tuple[Stack, float]]
     seconds: float
 
 
 async def sample(seconds: float, interval: float = INTERVAL) -> Sampled:
-    """Returns what the thread of the running event loop does for so long. BusyError where another profile is being made."""
-    from pyinstrument import Profiler  # not before somebody asks
+    """Sample the thread of the running event loop for some seconds. Raise BusyError if a profile is already running."""
+    from pyinstrument import Profiler  # imported only when a profile is requested
 
-    with alone("the profiler"):
+    with exclusive("the profiler"):
         profiler = Profiler(interval=interval, async_mode="disabled")
         profiler.start()
         try:
@@ -42,26 +43,26 @@ async def sample(seconds: float, interval: float = INTERVAL) -> Sampled:
 
 
 def stack_of(frames: Iterable[str]) -> Stack:
-    """Returns the calls of one record, the outermost of which comes first there; () where the loop waits."""
+    """Return the stack of one record, which lists the outermost call first, or () if the loop waits."""
     calls = tuple(_calls(frames))[::-1]
     return calls if calls and not calls[0].file.endswith(_WAITING) else ()
 
 
 def _calls(frames: Iterable[str]) -> Iterator[StackFrame]:
-    """Yields the calls of frames as "function NUL file NUL first line", with a class and a line behind ^A each; the first is the thread."""
+    """Yield the calls in frames of the form "function NUL file NUL first line", with ^A-separated attributes."""
     for frame in frames:
         identifier, *attributes = frame.split("\x01")
         function, file, begins = identifier.split("\x00")
         if file.startswith("<"):
             continue
-        kept = {attribute[:1]: attribute[1:] for attribute in attributes}
-        owner = f"{kept['c']}." if kept.get("c") else ""
-        line = kept.get("l", begins)
+        values = {attribute[:1]: attribute[1:] for attribute in attributes}  # c: class, l: line
+        owner = f"{values['c']}." if values.get("c") else ""
+        line = values.get("l", begins)
         yield StackFrame(f"{module_of(file)}.{owner}{function}", file, int(line) if line.isdigit() else 0, int(begins))
 
 
 def cpu_profile(sampled: Sampled) -> Profile:
-    """Returns the time that was spent by stack; what the loop waited is left out."""
+    """Return the time spent per stack, without the time that the loop waited."""
     samples: dict[Stack, list[int]] = {}
     for stack, took in sampled.stacks:
         if stack:

@@ -1,4 +1,4 @@
-"""Which function a line of a file is in: tracemalloc knows lines alone."""
+"""The function that contains a line of a file, because tracemalloc records only lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from types import CodeType
 
 
 def function_at(file: str, line: int) -> str:
-    """Returns the innermost function or method of a line, as "Class.method"; "<module>" outside of all, or where the file cannot be read."""
+    """Return the innermost function of a line, such as "Class.method", or "<module>" if there is none or no file."""
     return _functions_of(file).get(line, "<module>")
 
 
 @functools.lru_cache(1000)
 def _functions_of(file: str) -> Mapping[int, str]:
-    """Returns the functions of a file by line. They are taken from what the interpreter has compiled of it, not parsed again."""
+    """Return the functions of a file by line, from the compiled code instead of the source."""
     try:
         code = SourceFileLoader("__main__", file).get_code("__main__")
     except (OSError, ImportError, SyntaxError, ValueError, RecursionError):
@@ -25,7 +25,7 @@ def _functions_of(file: str) -> Mapping[int, str]:
 
 
 def _lines_of(outer: CodeType, around: str) -> Iterator[tuple[int, str]]:
-    """Yields lines and their functions, what is inside after what is around it. Comprehensions and lambdas are of the function around them."""
+    """Yield lines with their functions, outer functions first. Comprehensions and lambdas belong to their function."""
     for code in outer.co_consts:
         if isinstance(code, CodeType):
             is_named = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")

@@ -1,4 +1,4 @@
-"""What holds memory, as Python's tracemalloc follows it: from the start where PYTHONTRACEMALLOC says so, else for as long as somebody asks."""
+"""Heap profiles from tracemalloc: since the start with PYTHONTRACEMALLOC, else during a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import resource
 import threading
 import tracemalloc
 
-from pilot.pprof.busy import alone
+from pilot.pprof.busy import exclusive
 from pilot.pprof.calls import module_of
 from pilot.pprof.functions import function_at
 from pilot.pprof.stacks import Profile, Stack, StackFrame, ValueType
@@ -22,13 +22,16 @@ KINDS = (
 ALLOC_SPACE, INUSE_SPACE = 1, 3
 PERIOD = ValueType("space", "bytes")
 FRAMES = 10
-"""Calls of a stack that are kept for every piece of memory."""
-_NOT_TRACED = StackFrame("memory that is not traced: ask with seconds=N or start with PYTHONTRACEMALLOC=10", "")
+"""Number of calls recorded for each allocation."""
+_NOT_TRACED = StackFrame("untraced memory: request the profile with seconds=N, or start with PYTHONTRACEMALLOC=10", "")
 
 
 async def sample(seconds: float) -> dict[Stack, list[int]]:
-    """Returns the pieces and bytes by stack that were allocated in so many seconds and are still there. BusyError where somebody does so already."""
-    with alone("the tracing of memory"):
+    """Return allocations and bytes per stack that were made within some seconds and still exist.
+
+    Raise BusyError if memory is already being traced.
+    """
+    with exclusive("the memory tracer"):
         if tracemalloc.is_tracing():
             before = await traced()
             await asyncio.sleep(seconds)
@@ -41,8 +44,11 @@ async def sample(seconds: float) -> dict[Stack, list[int]]:
 
 
 def _traced_until(ended: threading.Event, seconds: float) -> dict[Stack, list[int]]:
-    """Returns what is allocated until the end or for so many seconds. A thread of its own keeps the time: a loop that is at work could not, and
-    its work takes many times as long while it is traced. Nothing is traced any more when the traces are looked at, for the same reason."""
+    """Return allocations and bytes per stack, traced until the event is set or for some seconds.
+
+    This runs in its own thread: tracing slows a busy event loop so much that it could not keep the time. For the same
+    reason, tracing stops before the traces are evaluated.
+    """
     tracemalloc.start(FRAMES)
     try:
         ended.wait(seconds)
@@ -53,26 +59,27 @@ def _traced_until(ended: threading.Event, seconds: float) -> dict[Stack, list[in
 
 
 async def now() -> dict[Stack, list[int]]:
-    """Returns the pieces and bytes by stack; where nobody traces them, one stack with all memory of the process."""
+    """Return allocations and bytes per stack. If memory is not traced, return one stack with all memory of the
+    process."""
     if tracemalloc.is_tracing():
         return await traced()
     return {(_NOT_TRACED,): [1, resident()]}
 
 
 async def traced() -> dict[Stack, list[int]]:
-    """Returns the pieces and bytes by stack of what is traced."""
+    """Return traced allocations and bytes per stack."""
     snapshot = tracemalloc.take_snapshot()
     return await asyncio.to_thread(_by_stack, snapshot)
 
 
 def _by_stack(snapshot: tracemalloc.Snapshot) -> dict[Stack, list[int]]:
-    found: dict[Stack, list[int]] = {}
+    samples: dict[Stack, list[int]] = {}
     for statistic in snapshot.statistics("traceback"):
         stack = tuple(_call(frame) for frame in reversed(statistic.traceback))
-        values = found.setdefault(stack, [0, 0])
+        values = samples.setdefault(stack, [0, 0])
         values[0] += statistic.count
         values[1] += statistic.size
-    return found
+    return samples
 
 
 def _call(frame: tracemalloc.Frame) -> StackFrame:
@@ -92,20 +99,20 @@ def _grown(before: dict[Stack, list[int]], after: dict[Stack, list[int]]) -> dic
 _NONE = [0, 0]
 
 
-def heap_profile(found: dict[Stack, list[int]], shown: int) -> Profile:
-    """Returns what is held by stack. What was freed is not known: what was allocated is what is still there."""
-    samples = {stack: (count, size, count, size) for stack, (count, size) in found.items()}
+def heap_profile(by_stack: dict[Stack, list[int]], shown: int) -> Profile:
+    """Return a heap profile. Freed memory is unknown, so allocated and used memory are equal."""
+    samples = {stack: (count, size, count, size) for stack, (count, size) in by_stack.items()}
     return Profile(KINDS, samples, PERIOD, shown=shown)
 
 
-def heap_head(found: dict[Stack, list[int]]) -> str:
-    """Returns the first line of a heap profile as text."""
-    count, size = (sum(values[n] for values in found.values()) for n in (0, 1))
+def heap_head(by_stack: dict[Stack, list[int]]) -> str:
+    """Return the first line of a heap profile as text."""
+    count, size = (sum(values[n] for values in by_stack.values()) for n in (0, 1))
     return f"heap profile: {count}: {size} [{count}: {size}] @ heap/1"
 
 
 def resident() -> int:
-    """Returns the bytes of memory that the process has."""
+    """Return the resident memory of the process in bytes."""
     try:
         return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):

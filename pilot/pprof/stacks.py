@@ -1,4 +1,4 @@
-"""Stacks with values, as the profile.proto that `go tool pprof` opens and as text."""
+"""Profiles: stacks with values, encoded as pprof's profile.proto or as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protos import profile_pb2
 
 
 class StackFrame(NamedTuple):
-    """One call of a stack: the function with its module or class, its file, the line that it is at, and the one that it begins at."""
+    """One call of a stack: the qualified function, its file, its current line and its first line."""
 
     function: str
     file: str
@@ -20,19 +20,24 @@ class StackFrame(NamedTuple):
 
 
 Stack = tuple[StackFrame, ...]
-"""Calls, the innermost first."""
+"""Calls, innermost first."""
 
 
 class ValueType(NamedTuple):
-    """What a value is, such as ("cpu", "nanoseconds")."""
+    """Type and unit of a value, such as ("cpu", "nanoseconds")."""
 
     type: str
     unit: str
 
 
 class Profile(NamedTuple):
-    """Values by stack, one for each of `kinds`. `shown`: the index of the kind that is shown first. `period`: what one sample stands for.
-    `seconds`: how long it took; 0 for a state at one moment."""
+    """Values by stack.
+
+    kinds: the type of each value.
+    period: the amount of `period_kind` that one sample stands for.
+    seconds: duration of the profile, or 0 for a snapshot.
+    shown: index of the kind that is shown by default.
+    """
 
     kinds: Sequence[ValueType]
     samples: Mapping[Stack, Sequence[int]]
@@ -43,15 +48,15 @@ class Profile(NamedTuple):
 
 
 def encode(profile: Profile) -> bytes:
-    """Returns the gzipped bytes of a profile."""
-    return gzip.compress(_Builder(profile).made.SerializeToString(), 6)
+    """Return a profile as gzipped profile.proto."""
+    return gzip.compress(_Builder(profile).message.SerializeToString(), 6)
 
 
 class _Builder:
-    """A message in the making: each text, function and location has one number."""
+    """Builds the message. Each text, function and location is stored once and referred to by number."""
 
     def __init__(self, profile: Profile) -> None:
-        self.made = profile_pb2.Profile(
+        self.message = profile_pb2.Profile(
             period=profile.period, time_nanos=time.time_ns(), duration_nanos=round(profile.seconds * 1e9)
         )
         self._texts: dict[str, int] = {}
@@ -59,20 +64,20 @@ class _Builder:
         self._locations: dict[StackFrame, int] = {}
         self._text("")
         for kind in profile.kinds:
-            self.made.sample_type.add(type=self._text(kind.type), unit=self._text(kind.unit))
-        self.made.period_type.type, self.made.period_type.unit = (
+            self.message.sample_type.add(type=self._text(kind.type), unit=self._text(kind.unit))
+        self.message.period_type.type, self.message.period_type.unit = (
             self._text(profile.period_kind.type),
             self._text(profile.period_kind.unit),
         )
-        self.made.default_sample_type = self._text(profile.kinds[profile.shown].type)
+        self.message.default_sample_type = self._text(profile.kinds[profile.shown].type)
         for stack, values in profile.samples.items():
-            self.made.sample.add(location_id=[self._location(call) for call in stack], value=values)
+            self.message.sample.add(location_id=[self._location(call) for call in stack], value=values)
 
     def _text(self, text: str) -> int:
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._texts)
-            self.made.string_table.append(text.encode("utf-8", "replace").decode())
+            self.message.string_table.append(text.encode("utf-8", "replace").decode())
         return number
 
     def _function(self, call: StackFrame) -> int:
@@ -81,7 +86,7 @@ class _Builder:
         if number is None:
             number = self._functions[key] = len(self._functions) + 1
             name = self._text(call.function)
-            self.made.function.add(
+            self.message.function.add(
                 id=number, name=name, system_name=name, filename=self._text(call.file), start_line=call.begins
             )
         return number
@@ -90,12 +95,12 @@ class _Builder:
         number = self._locations.get(call)
         if number is None:
             number = self._locations[call] = len(self._locations) + 1
-            self.made.location.add(id=number).line.add(function_id=self._function(call), line=call.line)
+            self.message.location.add(id=number).line.add(function_id=self._function(call), line=call.line)
         return number
 
 
 def as_text(head: str, profile: Profile) -> str:
-    """Returns a profile as text: a head, then each stack below its values, the largest first."""
+    """Return a profile as text: a header, then each stack below its values, largest first."""
     ordered = sorted(profile.samples.items(), key=lambda sample: sample[1][profile.shown], reverse=True)
     return "\n".join([head, *(line for stack, values in ordered for line in _stack_lines(stack, values)), ""])
 
@@ -107,5 +112,5 @@ def _stack_lines(stack: Stack, values: Sequence[int]) -> Iterable[str]:
 
 
 def call_lines(stack: Stack) -> Iterable[str]:
-    """Yields the lines of a stack, a call each."""
+    """Return the lines of a stack, one per call."""
     return (f"#\t{call.function}\t{call.file}:{call.line}" for call in stack)

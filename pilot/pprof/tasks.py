@@ -1,4 +1,4 @@
-"""What runs at one moment: the tasks of the event loop and the threads, with their stacks. Both are what Go calls goroutines."""
+"""Snapshots of event loop tasks and threads with their stacks, in place of Go's goroutines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOROUTINES, THREADS = ValueType("goroutine", "count"), ValueType("threadcreate",
 
 
 class Running(NamedTuple):
-    """A task or a thread. `state`: "running", "waiting" for a task that awaits something, "thread" for a thread."""
+    """A task or a thread. `state` is "running", "waiting" for a task that awaits, or "thread"."""
 
     name: str
     state: str
@@ -26,7 +26,7 @@ class Running(NamedTuple):
 
 
 def tasks() -> Iterator[Running]:
-    """Yields the tasks of the running loop. They are listed at once, and their stacks looked at one by one."""
+    """Yield the tasks of the running loop. The list is taken at once, and the stacks one by one."""
     current = asyncio.current_task()
     for task in list(asyncio.all_tasks()):
         if not task.done():
@@ -34,24 +34,24 @@ def tasks() -> Iterator[Running]:
 
 
 def threads() -> Iterator[Running]:
-    """Yields the threads of the process."""
+    """Yield the threads of the process."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for number, frame in sys._current_frames().items():
         yield Running(names.get(number, f"thread {number}"), "thread", stack_from(frame))
 
 
 def _stack_of(coroutine: Any) -> Stack:
-    """Returns the stack of what awaits: the outermost coroutine awaits the next one, and so on to the innermost."""
+    """Return the stack of a chain of coroutines, of which each awaits the next."""
     frames = list(itertools.islice(_inwards(coroutine), DEPTH))
     return tuple(call_of(frame) for frame in reversed(frames))
 
 
 def _inwards(awaiting: Any) -> Iterator[FrameType]:
-    """Yields the frames of a coroutine, generator or asynchronous generator, and of what it awaits."""
+    """Yield the frames of a coroutine, generator or asynchronous generator, and of what it awaits."""
     while awaiting is not None:
         for frame, awaited in (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await")):
-            if (found := getattr(awaiting, frame, None)) is not None:
-                yield found
+            if (current := getattr(awaiting, frame, None)) is not None:
+                yield current
                 awaiting = getattr(awaiting, awaited, None)
                 break
         else:
@@ -59,14 +59,14 @@ def _inwards(awaiting: Any) -> Iterator[FrameType]:
 
 
 def counted(running: Iterable[Running], kind: ValueType) -> Profile:
-    """Returns how often each stack is there."""
-    counts = Counter(found.stack for found in running)
+    """Return the number of tasks or threads per stack."""
+    counts = Counter(item.stack for item in running)
     return Profile((kind,), {stack: (count,) for stack, count in counts.items()}, kind)
 
 
 def one_by_one(running: Iterable[Running]) -> str:
-    """Returns each stack alone, as Go writes goroutines."""
+    """Return each stack separately, in Go's format of goroutines."""
     lines: list[str] = []
-    for number, found in enumerate(running, 1):
-        lines += [f"goroutine {number} [{found.state}]: {found.name}", *call_lines(found.stack), ""]
+    for number, item in enumerate(running, 1):
+        lines += [f"goroutine {number} [{item.state}]: {item.name}", *call_lines(item.stack), ""]
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""What the event loop did one after the other, in the format of trace viewers (ui.perfetto.dev, chrome://tracing, speedscope.app).
+"""Traces of the event loop for ui.perfetto.dev, chrome://tracing and speedscope.app.
 
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
+Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pilot.pprof.stacks import Stack, StackFrame
 
 
 def encode_trace(sampled: Sampled) -> bytes:
-    """Returns the samples as calls that begin and end, as JSON."""
+    """Return the samples as begin and end events of calls, in JSON."""
     process = os.getpid()
     names = [{"name": "thread_name", "ph": "M", "pid": process, "tid": 1, "args": {"name": "event loop"}}]
     events = [{**event, "pid": process, "tid": 1} for event in _events(sampled)]
@@ -23,7 +23,7 @@ def encode_trace(sampled: Sampled) -> bytes:
 
 
 def _events(sampled: Sampled) -> Iterator[dict[str, Any]]:
-    """Yields where calls begin and end. A call of the same function at the same place of two samples in a row is one."""
+    """Yield the begin and end events. Equal calls at the same depth of consecutive samples are one call."""
     now = 0.0
     open_calls: Stack = ()
     for stack, took in sampled.stacks:
@@ -33,16 +33,16 @@ def _events(sampled: Sampled) -> Iterator[dict[str, Any]]:
 
 
 def _changes(before: Stack, after: Stack, now: float) -> Iterator[dict[str, Any]]:
-    """Yields the ends and the beginnings between two stacks, the outermost call of which comes first here."""
-    alike = next(
+    """Yield the end and begin events between two stacks, given outermost call first."""
+    common = next(
         (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if not _is_same(a, b)),
         min(len(before), len(after)),
     )
     micros = round(now * 1e6)
-    yield from ({"name": call.function, "ph": "E", "ts": micros} for call in reversed(before[alike:]))
+    yield from ({"name": call.function, "ph": "E", "ts": micros} for call in reversed(before[common:]))
     yield from (
         {"name": call.function, "ph": "B", "ts": micros, "args": {"file": f"{call.file}:{call.line}"}}
-        for call in after[alike:]
+        for call in after[common:]
     )
 
 

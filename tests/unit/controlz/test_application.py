@@ -12,7 +12,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from pilot.controlz import application as application_module
-from pilot.controlz.application import LARGEST_BODY, application
+from pilot.controlz.application import MAX_BODY_SIZE, application
 from pilot.controlz.control import Control
 from pilot.lib import log
 from pilot.lib.build_info import BuildInfo
@@ -157,10 +157,10 @@ async def test_an_unknown_scope_is_not_shown(site: Client) -> None:
 
 
 async def test_a_body_that_is_too_large_is_not_taken(site: Client) -> None:
-    body = b'{"name":"' + b"a" * LARGEST_BODY + b'","output_level":"debug"}'
+    body = b'{"name":"' + b"a" * MAX_BODY_SIZE + b'","output_level":"debug"}'
     assert await asked(site, "PUT", f"/scopej/{SCOPE}", body) == (
         413,
-        f"the body of the request has more than {LARGEST_BODY} bytes\n",
+        f"the request body exceeds {MAX_BODY_SIZE} bytes\n",
     )
     assert (await data(site, f"/scopej/{SCOPE}"))["output_level"] == "info"
 
@@ -280,7 +280,7 @@ async def test_data_without_its_last_slash_is_elsewhere(site: Client, topic: str
 )
 async def test_what_there_is_not_is_a_page_that_says_so(site: Client, process: Process, method: str, path: str) -> None:
     status, text = await asked(site, method, path)
-    assert (status, "There is no such page" in text) == (404, True)
+    assert (status, "Page not found" in text) == (404, True)
     assert process.stacks == 0
 
 

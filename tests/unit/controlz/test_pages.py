@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pilot.controlz import process, site
-from pilot.controlz.application import LARGEST_BODY
+from pilot.controlz.application import MAX_BODY_SIZE
 from pilot.controlz.process import memory_statistics, process_facts
 from pilot.controlz.scopes import WrongRequestError, change_scope
 
@@ -96,7 +96,7 @@ def test_the_first_page_and_the_one_of_unknown_paths() -> None:
         "ControlZ",
         f"{FACTS}<tr><td>ProcessName</td><td>pilot-discovery</td></tr></table>",
     )
-    assert shown(site.not_found_page()) == ("There is no such page", "<p>The pages that there are stand above.</p>")
+    assert shown(site.not_found_page()) == ("Page not found", "<p>The pages that there are stand above.</p>")
 
 
 GO_LISTS, GO_ZEROES = (
@@ -163,7 +163,7 @@ async def test_threads_are_those_of_the_system_and_groups_none_where_there_are_n
 
 
 def test_the_largest_body_is_16_kib() -> None:
-    assert LARGEST_BODY == 16_384
+    assert MAX_BODY_SIZE == 16_384
 
 
 @pytest.mark.parametrize(("length", "said"), [(100, "a" * 100), (101, "a" * 100)])

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.debug.application import application
 from pilot.mesh.tables.database import Mesh
 from pilot.pprof import memory
-from pilot.pprof.busy import BusyError, alone
+from pilot.pprof.busy import BusyError, exclusive
 from pilot.pprof.calls import module_of
 from pilot.pprof.cpu import Sampled, cpu_profile, stack_of
 from pilot.pprof.functions import function_at
@@ -148,10 +148,10 @@ async def test_the_profile_names_what_runs_on_the_loop(get: Get) -> None:
 
 
 async def test_one_profile_at_a_time(get: Get) -> None:
-    with alone("the profiler"):
+    with exclusive("the profiler"):
         status, _, body = await get("profile?seconds=0.1")
     assert (status, body) == (500, b"Could not enable profiling: the profiler is already in use\n")
-    with pytest.raises(BusyError), alone("x"), alone("x"):
+    with pytest.raises(BusyError), exclusive("x"), exclusive("x"):
         pass
     assert (await get("trace?seconds=0.01"))[0] == 200
 
@@ -187,7 +187,7 @@ async def test_the_heap_of_a_process_that_is_not_traced_is_all_that_it_has(get: 
     made = read((await get("heap"))[2])
     assert kinds(made) == ["alloc_objects/count", "alloc_space/bytes", "inuse_objects/count", "inuse_space/bytes"]
     ((names, values),) = stacks(made).items()
-    assert "not traced" in names[0]
+    assert "untraced" in names[0]
     assert values[3] > 1 << 20
 
 

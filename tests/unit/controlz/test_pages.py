@@ -70,15 +70,15 @@ def shown(page: str) -> tuple[str, str]:
             "signal",
             ["SIGUSR1"],
             "Signals",
-            "<p>SIGUSR1 writes into the log what every thread and task does.</p>"
+            "<p>SIGUSR1 logs the stacks of all threads and tasks.</p>"
             '<button data-method="PUT" data-path="/signalj/SIGUSR1">Send SIGUSR1</button>',
         ),
         (
             "scope",
             [{"name": 'a"b', "description": "what", "output_level": "info", "stack_trace_level": "none"}],
-            "Scopes of the log",
-            '<table><tr><th scope="col">scope</th><th scope="col">what it is about</th><th scope="col">messages from</th>'
-            '<th scope="col">stacks from</th></tr><tr><td>a&quot;b</td><td>what</td>'
+            "Log scopes",
+            '<table><tr><th scope="col">scope</th><th scope="col">description</th><th scope="col">output level</th>'
+            '<th scope="col">stack trace level</th></tr><tr><td>a&quot;b</td><td>what</td>'
             '<td><select aria-label="output level of a&quot;b" data-scope="a&quot;b" data-field="output_level"><option>debug</option>'
             "<option selected>info</option><option>warn</option><option>error</option><option>fatal</option><option>none</option></select></td>"
             '<td><select aria-label="stack trace level of a&quot;b" data-scope="a&quot;b" data-field="stack_trace_level"><option>debug</option>'
@@ -96,7 +96,7 @@ def test_the_first_page_and_the_one_of_unknown_paths() -> None:
         "ControlZ",
         f"{FACTS}<tr><td>ProcessName</td><td>pilot-discovery</td></tr></table>",
     )
-    assert shown(site.not_found_page()) == ("Page not found", "<p>The pages that there are stand above.</p>")
+    assert shown(site.not_found_page()) == ("Page not found", "<p>Choose a page in the menu above.</p>")
 
 
 GO_LISTS, GO_ZEROES = (

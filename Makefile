@@ -48,9 +48,8 @@ mutants:  ## mutation tests and untracked reads (ARGS of bench/mutants.py)
 protos:  ## generate the Python modules of protos/
 	$(DEV) run python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. protos/*.proto protos/istio/*.proto
 
-conformance:  ## compare with the reference (SUITE=path of the conformance program, ARGS=scenarios)
-	@test -n "$(SUITE)" || { echo 'say SUITE=path/of/run.py' >&2; exit 2; }
-	$(DEV) run python $(SUITE) $(ARGS)
+conformance:  ## compare with recordings of istiod (ARGS="xds gateway- -v"; tests/conformance/README.md)
+	$(DEV) conformance $(ARGS)
 
 image:  ## build the container image
 	docker build --build-arg VERSION=$$($(DEV) version) --build-arg REVISION=$$(git rev-parse HEAD) -t pyistiod .

@@ -3,7 +3,10 @@
 
 python3 dev.py sample          the shop on this machine: apps, control plane, a stock Envoy (Ctrl-C stops it)
 python3 dev.py sample secure   two of its services behind sidecars: mutual TLS, an AuthorizationPolicy
-python3 dev.py test [ARGS]     every test; ARGS go to pytest
+python3 dev.py test [ARGS]     all tests, on all cores; ARGS go to pytest (paths, -k NAME, -n0 for one process, …)
+python3 dev.py test fast       the tests that start no processes and take no seconds: tests/unit, protocol, simulate and
+                               golden without those marked `slow`. Left out: end-to-end, incremental and property tests
+python3 dev.py conformance     compare with recordings of istiod; see tests/conformance/README.md
 python3 dev.py lint            ruff, mypy, layer contracts, generated files, documentation, secrets
 python3 dev.py secrets [PATHS] search the repository for private keys and tokens; part of lint
 python3 dev.py version         print the project's version, from pyproject.toml
@@ -40,7 +43,16 @@ SECRETS = [
     "--disable-plugin=KeywordDetector",
     "--exclude-files=/template_table/",  # expressions that make keys
 ]
-GENERATED = ["tests/golden/cases", "deploy/manifests", "deploy/charts/base/files", "*_pb2.py*"]
+FAST = ["tests/unit", "tests/protocol", "tests/simulate", "tests/golden", "-m", "not slow"]
+# A file stays on one worker, because its tests share fixtures. conftest.py decides the order of the files.
+PARALLEL = ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
+GENERATED = [
+    "tests/conformance/meshes",
+    "tests/golden/cases",
+    "deploy/manifests",
+    "deploy/charts/base/files",
+    "*_pb2.py*",
+]
 
 
 def ensure(extra: str) -> None:
@@ -63,7 +75,9 @@ def ensure(extra: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", "")]), "VIRTUAL_ENV": str(VENV)}
+    """Return the variables of the environment. Bytecode is cached, because tests start hundreds of processes."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**variables, "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", "")]), "VIRTUAL_ENV": str(VENV)}
 
 
 def become(command: list[str]) -> int:
@@ -78,6 +92,14 @@ def become(command: list[str]) -> int:
             return process.wait()
         except KeyboardInterrupt:
             continue
+
+
+def pytest_command(arguments: list[str]) -> list[str]:
+    """Return the command that runs tests: on all cores, unless the arguments name a file or a number of workers."""
+    if arguments[:1] == ["fast"]:
+        arguments = [*FAST, *arguments[1:]]
+    is_serial = any(".py" in word or word.startswith(("-n", "--numprocesses", "--pdb")) for word in arguments)
+    return ["python", "-m", "pytest", *([] if is_serial else PARALLEL), *arguments]
 
 
 def search_secrets(paths: list[str]) -> int:
@@ -106,7 +128,10 @@ def main(arguments: list[str]) -> int:
         )
     if task == "test":
         ensure("dev")
-        return become(["python", "-m", "pytest", *rest])
+        return become(pytest_command(rest))
+    if task == "conformance":
+        ensure("dev")
+        return become(["python", "-m", "tests.conformance", *rest])
     if task == "lint":
         ensure("dev")
         return max(*(become(command) for command in LINT), search_secrets([]))

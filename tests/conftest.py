@@ -45,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     core.global_force_seed = int(os.environ["PYISTIOD_SEED"])
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers: one more than cores, because tests with processes mostly wait."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Decide the order of files, and with --shuffle of the tests in each. A file stays together, so its fixtures are set up once.
 

@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from deploy.operator.inputs import user_settings  # noqa: E402
-from deploy.operator.manifest import installation_of  # noqa: E402
+from deploy.operator.manifest import render_installation  # noqa: E402
 from tests.support.apiserver.definitions import definitions  # noqa: E402
 from tests.support.apiserver.server import ApiServer  # noqa: E402
 from tests.support.apiserver.tls import make_certificate  # noqa: E402
@@ -100,7 +100,7 @@ class Plane:
         self.work, self.scenario = work, scenario
         certificate = make_certificate()
         self.api = ApiServer(tls=certificate.context(work))
-        installed = installation_of(user_settings([], [*SETTINGS]), lambda text: None).objects(())
+        installed = render_installation(user_settings([], [*SETTINGS]), lambda text: None).objects(())
         kept = [plain for plain in installed if plain["kind"] in INSTALLED]
         for plain in (*definitions(), *kept, *scenario.objects, yaml.safe_load(ISTIOD)):
             self.api.put(as_recorded(json.loads(json.dumps(plain, default=str))))

@@ -1,1 +1,1 @@
-"""What installs the control plane: charts and profiles, and what renders them."""
+"""Installation of the control plane: Helm charts and profiles, and the code that renders them."""

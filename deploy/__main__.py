@@ -1,15 +1,15 @@
-"""The generated files of this package.
+"""Generates files of this package from others.
 
-python -m deploy            writes them
-python -m deploy --check    exit 1 where one of them is not what would be written
+python -m deploy            write the files
+python -m deploy --check    exit with status 1 if a file is out of date
 """
 
 import sys
 
-from deploy.generated import stale, write
+from deploy.generated import stale_files, write_files
 
 if sys.argv[1:] == ["--check"]:
-    if found := stale():
-        sys.exit(f"stale: {', '.join(found)}: python -m deploy")
+    if stale := stale_files():
+        sys.exit(f"out of date: {', '.join(stale)}; run python -m deploy")
 else:
-    write()
+    write_files()

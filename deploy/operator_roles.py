@@ -1,4 +1,4 @@
-"""Which requests the operator makes of API servers, and the rules that grant these and no others: where it watches, and in the cluster."""
+"""The requests of the operator to API servers, and the RBAC rules that allow exactly these."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ IN_CLUSTER = (
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         ("get", "list", "watch", "create", "patch"),
-        "definitions, which are never deleted",
+        "CRDs, which are never deleted",
     ),
     ResourceAccess(
-        _RBAC, "clusterroles", (*_KEEP, "bind", "escalate"), "roles that grant more than the operator itself may"
+        _RBAC, "clusterroles", (*_KEEP, "bind", "escalate"), "roles with permissions that the operator lacks"
     ),
-    ResourceAccess(_RBAC, "clusterrolebindings", _KEEP, "who has them"),
-    ResourceAccess(_ADMISSION, "mutatingwebhookconfigurations", _KEEP, "injection"),
-    ResourceAccess(_ADMISSION, "validatingwebhookconfigurations", _KEEP, "validation"),
-    ResourceAccess(_ADMISSION, "validatingadmissionpolicies", _KEEP, "policies of validation"),
-    ResourceAccess(_ADMISSION, "validatingadmissionpolicybindings", _KEEP, "what they apply to"),
+    ResourceAccess(_RBAC, "clusterrolebindings", _KEEP, "bindings of these roles"),
+    ResourceAccess(_ADMISSION, "mutatingwebhookconfigurations", _KEEP, "injection webhooks"),
+    ResourceAccess(_ADMISSION, "validatingwebhookconfigurations", _KEEP, "validation webhooks"),
+    ResourceAccess(_ADMISSION, "validatingadmissionpolicies", _KEEP, "validation policies"),
+    ResourceAccess(_ADMISSION, "validatingadmissionpolicybindings", _KEEP, "bindings of validation policies"),
     ResourceAccess(
-        "", "namespaces", ("get", "create", "patch"), "namespaces that components go to, and the network of the mesh"
+        "", "namespaces", ("get", "create", "patch"), "namespaces of components, and the network of the mesh"
     ),
-    ResourceAccess("", "pods", ("list",), "proxies that a control plane still has"),
+    ResourceAccess("", "pods", ("list",), "proxies that are still connected to a control plane"),
 )
 IN_NAMESPACE = (
     ResourceAccess(
         "install.istio.io",
         "istiooperators",
         ("get", "list", "watch", "patch"),
-        "what is to be installed, and the finalizer",
+        "IstioOperators and their finalizers",
     ),
-    ResourceAccess("install.istio.io", "istiooperators/status", ("patch",), "how it is"),
+    ResourceAccess("install.istio.io", "istiooperators/status", ("patch",), "the status of IstioOperators"),
     *(
         ResourceAccess(group, plural, _KEEP, "objects of components")
         for group, plural in (
@@ -55,16 +55,16 @@ IN_NAMESPACE = (
             (_RBAC, "rolebindings"),
         )
     ),
-    ResourceAccess(_RBAC, "roles", (*_KEEP, "bind", "escalate"), "roles that grant more than the operator itself may"),
-    ResourceAccess("", "pods", ("list",), "why a component does not come up"),
-    ResourceAccess("", "events", ("list",), "the same"),
+    ResourceAccess(_RBAC, "roles", (*_KEEP, "bind", "escalate"), "roles with permissions that the operator lacks"),
+    ResourceAccess("", "pods", ("list",), "diagnosis of components that do not start"),
+    ResourceAccess("", "events", ("list",), "diagnosis of components that do not start"),
 )
 IN_OWN_NAMESPACE = (
-    ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "which replica works"),
-    ResourceAccess("apps", "deployments", ("get",), "whether the operator itself goes"),
+    ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "leader election"),
+    ResourceAccess("apps", "deployments", ("get",), "deletion of the operator itself"),
 )
 
 
 def operator_roles() -> dict[str, list[Plain]]:
-    """Returns the rules of each role of the operator's chart."""
+    """Return the rules of each role in the operator's chart."""
     return {"cluster": rules(IN_CLUSTER), "namespace": rules(IN_NAMESPACE), "own": rules(IN_OWN_NAMESPACE)}

@@ -1,6 +1,6 @@
-"""Which requests the control plane makes of API servers, and the rules that grant these and no others.
+"""The requests of the control plane to API servers, and the RBAC rules that allow exactly these.
 
-A request that is not in a table here is refused in a cluster: whoever writes code that makes one adds its row.
+An API server denies requests that are not listed here, so code that makes a new request must add it.
 """
 
 from __future__ import annotations
@@ -17,49 +17,58 @@ Plain = dict[str, Any]
 
 
 class ResourceAccess(NamedTuple):
-    """Requests of one resource: `plural` or `plural/subresource` of an API group, "" for the core one. `why` is for people."""
+    """Requests for a resource.
+
+    group: The API group, or "" for the core group.
+    resource: The plural name, or plural/subresource.
+    reason: The purpose, for readers of the code.
+    """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
-    why: str
+    reason: str
 
 
-FOLLOW = ("list", "watch")
+WATCH = ("list", "watch")
 _ADMISSION, _NETWORKING = "admissionregistration.k8s.io", "networking.istio.io"
-ANYWHERE = (
+CLUSTER = (
     ResourceAccess("", "configmaps", ("create", "patch"), "the root certificate in every namespace"),
-    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
+    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", WATCH, "the kinds that the cluster has"),
     ResourceAccess(
-        _ADMISSION, "mutatingwebhookconfigurations", (*FOLLOW, "patch"), "the root certificate in webhooks of injection"
+        _ADMISSION, "mutatingwebhookconfigurations", (*WATCH, "patch"), "the CA bundle of injection webhooks"
     ),
     ResourceAccess(
         _ADMISSION,
         "validatingwebhookconfigurations",
-        (*FOLLOW, "patch"),
-        "the root certificate in webhooks of validation",
+        (*WATCH, "patch"),
+        "the CA bundle of validation webhooks",
     ),
     *(
         ResourceAccess(kind.group, resource, verbs, why)
         for kind in (*KINDS, *AMBIENT_KINDS)
         for resource, verbs, why in (
-            (plural_of(kind), ("get",), "the status that an object has"),
-            (f"{plural_of(kind)}/status", ("patch",), "what becomes of an object, for its author"),
+            (plural_of(kind), ("get",), "the current status of an object"),
+            (f"{plural_of(kind)}/status", ("patch",), "the status of an object"),
         )
     ),
-    ResourceAccess(GATEWAY_API, "gatewayclasses", ("create",), "the classes that exist without any object"),
-    ResourceAccess(_NETWORKING, "serviceentries/status", ("patch",), "addresses that are allocated"),
+    ResourceAccess(GATEWAY_API, "gatewayclasses", ("create",), "the default GatewayClasses"),
+    ResourceAccess(_NETWORKING, "serviceentries/status", ("patch",), "allocated addresses"),
     ResourceAccess(
-        _NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "workloads that register themselves"
+        _NETWORKING, "workloadentries", ("get", "create", "patch", "delete"), "automatic registration of workloads"
     ),
-    ResourceAccess(_NETWORKING, "workloadentries/status", ("patch",), "their health"),
-    ResourceAccess(_NETWORKING, "workloadgroups", ("get",), "the group that a workload registers with"),
-    ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy has"),
-    ResourceAccess("authorization.k8s.io", "subjectaccessreviews", ("create",), "which Secrets a proxy may be given"),
+    ResourceAccess(_NETWORKING, "workloadentries/status", ("patch",), "the health of registered workloads"),
+    ResourceAccess(_NETWORKING, "workloadgroups", ("get",), "the WorkloadGroup of a registered workload"),
+    ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "authentication of proxies by their tokens"),
+    ResourceAccess(
+        "authorization.k8s.io", "subjectaccessreviews", ("create",), "authorization of proxies to receive Secrets"
+    ),
 )
 GATEWAYS = (
     *(
-        ResourceAccess(group, resource, (*FOLLOW, "get", "create", "patch", "delete"), "what is deployed for a Gateway")
+        ResourceAccess(
+            group, resource, (*WATCH, "get", "create", "patch", "delete"), "automated deployment of Gateways"
+        )
         for group, resource in (
             ("apps", "deployments"),
             ("", "services"),
@@ -68,99 +77,106 @@ GATEWAYS = (
             ("policy", "poddisruptionbudgets"),
         )
     ),
-    ResourceAccess(GATEWAY_API, "gateways", ("patch",), "which version of control planes deploys a Gateway"),
+    ResourceAccess(GATEWAY_API, "gateways", ("patch",), "the version of the control plane that manages a Gateway"),
     ResourceAccess("", "services", ("create", "patch"), "the Service of an InferencePool"),
 )
 OWN_NAMESPACE = (
-    ResourceAccess("", "secrets", ("get", "create", "update"), "the key of the authority"),
-    ResourceAccess("", "configmaps", ("get", "create", "update"), "which replica leads"),
+    ResourceAccess("", "secrets", ("get", "create", "update"), "the CA key"),
+    ResourceAccess("", "configmaps", ("get", "create", "update"), "leader election"),
+    ResourceAccess("coordination.k8s.io", "leases", ("get", "create", "update"), "leader election within a revision"),
     ResourceAccess(
-        "coordination.k8s.io", "leases", ("get", "create", "update"), "which replica leads, in matters of one revision"
+        _NETWORKING, "gateways", ("create",), "a dry run that checks whether the validation webhook is called"
     ),
-    ResourceAccess(_NETWORKING, "gateways", ("create",), "a dry run that tells whether validation is called"),
 )
 SIGNING = (
     ResourceAccess(
         "certificates.k8s.io",
         "certificatesigningrequests",
         ("create", "get", "watch", "delete"),
-        "certificates of signers of the API server",
+        "certificates from the API server's signers",
     ),
-    ResourceAccess("certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "their approval"),
+    ResourceAccess(
+        "certificates.k8s.io", "certificatesigningrequests/approval", ("update",), "approval of certificate requests"
+    ),
 )
 BUNDLES = (
     ResourceAccess(
         "certificates.k8s.io",
         "clustertrustbundles",
-        (*FOLLOW, "create", "update"),
-        "the root certificate for pods of any namespace",
+        (*WATCH, "create", "update"),
+        "the root certificates for Pods in all namespaces",
     ),
 )
-EXPORTS = (ResourceAccess(MULTICLUSTER, "serviceexports", ("create",), "Services that all clusters are to see"),)
-OF_OTHER_CLUSTERS = (
-    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", FOLLOW, "which kinds there are"),
-    ResourceAccess("authentication.k8s.io", "tokenreviews", ("create",), "whose token a proxy of that cluster has"),
+EXPORTS = (ResourceAccess(MULTICLUSTER, "serviceexports", ("create",), "Services that are exported to all clusters"),)
+REMOTE_CLUSTER = (
+    ResourceAccess("apiextensions.k8s.io", "customresourcedefinitions", WATCH, "the kinds that the cluster has"),
+    ResourceAccess(
+        "authentication.k8s.io", "tokenreviews", ("create",), "authentication of the cluster's proxies by their tokens"
+    ),
     ResourceAccess(
         "authorization.k8s.io",
         "subjectaccessreviews",
         ("create",),
-        "which of its Secrets a gateway of that cluster may be given",
+        "authorization of the cluster's gateways to receive Secrets",
     ),
 )
 
 
-def read(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[ResourceAccess]:
-    """Yields the requests that follow the kinds of the catalogue; unless `every`, of those that each cluster has its own of."""
+def watched_kinds(catalogue: Catalogue = CATALOGUE, every: bool = True) -> Iterator[ResourceAccess]:
+    """Yield the requests that watch kinds: all of them, or without `every` those that are read from every cluster."""
     for kind in catalogue:
         if every or kind.per_cluster:
             yield ResourceAccess(
                 kind.id.group,
                 plural_of(kind.id),
-                FOLLOW,
-                "configuration" if not kind.per_cluster else "what runs in the cluster",
+                WATCH,
+                "services and workloads" if kind.per_cluster else "configuration",
             )
 
 
-def statuses(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
-    """Yields the requests that write what is wrong with configuration into its status, which is off unless an installation asks for it."""
+def status_access(catalogue: Catalogue = CATALOGUE) -> Iterator[ResourceAccess]:
+    """Yield the requests that write problems into the status of objects, which is disabled by default."""
     for kind in catalogue:
         if kind.is_istio:
             yield ResourceAccess(
                 kind.id.group,
                 f"{plural_of(kind.id)}/status",
                 ("patch",),
-                "what is wrong with an object, for its author",
+                "problems in an object",
             )
             yield ResourceAccess(
                 kind.id.group,
                 plural_of(kind.id),
                 ("get",),
-                "whether an object is still the one that the messages are about",
+                "the generation of an object with problems",
             )
 
 
 def rules(requests: Iterable[ResourceAccess]) -> list[Plain]:
-    """Returns the rules of a role that grants requests, resources of one group with equal verbs together."""
+    """Return the rules that allow some requests. Resources with the same group and verbs share a rule."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for request in requests:
         verbs.setdefault((request.group, request.resource), set()).update(request.verbs)
     rows = sorted((group, tuple(sorted(granted)), resource) for (group, resource), granted in verbs.items())
     return [
-        {"apiGroups": [group], "resources": [resource for _, _, resource in found], "verbs": list(granted)}
-        for (group, granted), found in groupby(rows, key=lambda row: row[:2])
+        {"apiGroups": [group], "resources": [resource for _, _, resource in group_rows], "verbs": list(granted)}
+        for (group, granted), group_rows in groupby(rows, key=lambda row: row[:2])
     ]
 
 
 def roles() -> dict[str, list[Plain]]:
-    """Returns the rules of each role of the chart: `cluster`, `namespace`, `reader` (of another cluster), `gateways` (to deploy them), and those that
-    `cluster` has too where that is switched on: `analysis`, `signing` by signers of the API server, `bundles` of roots,
-    and `exports` of Services."""
+    """Return the rules of each role in the chart.
+
+    `cluster` and `namespace` are always granted, `reader` in remote clusters, and `gateways` if gateways are deployed
+    automatically. The others extend `cluster` if their feature is enabled: `analysis`, `signing` by the API server's
+    signers, `bundles` of roots, and `exports` of Services.
+    """
     return {
-        "cluster": rules([*read(), *ANYWHERE]),
+        "cluster": rules([*watched_kinds(), *CLUSTER]),
         "namespace": rules(OWN_NAMESPACE),
-        "reader": rules([*read(every=False), *OF_OTHER_CLUSTERS]),
+        "reader": rules([*watched_kinds(every=False), *REMOTE_CLUSTER]),
         "gateways": rules(GATEWAYS),
-        "analysis": rules(statuses()),
+        "analysis": rules(status_access()),
         "signing": rules(SIGNING),
         "bundles": rules(BUNDLES),
         "exports": rules(EXPORTS),

@@ -1,1 +1,1 @@
-"""Helm's charts: read from folders and rendered by the template engine, without Helm."""
+"""Helm charts, read from folders and rendered without Helm."""

@@ -1,7 +1,9 @@
-"""A chart as its folder has it. https://helm.sh/docs/topics/charts/"""
+"""Helm charts as folders contain them. https://helm.sh/docs/topics/charts/"""
 
 from __future__ import annotations
 
+import pathlib
+from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
@@ -11,11 +13,14 @@ Plain = dict[str, Any]
 
 
 class ChartError(Exception):
-    """A chart cannot be read or rendered. The text says which one and where."""
+    """A chart cannot be read or rendered. The text names the chart and the place."""
 
 
 class Chart(NamedTuple):
-    """`about` is its Chart.yaml, `values` its values.yaml; `templates` and `files` are texts by their paths in the folder."""
+    """A chart.
+
+    `about` is its Chart.yaml, `values` its values.yaml. `templates` and `files` are texts by their paths in the folder.
+    """
 
     name: str
     about: Plain
@@ -25,13 +30,13 @@ class Chart(NamedTuple):
 
 
 def read_chart(folder: Traversable) -> Chart:
-    """Returns the chart of a folder. ChartError where there is none, or where it is wrong."""
+    """Read a chart from a folder. Raises ChartError if it does not exist or is invalid."""
     try:
         texts = {path: file.read_text("utf-8") for path, file in _walk(folder, "")}
     except (OSError, UnicodeError) as error:
         raise ChartError(f"cannot read the chart {folder}: {error}") from error
     if "Chart.yaml" not in texts:
-        raise ChartError(f"{folder} is no chart: it has no Chart.yaml")
+        raise ChartError(f"{folder} is not a chart: Chart.yaml is missing")
     about, values = _mapping(texts, "Chart.yaml", folder), _mapping(texts, "values.yaml", folder)
     templates = {path: text for path, text in texts.items() if path.startswith("templates/")}
     files = {
@@ -43,11 +48,11 @@ def read_chart(folder: Traversable) -> Chart:
 
 
 def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
-    found: list[tuple[str, Traversable]] = []
+    entries: list[tuple[str, Traversable]] = []
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         path = f"{prefix}{entry.name}"
-        found += _walk(entry, f"{path}/") if entry.is_dir() else [(path, entry)]
-    return found
+        entries += _walk(entry, f"{path}/") if entry.is_dir() else [(path, entry)]
+    return entries
 
 
 def _mapping(texts: dict[str, str], path: str, folder: Traversable) -> Plain:
@@ -59,3 +64,8 @@ def _mapping(texts: dict[str, str], path: str, folder: Traversable) -> Plain:
     if not isinstance(plain, dict):
         raise ChartError(f"{folder}/{path}: expected a mapping")
     return plain
+
+
+def installation_folder(path: str = "") -> Traversable:
+    """Return the folder with `charts` and `profiles`, or this package if the path is ""."""
+    return pathlib.Path(path) if path else resources.files("deploy")

@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions, made from the structs that configuration is decoded into."""
+"""CustomResourceDefinitions, generated from the structs of configuration."""

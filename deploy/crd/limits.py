@@ -1,6 +1,6 @@
-"""What the definitions say beyond the types: which fields must be there, bounds, and rules in CEL.
+"""Constraints of CustomResourceDefinitions beyond types: required fields, bounds, and CEL rules.
 
-They are the ones that Istio's own definitions have, so that what an API server takes does not depend on whose definitions it has.
+They equal those of Istio's definitions, so that an API server accepts the same objects with either.
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules
 """
 
@@ -28,24 +28,24 @@ Schema = dict[str, Any]
 
 
 class Limits(NamedTuple):
-    """What is said about a struct, and about its fields by their names in JSON."""
+    """The constraints of a struct, and those of its fields by JSON name."""
 
     schema: Schema = {}
     fields: Mapping[str, Schema] = {}
 
 
 def cel(*rules: tuple[str, str]) -> Schema:
-    """Returns rules, each with the message for what breaks it."""
+    """Return validation rules, each with the message for violations."""
     return {"x-kubernetes-validations": [{"rule": text, "message": message} for text, message in rules]}
 
 
 def at_most_one(message: str, *fields: str) -> tuple[str, str]:
-    """Returns the rule that at most one of some fields is there."""
+    """Return the rule that at most one of some fields is set."""
     return " + ".join(f"(has(self.{field}) ? 1 : 0)" for field in fields) + " <= 1", message
 
 
-def needs(*fields: str) -> Limits:
-    """Returns the limits of a struct of which only some fields must be there."""
+def requires(*fields: str) -> Limits:
+    """Return the limits of a struct that has only required fields."""
     return Limits({"required": list(fields)})
 
 
@@ -112,7 +112,8 @@ MODULE: dict[str, Schema] = {
         **NAMED,
         **cel(
             (
-                f'isURL(self) ? (url(self).getScheme() in {_SCHEMES}) : (isURL("http://" + self) && url("http://" + self).getScheme() in {_SCHEMES})',
+                f"isURL(self) ? (url(self).getScheme() in {_SCHEMES}) : "
+                f'(isURL("http://" + self) && url("http://" + self).getScheme() in {_SCHEMES})',
                 "url must have schema one of [http, https, file, oci]",
             )
         ),
@@ -153,23 +154,23 @@ LIMITS: Mapping[type[Any], Limits] = {
     ),
     sidecar.WorkloadSelector: LABELS_WITHOUT_WILDCARD,
     # VirtualService
-    route.Destination: needs("host"),
-    route.HTTPRouteDestination: needs("destination"),
-    route.RouteDestination: needs("destination"),
-    route.HTTPMirrorPolicy: needs("destination"),
-    route.HTTPDirectResponse: needs("status"),
-    route.TLSRoute: needs("match"),
-    route.TLSMatchAttributes: needs("sniHosts"),
+    route.Destination: requires("host"),
+    route.HTTPRouteDestination: requires("destination"),
+    route.RouteDestination: requires("destination"),
+    route.HTTPMirrorPolicy: requires("destination"),
+    route.HTTPDirectResponse: requires("status"),
+    route.TLSRoute: requires("match"),
+    route.TLSMatchAttributes: requires("sniHosts"),
     route.HTTPRoute: Limits(fields={"timeout": DURATION}),
     route.HTTPRetry: Limits(fields={"perTryTimeout": DURATION, "backoff": DURATION}),
     route.CorsPolicy: Limits(fields={"maxAge": DURATION}),
     route.Delay: Limits(fields={"fixedDelay": DURATION, "exponentialDelay": DURATION}),
     # DestinationRule
-    rule.DestinationRule: needs("host"),
-    rule.Subset: needs("name"),
-    rule.HTTPCookie: needs("name"),
-    rule.Attribute: needs("name"),
-    rule.TunnelSettings: needs("targetHost", "targetPort"),
+    rule.DestinationRule: requires("host"),
+    rule.Subset: requires("name"),
+    rule.HTTPCookie: requires("name"),
+    rule.Attribute: requires("name"),
+    rule.TunnelSettings: requires("targetHost", "targetPort"),
     rule.TrafficPolicy: Limits(fields={"portLevelSettings": {"maxItems": 4096}}),
     rule.LoadBalancerSettings: Limits(fields={"warmupDurationSecs": DURATION}),
     rule.WarmupConfiguration: Limits(
@@ -190,11 +191,11 @@ LIMITS: Mapping[type[Any], Limits] = {
         }
     ),
     # Gateway and Sidecar
-    gateway.Server: needs("port", "hosts"),
-    gateway.Port: needs("number", "protocol", "name"),
+    gateway.Server: requires("port", "hosts"),
+    gateway.Port: requires("number", "protocol", "name"),
     gateway.ServerTLSSettings: Limits(_SERVER_TLS, {"credentialNames": _ONE_OR_TWO, "tlsCertificates": _ONE_OR_TWO}),
-    sidecar.IstioIngressListener: needs("port"),
-    sidecar.IstioEgressListener: needs("hosts"),
+    sidecar.IstioIngressListener: requires("port"),
+    sidecar.IstioEgressListener: requires("hosts"),
     # ServiceEntry and workloads
     entry.ServiceEntry: Limits(
         {
@@ -211,7 +212,8 @@ LIMITS: Mapping[type[Any], Limits] = {
                     "NONE mode cannot set endpoints",
                 ),
                 (
-                    '!(has(self.resolution) && self.resolution == "DNS_ROUND_ROBIN" && has(self.endpoints)) || self.endpoints.size() <= 1',
+                    '!(has(self.resolution) && self.resolution == "DNS_ROUND_ROBIN" && has(self.endpoints))'
+                    " || self.endpoints.size() <= 1",
                     "DNS_ROUND_ROBIN mode cannot have multiple endpoints",
                 ),
             ),
@@ -237,7 +239,7 @@ LIMITS: Mapping[type[Any], Limits] = {
     ),
     WorkloadEntry: Limits(cel(NO_PORTS_OF_SOCKET), ADDRESS_FIELDS),
     WorkloadEntryObject: Limits(cel(ADDRESSED, NO_PORTS_OF_SOCKET), ADDRESS_FIELDS),
-    group.WorkloadGroup: needs("template"),
+    group.WorkloadGroup: requires("template"),
     group.ObjectMeta: Limits(fields={"labels": {"maxProperties": 256}, "annotations": {"maxProperties": 256}}),
     group.ReadinessProbe: Limits(
         fields={
@@ -327,7 +329,8 @@ LIMITS: Mapping[type[Any], Limits] = {
     PeerAuthentication: Limits(
         cel(
             (
-                "!has(self.portLevelMtls) || (has(self.selector) && has(self.selector.matchLabels) && self.selector.matchLabels.size() > 0)",
+                "!has(self.portLevelMtls) || (has(self.selector) && has(self.selector.matchLabels)"
+                " && self.selector.matchLabels.size() > 0)",
                 "portLevelMtls requires selector",
             )
         ),
@@ -357,12 +360,12 @@ LIMITS: Mapping[type[Any], Limits] = {
         cel(ATTACHED), {"targetRefs": {"maxItems": 16}, "rules": {"maxItems": 512}}
     ),
     authorization.Rule: Limits(fields={"from": {"maxItems": 512}}),
-    authorization.Condition: needs("key"),
+    authorization.Condition: requires("key"),
     authorization.Source: Limits(
         cel(
             (
-                "!(has(self.serviceAccounts) || has(self.notServiceAccounts)) || (!has(self.principals) && !has(self.notPrincipals) "
-                "&& !has(self.namespaces) && !has(self.notNamespaces))",
+                "!(has(self.serviceAccounts) || has(self.notServiceAccounts)) || (!has(self.principals)"
+                " && !has(self.notPrincipals) && !has(self.namespaces) && !has(self.notNamespaces))",
                 "Cannot set serviceAccounts with namespaces or principals",
             )
         ),

@@ -1,4 +1,4 @@
-"""The type of a struct as the schema of a CustomResourceDefinition.
+"""Generates the schema of a CustomResourceDefinition from a struct.
 
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 """
@@ -22,20 +22,20 @@ OPEN: Schema = {"type": "object", **ANY}
 
 
 def schema_of(struct: type[Any], without: Collection[str] = ()) -> Schema:
-    """Returns the schema of a struct; `without` are fields, by their names in JSON, that it has not."""
+    """Return the schema of a struct without the fields whose JSON names are in `without`."""
     return _struct(mi.type_info(struct), without)
 
 
 def _struct(kind: Any, without: Collection[str] = ()) -> Schema:
     limits = LIMITS.get(kind.cls, Limits())
     properties = {field.encode_name: _field(field, limits) for field in kind.fields if field.encode_name not in without}
-    found: Schema = {"type": "object", "properties": dict(sorted(properties.items())), **limits.schema}
+    schema: Schema = {"type": "object", "properties": dict(sorted(properties.items())), **limits.schema}
     exclusive = _exclusive(kind.cls)
-    return {**found, "not": {"anyOf": exclusive}} if exclusive else found
+    return {**schema, "not": {"anyOf": exclusive}} if exclusive else schema
 
 
 def _exclusive(struct: type[Any]) -> list[Schema]:
-    """Returns the pairs of fields that exclude each other."""
+    """Return the pairs of fields that exclude each other."""
     groups = struct.groups if issubclass(struct, OneOf) else ()
     names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
     return [
@@ -50,7 +50,7 @@ def _field(field: Any, limits: Limits) -> Schema:
 
 
 def _merged(schema: Schema, more: Schema) -> Schema:
-    """Returns a schema with more said about it, also about its items."""
+    """Return a schema with additional constraints, also on its items."""
     inner: Schema = {
         word: _merged(schema[word], more[word]) for word in ("items", "additionalProperties") if word in more
     }
@@ -58,7 +58,7 @@ def _merged(schema: Schema, more: Schema) -> Schema:
 
 
 def _type(kind: Any) -> Schema:
-    """Returns the schema of a type. What may be anything is open."""
+    """Return the schema of a type. A type that allows any value has an open schema."""
     match kind:
         case mi.UnionType():
             return _type(next(t for t in kind.types if not isinstance(t, mi.NoneType)))

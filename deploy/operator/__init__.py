@@ -1,1 +1,1 @@
-"""The IstioOperator: what its settings mean for the charts and the objects that they give."""
+"""The IstioOperator API: validation of its settings, and the objects that result from them."""

@@ -1,4 +1,4 @@
-"""The components of an installation: the chart of each, which of them are wanted, and the values that their charts are given."""
+"""The components of an installation: their charts, which of them are enabled, and the values of their charts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
-from deploy.operator.tree import Plain, at, lay_over, put
+from deploy.operator.settings_tree import Plain, deep_merge, value_at, with_value
 
 
 class Component(NamedTuple):
-    """`name` is the label that its objects have, `field` its field of spec.components. `kind`, `object` and `container` are of the object that
-    k8s settings patch. `values` is where among the values its own are; `flat`: its chart has them at the top."""
+    """A component.
+
+    name: The value of the component label on its objects.
+    field: Its field in spec.components.
+    kind, object, container: The workload that k8s settings modify.
+    values: The path of its values in spec.values.
+    flat: Its chart has these values at the top level.
+    """
 
     name: str
     field: str
@@ -48,81 +54,84 @@ COMPONENTS = (
     Component("Ztunnel", "ztunnel", "ztunnel", "DaemonSet", "ztunnel", "istio-proxy", "ztunnel", flat=True),
 )
 _ON = frozenset({"base", "pilot", "ingressGateways"})
-"""Lists of components that are installed where an IstioOperator does not say which."""
+"""Components that are enabled unless an IstioOperator configures them."""
 
 
-class WantedComponent(NamedTuple):
-    """A component that is to be there: the gateways are one each. `name` is that of its main object; `said` what spec.components says of it."""
+class EnabledComponent(NamedTuple):
+    """An enabled component. Each gateway is a component of its own.
+
+    `name` is the name of its workload, `spec` its settings in spec.components.
+    """
 
     component: Component
     name: str
     namespace: str
-    said: Plain
+    spec: Plain
 
     @property
-    def settings(self) -> Plain:
-        """Returns its k8s settings."""
-        found: Plain = self.said.get("k8s") or {}
-        return found
+    def k8s(self) -> Plain:
+        """The k8s settings of the component."""
+        settings: Plain = self.spec.get("k8s") or {}
+        return settings
 
 
-def wanted(operator: Plain) -> Iterator[WantedComponent]:
-    """Yields the components that an IstioOperator switches on, in the order of `COMPONENTS`."""
+def enabled_components(operator: Plain) -> Iterator[EnabledComponent]:
+    """Yield the components that an IstioOperator enables, in the order of `COMPONENTS`."""
     for component in COMPONENTS:
         by_values = bool(
-            component.field in STANDARD_GATEWAYS and at(operator, f"spec.values.{component.values}.enabled")
+            component.field in STANDARD_GATEWAYS and value_at(operator, f"spec.values.{component.values}.enabled")
         )
-        for said in _said(operator, component, by_values):
-            if by_values or said.get("enabled") is not False:
-                yield WantedComponent(
+        for spec in _component_specs(operator, component, by_values):
+            if by_values or spec.get("enabled") is not False:
+                yield EnabledComponent(
                     component,
-                    _name(operator, component, said),
-                    str(said.get("namespace") or system_namespace(operator)),
-                    said,
+                    _name(operator, component, spec),
+                    str(spec.get("namespace") or system_namespace(operator)),
+                    spec,
                 )
 
 
-def _said(operator: Plain, component: Component, by_values: bool) -> list[Plain]:
-    found: Any = at(operator, f"spec.components.{component.field}")
-    if found is None:
+def _component_specs(operator: Plain, component: Component, by_values: bool) -> list[Plain]:
+    specs: Any = value_at(operator, f"spec.components.{component.field}")
+    if specs is None:
         standard = {"name": component.object} if component.field in STANDARD_GATEWAYS else {}
         return [standard] if by_values or component.field in _ON else []
-    return found if isinstance(found, list) else [found]
+    return specs if isinstance(specs, list) else [specs]
 
 
-def _name(operator: Plain, component: Component, said: Plain) -> str:
-    revision = at(operator, "spec.values.revision")
+def _name(operator: Plain, component: Component, spec: Plain) -> str:
+    revision = value_at(operator, "spec.values.revision")
     if component.name == "Pilot" and revision:
         return f"{component.object}-{revision}"
     if component.name == "Ztunnel":
-        return str(at(operator, "spec.values.ztunnel.resourceName") or component.object)
-    return str(said.get("name") or component.object)
+        return str(value_at(operator, "spec.values.ztunnel.resourceName") or component.object)
+    return str(spec.get("name") or component.object)
 
 
-def chart_values(operator: Plain, chosen: WantedComponent) -> Plain:
-    """Returns the values that the chart of a component is given: the common ones, and what its component says that the chart must know."""
-    component, said = chosen.component, chosen.said
-    values: Plain = at(operator, "spec.values", {})
-    own: Plain = {}
+def chart_values(operator: Plain, enabled: EnabledComponent) -> Plain:
+    """Return the values for a component's chart: the common ones, and those that its settings determine."""
+    component, spec = enabled.component, enabled.spec
+    values: Plain = value_at(operator, "spec.values", {})
+    component_values: Plain = {}
     if component.field in STANDARD_GATEWAYS:
-        own = {"name": chosen.name, "labels": said.get("label") or {}}
-        if ports := at(said, "k8s.service.ports"):
-            own["ports"] = ports
+        component_values = {"name": enabled.name, "labels": spec.get("label") or {}}
+        if ports := value_at(spec, "k8s.service.ports"):
+            component_values["ports"] = ports
     for key in ("hub", "tag"):
-        if said.get(key) not in (None, ""):
-            own[key] = said[key]
-    own = {**own, **_replicas(component, chosen.settings)}
+        if spec.get(key) not in (None, ""):
+            component_values[key] = spec[key]
+    component_values = {**component_values, **_replicas(component, enabled.k8s)}
     for part in ("limits", "requests"):
-        if cpu := at(chosen.settings, f"resources.{part}.cpu"):
-            own = put(own, ("resources", part, "cpu"), str(cpu))
-    if own:
+        if cpu := value_at(enabled.k8s, f"resources.{part}.cpu"):
+            component_values = with_value(component_values, ("resources", part, "cpu"), str(cpu))
+    if component_values:
         path = tuple(component.values.split("."))
-        values = put(values, path, lay_over(at(values, component.values, {}), own))
-    return _flattened(values, component.values) if component.flat else values
+        values = with_value(values, path, deep_merge(value_at(values, component.values, {}), component_values))
+    return _flatten(values, component.values) if component.flat else values
 
 
 def _replicas(component: Component, settings: Plain) -> Plain:
-    """Returns the numbers of replicas that a chart makes other objects of than the one that they are in."""
+    """Return the numbers of replicas, on which objects other than the workload depend."""
     if component.kind != "Deployment":
         return {}
     places = {
@@ -130,10 +139,10 @@ def _replicas(component: Component, settings: Plain) -> Plain:
         "autoscaleMax": "hpaSpec.maxReplicas",
         "replicaCount": "replicaCount",
     }
-    return {key: found for key, place in places.items() if (found := at(settings, place))}
+    return {key: value for key, place in places.items() if (value := value_at(settings, place))}
 
 
-def _flattened(values: Plain, root: str) -> Plain:
+def _flatten(values: Plain, root: str) -> Plain:
     own = values.get(root)
     if not isinstance(own, dict):
         return values

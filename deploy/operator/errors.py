@@ -1,4 +1,4 @@
-"""What is wrong with an installation's settings."""
+"""Errors in the settings of an installation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pilot.config.problem import Problem
 
 
 class SettingsError(Exception):
-    """Settings cannot be used. The text says where and why."""
+    """Settings are invalid. The text says where and why."""
 
 
-def said(problems: Iterable[Problem]) -> str:
-    """Returns problems as one text, each with its path."""
+def describe_problems(problems: Iterable[Problem]) -> str:
+    """Return problems as one text, each with its path."""
     return "; ".join(f"{p.path}: {p.message}" if p.path else p.message for p in problems)

@@ -1,4 +1,4 @@
-"""Files, flags and a profile → one IstioOperator whose values the charts can be given."""
+"""Merges files, flags and a profile into one IstioOperator with the values for the charts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from deploy.folder import installation_folder
+from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
-from deploy.operator.tree import PathError, Plain, at, lay_over, put, set_text
+from deploy.operator.settings_tree import PathError, Plain, assign, deep_merge, value_at, with_value
 from pilot.ingest.documents import SyntaxFault, read_documents
 
 DEFAULT_PROFILE = "default"
@@ -23,45 +23,48 @@ _FROM_SPEC = (
 
 
 def read_operator(text: str, name: str) -> Plain:
-    """Returns the one IstioOperator of a file's text. SettingsError where it has several, or cannot be read."""
+    """Parse the text of a file as an IstioOperator.
+
+    Raises SettingsError if it is invalid or contains several documents.
+    """
     try:
         documents = [document.plain for document in read_documents(text.encode(), name)]
     except SyntaxFault as fault:
         raise SettingsError(f"{name}:{fault.line}: {fault}") from fault
     if len(documents) > 1:
-        raise SettingsError(f"{name}: it has {len(documents)} documents, but a file holds only one IstioOperator")
-    found = documents[0] if documents else {}
-    if not isinstance(found, dict):
-        raise SettingsError(f"{name}: expected an IstioOperator, got no mapping")
-    return {key: value for key, value in found.items() if key != "spec" or value is not None}
+        raise SettingsError(f"{name}: contains {len(documents)} documents; expected one IstioOperator")
+    operator = documents[0] if documents else {}
+    if not isinstance(operator, dict):
+        raise SettingsError(f"{name}: expected an IstioOperator, which is a mapping")
+    return {key: value for key, value in operator.items() if key != "spec" or value is not None}
 
 
 def user_settings(files: Sequence[tuple[str, str]], assignments: Sequence[str]) -> Plain:
-    """Returns what users say: files as (name, text), each over the one before, and assignments over them. SettingsError where they are wrong."""
-    found: Plain = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": {}, "spec": {}}
+    """Merge files, given as (name, text), in order, and then assignments. Raises SettingsError if any is invalid."""
+    settings: Plain = {"apiVersion": "install.istio.io/v1alpha1", "kind": "IstioOperator", "metadata": {}, "spec": {}}
     for name, text in files:
-        found = lay_over(found, read_operator(text, name))
-    found = copy.deepcopy(found)
+        settings = deep_merge(settings, read_operator(text, name))
+    settings = copy.deepcopy(settings)
     for assignment in assignments:
         try:
-            set_text(found, assignment)
+            assign(settings, assignment)
         except PathError as error:
             raise SettingsError(str(error)) from error
-    return found
+    return settings
 
 
 def read_profile(name: str, folder: Traversable | None = None) -> Plain:
-    """Returns a profile over the default one. SettingsError where there is none of that name."""
+    """Return a profile merged over the default profile. Raises SettingsError if it does not exist."""
     profiles = (folder or installation_folder()) / "profiles"
-    found = _profile(profiles, DEFAULT_PROFILE)
-    return found if name == DEFAULT_PROFILE else lay_over(found, _profile(profiles, name))
+    default = _profile(profiles, DEFAULT_PROFILE)
+    return default if name == DEFAULT_PROFILE else deep_merge(default, _profile(profiles, name))
 
 
 def profile_names(folder: Traversable | None = None) -> list[str]:
-    """Returns the names of all profiles. SettingsError where the folder has no place for them."""
+    """Return the names of all profiles. Raises SettingsError if there is no folder of profiles."""
     profiles = (folder or installation_folder()) / "profiles"
     if not profiles.is_dir():
-        raise SettingsError(f"there is no folder {profiles}")
+        raise SettingsError(f"folder {profiles} does not exist")
     return _names(profiles)
 
 
@@ -72,74 +75,80 @@ def _names(profiles: Traversable) -> list[str]:
 def _profile(profiles: Traversable, name: str) -> Plain:
     file = profiles / f"{name}.yaml"
     if "/" in name or not file.is_file():
-        known = ", ".join(_names(profiles)) if profiles.is_dir() else "none"
-        raise SettingsError(f"spec.profile: there is no profile {name}; there are: {known}")
+        available = ", ".join(_names(profiles)) if profiles.is_dir() else "none"
+        raise SettingsError(f"spec.profile: unknown profile {name}; available: {available}")
     return read_operator(file.read_text("utf-8"), f"{name}.yaml")
 
 
 def merge_inputs(user: Plain, folder: Traversable | None = None, platform: str = "") -> Plain:
-    """Returns an IstioOperator with everything that its profile and itself say in its values. SettingsError where there is no such profile.
-    `platform` is what the cluster was seen to be, "" for nothing special; the user's word counts more.
+    """Return an IstioOperator merged over its profile, with all settings of the profile and itself in its values.
 
-    What `values` says comes before hub, tag and revision, but spec.meshConfig comes before values.meshConfig, and whether pods need no
-    init container (values.pilot.cni.enabled) is what components.cni says, as with istioctl.
+    `platform` is the detected platform of the cluster, or ""; the user's setting takes precedence. As in istioctl,
+    `values` take precedence over hub, tag and revision, but spec.meshConfig over values.meshConfig, and components.cni
+    over values.pilot.cni.enabled. Raises SettingsError if the profile does not exist.
     """
-    profile = at(user, "spec.profile", DEFAULT_PROFILE)
+    profile = value_at(user, "spec.profile", DEFAULT_PROFILE)
     if not isinstance(profile, str):
         raise SettingsError(f"spec.profile: expected the name of a profile, got {profile}")
-    found = _named(lay_over(lay_over(read_profile(profile, folder), _platform_layer(platform)), user))
+    operator = _with_gateway_names(
+        deep_merge(deep_merge(read_profile(profile, folder), _platform_layer(platform)), user)
+    )
     if (
         platform == "gke"
-        and at(found, "spec.components.cni") is not None
-        and not at(user, "spec.components.cni.namespace")
+        and value_at(operator, "spec.components.cni") is not None
+        and not value_at(user, "spec.components.cni.namespace")
     ):
-        found = put(
-            found, ("spec", "components", "cni", "namespace"), "kube-system"
-        )  # where that platform lets node agents be critical
-    said = at(user, "spec.values", {})
-    spec = found["spec"] if isinstance(found.get("spec"), dict) else {}
+        operator = with_value(
+            operator, ("spec", "components", "cni", "namespace"), "kube-system"
+        )  # where GKE allows critical node agents
+    user_values = value_at(user, "spec.values", {})
+    spec = operator["spec"] if isinstance(operator.get("spec"), dict) else {}
     for place, key in _FROM_SPEC:
         if spec.get(place) is not None:
-            found = put(found, ("spec", "values", *key.split(".")), spec[place])
-    found = put(found, ("spec", "values", "pilot", "enabled"), at(spec, "components.pilot.enabled", False) is True)
-    if isinstance(said, dict):
-        found = put(found, ("spec", "values"), lay_over(found["spec"]["values"], said))
-        found = put(
-            found, ("spec", "values", "pilot", "cni", "enabled"), at(spec, "components.cni.enabled", False) is True
+            operator = with_value(operator, ("spec", "values", *key.split(".")), spec[place])
+    operator = with_value(
+        operator, ("spec", "values", "pilot", "enabled"), value_at(spec, "components.pilot.enabled", False) is True
+    )
+    if isinstance(user_values, dict):
+        operator = with_value(operator, ("spec", "values"), deep_merge(operator["spec"]["values"], user_values))
+        operator = with_value(
+            operator,
+            ("spec", "values", "pilot", "cni", "enabled"),
+            value_at(spec, "components.cni.enabled", False) is True,
         )
     if isinstance(spec.get("meshConfig"), dict):
-        mesh = lay_over(at(found, "spec.values.meshConfig", {}), spec["meshConfig"])
-        found = put(found, ("spec", "values", "meshConfig"), mesh)
-    return found
+        mesh = deep_merge(value_at(operator, "spec.values.meshConfig", {}), spec["meshConfig"])
+        operator = with_value(operator, ("spec", "values", "meshConfig"), mesh)
+    return operator
 
 
 def _platform_layer(platform: str) -> Plain:
     return {"spec": {"values": {"global": {"platform": platform}}}} if platform else {}
 
 
-def _named(operator: Plain) -> Plain:
-    """Returns the settings with the standard name for every gateway that has none."""
+def _with_gateway_names(operator: Plain) -> Plain:
+    """Return the settings with the standard name for every gateway without one."""
     for component, name in STANDARD_GATEWAYS.items():
-        gateways = at(operator, f"spec.components.{component}")
+        gateways = value_at(operator, f"spec.components.{component}")
         if isinstance(gateways, list):
-            named = [
+            complete = [
                 {**gateway, "name": gateway.get("name") or name} if isinstance(gateway, dict) else gateway
                 for gateway in gateways
             ]
-            operator = put(operator, ("spec", "components", component), named)
+            operator = with_value(operator, ("spec", "components", component), complete)
     return operator
 
 
 def system_namespace(operator: Plain) -> str:
-    """Returns the namespace that the control plane is looked for in."""
-    return str(at(operator, "spec.values.global.istioNamespace") or "istio-system")
+    """Return the namespace of the control plane."""
+    return str(value_at(operator, "spec.values.global.istioNamespace") or "istio-system")
 
 
-def unvalidated(operator: Plain) -> Plain:
-    """Returns the settings with the values that no schema is to check over the others."""
-    more: Any = at(operator, "spec.unvalidatedValues")
+def with_unvalidated_values(operator: Plain) -> Plain:
+    """Return the settings with spec.unvalidatedValues merged over the values."""
+    unvalidated: Any = value_at(operator, "spec.unvalidatedValues")
     return (
-        put(operator, ("spec", "values"), lay_over(operator["spec"]["values"], more))
-        if isinstance(more, dict)
+        with_value(operator, ("spec", "values"), deep_merge(operator["spec"]["values"], unvalidated))
+        if isinstance(unvalidated, dict)
         else operator
     )

@@ -1,4 +1,4 @@
-"""The fields of an IstioOperator, its values included, as a JSON Schema: for editors, and for those who check their files elsewhere."""
+"""A JSON Schema of the IstioOperator and its values, for editors and other validators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALARS: dict[str, Schema] = {
 
 
 def json_schema() -> str:
-    """Returns the schema as text; each type stands once, under `$defs`."""
+    """Return the schema as text. Each type is defined once, in `$defs`."""
     used = definitions_of(["IstioOperator"])
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,7 +37,7 @@ def json_schema() -> str:
 
 
 def definitions_of(names: Iterable[str]) -> dict[str, Schema]:
-    """Returns the schemas of types, and of those of their fields, by name."""
+    """Return the schemas of types and, recursively, those of their fields, by name."""
     used: dict[str, Schema] = {}
     for name in names:
         _add(name, used)
@@ -45,7 +45,7 @@ def definitions_of(names: Iterable[str]) -> dict[str, Schema]:
 
 
 def _add(name: str, used: dict[str, Schema]) -> None:
-    """Adds a type, and those of its fields."""
+    """Add a type and, recursively, those of its fields."""
     if name in used or name not in TYPES:
         return
     used[name] = {"type": ["object", "null"], "additionalProperties": False, "properties": {}}
@@ -55,11 +55,11 @@ def _add(name: str, used: dict[str, Schema]) -> None:
 
 
 def field_schema(field: SchemaField) -> Schema:
-    """Returns the schema of a field; null is nothing."""
-    one = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
-    whole: Schema = {
-        "[": {"type": "array", "items": one},
-        "{": {"type": "object", "additionalProperties": one},
-        "": one,
+    """Return the schema of a field. Null is the same as absence."""
+    item = {"$ref": f"#/$defs/{field.type}"} if field.type in TYPES else _SCALARS[field.type]
+    schema: Schema = {
+        "[": {"type": "array", "items": item},
+        "{": {"type": "object", "additionalProperties": item},
+        "": item,
     }[field.shape]
-    return whole if not whole or "$ref" in whole else {"anyOf": [whole, {"type": "null"}]}
+    return schema if not schema or "$ref" in schema else {"anyOf": [schema, {"type": "null"}]}

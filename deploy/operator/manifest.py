@@ -1,4 +1,4 @@
-"""An IstioOperator → the objects of its installation."""
+"""Renders an IstioOperator to the objects of an installation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from deploy.chart.chart import ChartError, read_chart
+from deploy.chart.chart import ChartError, installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
-from deploy.operator.components import WantedComponent, chart_values, wanted
-from deploy.operator.errors import SettingsError, said
-from deploy.operator.inputs import merge_inputs, unvalidated
+from deploy.operator.components import EnabledComponent, chart_values, enabled_components
+from deploy.operator.errors import SettingsError, describe_problems
+from deploy.operator.inputs import merge_inputs, with_unvalidated_values
+from deploy.operator.k8s_settings import apply_k8s_settings
 from deploy.operator.overlays import apply_overlays
-from deploy.operator.settings import apply_settings
-from deploy.operator.tree import Plain, at
-from deploy.operator.validate import problems_of
+from deploy.operator.settings_tree import Plain, value_at
+from deploy.operator.validate import validate_operator
 from pilot.config.problem import Severity
 from webhook.template import go_yaml
 
@@ -29,81 +28,82 @@ _ORDER = (
     ("HorizontalPodAutoscaler",),
     ("Service",),
 )
-_PLACE = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
-_OTHERS = _ORDER.index(())
+_POSITION = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
+_DEFAULT_POSITION = _ORDER.index(())
 
 
 class Installation(NamedTuple):
-    """An IstioOperator with its profile, and the objects of each component that it switches on."""
+    """An IstioOperator merged with its profile, and the objects of each enabled component."""
 
     operator: Plain
-    components: tuple[tuple[WantedComponent, list[Plain]], ...]
+    components: tuple[tuple[EnabledComponent, list[Plain]], ...]
 
     def objects(self, only: Iterable[str] = ()) -> list[Plain]:
-        """Returns all objects, or those of the components that are named, in the order in which an API server can take them."""
-        chosen = set(only)
-        found = [
-            plain
-            for component, objects in self.components
-            if not chosen or component.component.name in chosen
-            for plain in objects
-        ]
-        return in_order(found)
+        """Return the objects of all components, or of those named in `only`, in an order that an API server accepts."""
+        names = set(only)
+        selected = (objects for enabled, objects in self.components if not names or enabled.component.name in names)
+        return in_apply_order(plain for objects in selected for plain in objects)
 
 
-def in_order(objects: Iterable[Plain]) -> list[Plain]:
-    """Returns objects in the order in which an API server can take them."""
-    return sorted(objects, key=lambda plain: _PLACE.get(plain["kind"], _OTHERS))
+def in_apply_order(objects: Iterable[Plain]) -> list[Plain]:
+    """Return objects in an order that an API server accepts."""
+    return sorted(objects, key=lambda plain: _POSITION.get(plain["kind"], _DEFAULT_POSITION))
 
 
-def installation_of(
+def render_installation(
     user: Plain, warn: Callable[[str], None], folder: Traversable | None = None, force: bool = False, platform: str = ""
 ) -> Installation:
-    """Returns the installation that a user's IstioOperator means. `warn` is told what has no effect. SettingsError where it is wrong;
-    `force`: only where it cannot be rendered. `platform` is what the cluster was seen to be."""
-    folder = folder or folder_of(user)
-    operator = prepared(user, warn, folder, force, platform)
-    found = []
-    for chosen in wanted(operator):
+    """Return the installation for a user's IstioOperator.
+
+    `warn` is called for settings without effect. `platform` is the detected platform of the cluster. Raises
+    SettingsError if the settings are invalid; with `force`, only if they cannot be rendered.
+    """
+    folder = folder or package_folder(user)
+    operator = resolve_operator(user, warn, folder, force, platform)
+    components = []
+    for enabled in enabled_components(operator):
         try:
-            chart = read_chart(folder / "charts" / chosen.component.chart)
-            objects = render(chart, chart_values(operator, chosen), chosen.namespace)
+            chart = read_chart(folder / "charts" / enabled.component.chart)
+            objects = render(chart, chart_values(operator, enabled), enabled.namespace)
         except ChartError as error:
             raise SettingsError(str(error)) from error
-        found.append((chosen, apply_overlays(apply_settings(objects, chosen), chosen, warn)))
-    return Installation(operator, tuple(found))
+        components.append((enabled, apply_overlays(apply_k8s_settings(objects, enabled), enabled, warn)))
+    return Installation(operator, tuple(components))
 
 
-def prepared(
+def resolve_operator(
     user: Plain, warn: Callable[[str], None], folder: Traversable | None, force: bool, platform: str = ""
 ) -> Plain:
-    """Returns a user's IstioOperator with its profile, checked, and with all values that its charts are given. SettingsError where it is wrong."""
-    operator = merge_inputs(user, folder or folder_of(user), platform)
+    """Return a user's IstioOperator, merged with its profile and validated, with all values for its charts.
+
+    Raises SettingsError if it is invalid.
+    """
+    operator = merge_inputs(user, folder or package_folder(user), platform)
     _validate(operator, warn, force)
-    return unvalidated(operator)
+    return with_unvalidated_values(operator)
 
 
-def folder_of(user: Plain) -> Traversable:
-    """Returns the folder with the charts and profiles that an IstioOperator names; this package's own where it names none."""
-    path: Any = at(user, "spec.installPackagePath", "")
+def package_folder(user: Plain) -> Traversable:
+    """Return the folder with charts and profiles that an IstioOperator names, or this package if it names none."""
+    path: Any = value_at(user, "spec.installPackagePath", "")
     return installation_folder(path if isinstance(path, str) else "")
 
 
 def _validate(operator: Plain, warn: Callable[[str], None], force: bool) -> None:
-    problems = problems_of(operator)
+    problems = validate_operator(operator)
     errors = [p for p in problems if p.severity is Severity.ERROR]
     switches = [p for p in errors if p.path.startswith("spec.components.") and p.path.endswith(".enabled")]
     if errors and (switches or not force):
-        raise SettingsError(said(errors))
+        raise SettingsError(describe_problems(errors))
     for problem in problems:
         warn(f"{problem.path}: {problem.message}")
 
 
 def yaml_text(plain: Any) -> str:
-    """Returns plain data as YAML, keys sorted."""
+    """Return plain data as YAML with sorted keys."""
     return go_yaml.dump(plain)
 
 
 def manifest_text(objects: Iterable[Plain]) -> str:
-    """Returns objects as YAML documents, the same text for the same objects."""
+    """Return objects as YAML documents. Equal objects give equal text."""
     return "---\n".join(go_yaml.dump(plain) for plain in objects)

@@ -1,4 +1,4 @@
-"""Overlays: changes of single places of a component's objects, by paths."""
+"""Overlays: changes of single values in a component's objects, by path."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from deploy.operator.components import WantedComponent
-from deploy.operator.tree import PathError, Plain
+from deploy.operator.components import EnabledComponent
+from deploy.operator.settings_tree import PathError, Plain
 from pilot.ingest.documents import SyntaxFault, read_documents
 
 Warn = Callable[[str], None]
 
 
-def apply_overlays(objects: list[Plain], chosen: WantedComponent, warn: Warn) -> list[Plain]:
-    """Returns the objects with the overlays of a component applied in their order. `warn` is told of each patch that changes nothing."""
-    found = list(objects)
-    for overlay in chosen.settings.get("overlays") or ():
+def apply_overlays(objects: list[Plain], enabled: EnabledComponent, warn: Warn) -> list[Plain]:
+    """Return the objects with a component's overlays applied in order.
+
+    `warn` is called for each patch without effect.
+    """
+    changed = list(objects)
+    for overlay in enabled.k8s.get("overlays") or ():
         kind, name = overlay.get("kind"), overlay.get("name")
         places = [
-            index for index, plain in enumerate(found) if (plain["kind"], plain["metadata"]["name"]) == (kind, name)
+            index for index, plain in enumerate(changed) if (plain["kind"], plain["metadata"]["name"]) == (kind, name)
         ]
         if not places:
-            warn(f"overlay of {kind} {name}: component {chosen.component.name} has no such object")
+            warn(f"overlay of {kind} {name}: component {enabled.component.name} has no such object")
         for index in places:
-            found[index] = _patched(found[index], overlay.get("patches") or (), warn)
-    return found
+            changed[index] = _patch(changed[index], overlay.get("patches") or (), warn)
+    return changed
 
 
-def _patched(plain: Plain, patches: Any, warn: Warn) -> Plain:
+def _patch(plain: Plain, patches: Any, warn: Warn) -> Plain:
     changed = copy.deepcopy(plain)
     for patch in patches:
         path = str(patch.get("path") or "")
@@ -37,12 +40,12 @@ def _patched(plain: Plain, patches: Any, warn: Warn) -> Plain:
             parts = overlay_path(path)
             _change(changed, parts, patch.get("value"))
         except PathError as error:
-            warn(f"overlay of {plain['kind']} {plain['metadata']['name']}: {path}: {error}; it is left out")
+            warn(f"overlay of {plain['kind']} {plain['metadata']['name']}: {path}: {error}; the patch is ignored")
     return changed
 
 
 def overlay_path(text: str) -> list[str]:
-    """Returns the parts of a path: keys, and selectors in their brackets. A dot or colon after a backslash is one of the name."""
+    """Split a path into keys and selectors in brackets. A backslash escapes a dot or colon."""
     parts: list[str] = []
     part, depth, chars = "", 0, iter(text)
     for char in chars:
@@ -64,92 +67,95 @@ def overlay_path(text: str) -> list[str]:
             part += char
     if depth:
         raise PathError("a bracket is not closed")
-    found = [p for p in [*parts, part] if p]
-    if not found:
+    path = [p for p in [*parts, part] if p]
+    if not path:
         raise PathError("the path is empty")
-    return found
+    return path
 
 
 def _change(holder: Any, parts: list[str], value: Any) -> None:
-    """Sets or, without a value, deletes what the parts of a path lead to."""
+    """Set the value at a path, or delete it if the value is None."""
     *way, last = parts
     for part, following in zip(way, parts[1:], strict=True):
         holder = _step(holder, part, following)
     if isinstance(holder, list):
         _change_item(holder, last, value)
     elif not isinstance(holder, dict):
-        raise PathError(f"{last} is below a value that is no mapping")
+        raise PathError(f"{last} is below a value that is not a mapping")
     elif last.startswith("["):
-        raise PathError(f"{last} selects from what is no list")
+        raise PathError(f"{last} selects from a value that is not a list")
     elif value is None:
         if last not in holder:
-            raise PathError(f"there is no {last} to delete")
+            raise PathError(f"{last} to delete does not exist")
         del holder[last]
     else:
-        holder[last] = _meant(value)
+        holder[last] = _parse_value(value)
 
 
 def _step(holder: Any, part: str, following: str) -> Any:
-    """Returns what a part of a path leads to; a mapping that is missing on the way is made."""
+    """Return the value at a part of a path, creating missing mappings."""
     if isinstance(holder, list):
-        place = _place(holder, part)
+        place = _index(holder, part)
         if place == len(holder):
             holder.append({})
         return holder[place]
     if not isinstance(holder, dict):
-        raise PathError(f"{part} is below a value that is no mapping")
+        raise PathError(f"{part} is below a value that is not a mapping")
     if part.startswith("["):
-        raise PathError(f"{part} selects from what is no list")
+        raise PathError(f"{part} selects from a value that is not a list")
     if holder.get(part) is None:
         if following.startswith("[") and not re.fullmatch(r"\[-?\d+\]", following):
-            raise PathError(f"there is no list {part}")
+            raise PathError(f"list {part} does not exist")
         holder[part] = [] if following.startswith("[") else {}
     return holder[part]
 
 
 def _change_item(items: list[Any], part: str, value: Any) -> None:
-    place = _place(items, part)
+    place = _index(items, part)
     if value is None:
         if place == len(items):
-            raise PathError(f"there is no item {part} to delete")
+            raise PathError(f"item {part} to delete does not exist")
         del items[place]
     elif place == len(items):
-        items.append(_meant(value))
+        items.append(_parse_value(value))
     else:
-        items[place] = _meant(value)
+        items[place] = _parse_value(value)
 
 
-def _place(items: list[Any], part: str) -> int:
-    """Returns the index of the item that a selector means: [N], [key:value] or [:value]; one behind the last for an index that there is not."""
+def _index(items: list[Any], part: str) -> int:
+    """Return the index of the item that a selector [N], [key:value] or [:value] matches.
+
+    If an index N is out of range, the result is the length of the list.
+    """
     if not (part.startswith("[") and part.endswith("]")):
-        raise PathError(f"{part}: expected [index], [key:value] or [:value], as this is a list")
+        raise PathError(f"{part}: expected [index], [key:value] or [:value], because this is a list")
     inner = part[1:-1]
     if re.fullmatch(r"-?\d+", inner):
         return int(inner) if 0 <= int(inner) < len(items) else len(items)
-    key, colon, wanted = inner.partition(":")
+    key, colon, expected = inner.partition(":")
     if not colon:
         raise PathError(f"{part}: expected [index], [key:value] or [:value]")
     for index, item in enumerate(items):
-        if isinstance(item, dict) and key and key in item and _text(item[key]) == wanted:
+        if isinstance(item, dict) and key and key in item and _text(item[key]) == expected:
             return index
-        if not isinstance(item, dict) and not key and _matches(wanted, _text(item)):
+        if not isinstance(item, dict) and not key and _matches(expected, _text(item)):
             return index
-    raise PathError(f"there is no item {part}")
+    raise PathError(f"item {part} does not exist")
 
 
 def _matches(expression: str, text: str) -> bool:
     try:
         return re.search(expression, text) is not None
     except re.error as error:
-        raise PathError(f"[:{expression}] is no regular expression: {error}") from error
+        raise PathError(f"[:{expression}] is not a valid regular expression: {error}") from error
 
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _meant(value: Any) -> Any:
-    """Returns the mapping that a text of several lines is, if it is one; else the value itself."""
+def _parse_value(value: Any) -> Any:
+    """Return the mapping in a text with several lines, if it contains one, or else the value itself."""
     if isinstance(value, str) and "\n" in value.strip():
         try:
             documents = read_documents(value.encode(), "")

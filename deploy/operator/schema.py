@@ -1,4 +1,4 @@
-"""Whether an IstioOperator is what its fields may be: every place where it is not, with what to write instead."""
+"""Validation of the types and names of an IstioOperator's fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from deploy.operator.fields import FIELDS
+from deploy.operator.operator_fields import FIELDS
 from pilot.config.problem import Problem, error
 from webhook.pod.quantity import canonical
 from webhook.pod.schema import TYPES as POD_TYPES
@@ -28,13 +28,13 @@ def _is_number(value: Any) -> bool:
 
 
 _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "string": ("text (string)", lambda value: isinstance(value, str)),
-    "bool": ("true or false (bool)", lambda value: isinstance(value, bool)),
-    "int": ("a whole number (int)", _is_int),
-    "count": ("a whole number (int)", _is_count),
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "int": ("an integer", _is_int),
+    "count": ("an integer", _is_count),
     "number": ("a number", _is_number),
-    "tag": ("text or a number", lambda value: isinstance(value, str) or _is_number(value)),
-    "port": ("a number or text", lambda value: isinstance(value, str) or _is_int(value)),
+    "tag": ("a string or number", lambda value: isinstance(value, str) or _is_number(value)),
+    "port": ("a number or string", lambda value: isinstance(value, str) or _is_int(value)),
     "quantity": ("a quantity such as 100m or 128Mi", lambda value: isinstance(value, str) or _is_number(value)),
     "map": ("a mapping", lambda value: isinstance(value, dict)),
     "maps": (
@@ -45,7 +45,7 @@ _SCALARS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
-    """Yields what is wrong with a value of a type: a wrong type, or a field that there is not. Null is nothing."""
+    """Yield the problems of a value: wrong types and unknown fields. Null is the same as absence."""
     if name == "any" or value is None:
         return
     if name in TYPES:
@@ -53,7 +53,7 @@ def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
         return
     expected, fits = _SCALARS[name]
     if not fits(value):
-        yield error("wrong-type", path, f"expected {expected}, got {_said(value)}")
+        yield error("wrong-type", path, f"expected {expected}, got {_describe(value)}")
     elif name == "quantity":
         try:
             canonical(str(value))
@@ -63,7 +63,7 @@ def check(value: Any, name: str, path: str = "") -> Iterator[Problem]:
 
 def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
-        yield error("wrong-type", path, f"expected a mapping, got {_said(value)}")
+        yield error("wrong-type", path, f"expected a mapping, got {_describe(value)}")
         return
     for key, item in value.items():
         place = f"{path}.{key}" if path else str(key)
@@ -71,23 +71,27 @@ def _check_fields(value: Any, kind: Type, path: str) -> Iterator[Problem]:
             yield from _check_field(item, kind.fields[key], place)
         else:
             close = get_close_matches(str(key), kind.fields, 1)
-            yield error("unknown-field", place, f"unknown field {key}" + (f"; is {close[0]} meant?" if close else ""))
+            yield error(
+                "unknown-field", place, f"unknown field {key}" + (f"; did you mean {close[0]}?" if close else "")
+            )
 
 
 def _check_field(value: Any, field: SchemaField, path: str) -> Iterator[Problem]:
     if value is None or not field.shape:
         yield from check(value, field.type, path)
     elif not isinstance(value, list if field.shape == "[" else dict):
-        yield error("wrong-type", path, f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_said(value)}")
+        yield error(
+            "wrong-type", path, f"expected a {'list' if field.shape == '[' else 'mapping'}, got {_describe(value)}"
+        )
     else:
         for key, item in enumerate(value) if isinstance(value, list) else value.items():
             yield from check(item, field.type, f"{path}[{key}]")
 
 
-def _said(value: Any) -> str:
-    """Returns a value as its author wrote it; with advice where only the quotes are wrong."""
+def _describe(value: Any) -> str:
+    """Return a value as the user wrote it, with advice if only the quotes are wrong."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str) and value.lower() in ("true", "false"):
-        return f'the text "{value}": write {value.lower()} without quotes'
+        return f'the string "{value}"; remove the quotes'
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

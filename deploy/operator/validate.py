@@ -1,4 +1,4 @@
-"""What an IstioOperator may not say although its fields are of the right types, and what it should not say."""
+"""Validation of an IstioOperator beyond the types of its fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from deploy.operator.inputs import STANDARD_GATEWAYS, system_namespace
 from deploy.operator.schema import check
-from deploy.operator.tree import Plain, at
+from deploy.operator.settings_tree import Plain, value_at
 from pilot.config.problem import Problem, Severity, error, warning
 from pilot.ingest.mesh_config import decode_mesh_config
 
@@ -19,8 +19,11 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _HUB = re.compile(r"[a-zA-Z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", re.ASCII)
 
 
-def problems_of(operator: Plain) -> list[Problem]:
-    """Returns what is wrong with an IstioOperator, errors and warnings. Where its fields are wrong, only that."""
+def validate_operator(operator: Plain) -> list[Problem]:
+    """Return the problems of an IstioOperator, errors and warnings.
+
+    If fields have wrong types, return only these problems.
+    """
     wrong = list(check(operator, "IstioOperator"))
     if wrong:
         return wrong
@@ -34,47 +37,47 @@ def _names(spec: Plain) -> Iterator[Problem]:
         yield error(
             "bad-revision",
             "spec.revision",
-            f"invalid revision {revision}: expected a DNS label: lower case letters, digits and -, no dots",
+            f"invalid revision {revision}: expected a DNS label of lower-case letters, digits and hyphens",
         )
     if hub and not _HUB.fullmatch(hub):
-        yield error("bad-hub", "spec.hub", f"bad hub {hub}: expected a registry, with folders or without")
+        yield error("bad-hub", "spec.hub", f"invalid hub {hub}: expected a registry with an optional path")
     if tag is not None and tag != "" and not _TAG.fullmatch(str(tag)):
-        yield error("bad-tag", "spec.tag", f"bad tag {tag}: expected letters, digits, . _ and -")
+        yield error("bad-tag", "spec.tag", f"invalid tag {tag}: expected letters, digits, '.', '_' and '-'")
     if spec.get("namespace") not in (None, "", system_namespace({"spec": spec})):
         yield warning(
             "no-effect",
             "spec.namespace",
-            "it has no effect: components are in values.global.istioNamespace, or where they say themselves",
+            "has no effect: components are installed in values.global.istioNamespace or their own namespace",
         )
     for component in STANDARD_GATEWAYS:
-        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
+        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
             if not _NAME.fullmatch(gateway.get("name") or ""):
                 path = f"spec.components.{component}[{index}].name"
                 yield error(
                     "bad-name",
                     path,
-                    f"invalid name {gateway.get('name')}: expected lower case letters, digits, . and -",
+                    f"invalid name {gateway.get('name')}: expected lower-case letters, digits, '.' and '-'",
                 )
 
 
 def _mesh(spec: Plain) -> Iterator[Problem]:
-    """Yields what is wrong with the mesh config. Fields that are not known are passed on."""
+    """Yield the problems of the mesh config. Unknown fields are passed on."""
     path = "spec.meshConfig" if spec.get("meshConfig") else "spec.values.meshConfig"
-    _, problems = decode_mesh_config([at(spec, "values.meshConfig", {})])
+    _, problems = decode_mesh_config([value_at(spec, "values.meshConfig", {})])
     for problem in problems:
         if problem.severity is Severity.ERROR and problem.code != "unknown-field":
             yield error(problem.code, f"{path}.{problem.path}", problem.message)
 
 
 def _proxies(spec: Plain) -> Iterator[Problem]:
-    proxy = at(spec, "values.global.proxy", {})
+    proxy = value_at(spec, "values.global.proxy", {})
     for name in ("includeIPRanges", "excludeIPRanges"):
         for text in _listed(proxy.get(name)):
             if not _is_range(text):
                 yield error(
                     "bad-range",
                     f"spec.values.global.proxy.{name}",
-                    f"invalid range {text}: expected CIDR blocks with commas, or *",
+                    f"invalid range {text}: expected CIDR ranges separated by commas, or *",
                 )
     for name in ("includeInboundPorts", "excludeInboundPorts"):
         for text in _listed(proxy.get(name)):
@@ -82,7 +85,7 @@ def _proxies(spec: Plain) -> Iterator[Problem]:
                 yield error(
                     "bad-port",
                     f"spec.values.global.proxy.{name}",
-                    f"invalid port {text}: expected numbers up to 65535 with commas, or *",
+                    f"invalid port {text}: expected numbers up to 65535 separated by commas, or *",
                 )
 
 
@@ -99,16 +102,16 @@ def _is_range(text: str) -> bool:
 
 
 def _ports(spec: Plain) -> Iterator[Problem]:
-    """Yields the ports of gateways that only root could listen on, where the gateway does not run as root."""
+    """Yield an error for each privileged port of a gateway that does not run as root."""
     for component, standard in STANDARD_GATEWAYS.items():
-        if at(spec, f"values.gateways.{standard}.runAsRoot"):
+        if value_at(spec, f"values.gateways.{standard}.runAsRoot"):
             continue
-        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
-            for place, port in enumerate(at(gateway, "k8s.service.ports", [])):
+        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
+            for place, port in enumerate(value_at(gateway, "k8s.service.ports", [])):
                 path = f"spec.components.{component}[{index}].k8s.service.ports[{place}]"
                 yield from _low(port, path, f"{port.get('name')}/" if port.get("name") else "", standard)
-    if not at(spec, "values.gateways.istio-ingressgateway.runAsRoot"):
-        for place, port in enumerate(at(spec, "values.gateways.istio-ingressgateway.ingressPorts", [])):
+    if not value_at(spec, "values.gateways.istio-ingressgateway.runAsRoot"):
+        for place, port in enumerate(value_at(spec, "values.gateways.istio-ingressgateway.ingressPorts", [])):
             yield from _low(
                 port, f"spec.values.gateways.istio-ingressgateway.ingressPorts[{place}]", "", "istio-ingressgateway"
             )
@@ -120,21 +123,21 @@ def _low(port: Plain, path: str, name: str, standard: str) -> Iterator[Problem]:
         return
     bound = target or number
     if bound < 1024 or (not target and number <= 1024):
-        advice = f"set targetPort to one above 1024, or values.gateways.{standard}.runAsRoot=true"
-        yield error("low-port", path, f"port {name}{number}: targetPort {bound} needs root (runAsRoot): {advice}")
+        advice = f"set targetPort to a port above 1024, or values.gateways.{standard}.runAsRoot=true"
+        yield error("low-port", path, f"port {name}{number}: targetPort {bound} requires root: {advice}")
 
 
 def _replicas(spec: Plain) -> Iterator[Problem]:
-    if at(spec, "values.pilot.autoscaleEnabled") and at(spec, "components.pilot.k8s.replicaCount", 0) > 1:
+    if value_at(spec, "values.pilot.autoscaleEnabled") and value_at(spec, "components.pilot.k8s.replicaCount", 0) > 1:
         yield warning(
             "no-effect",
             "spec.components.pilot.k8s.replicaCount",
-            "it should not be set while values.pilot.autoscaleEnabled is true",
+            "should not be set if values.pilot.autoscaleEnabled is true",
         )
     for component, standard in STANDARD_GATEWAYS.items():
-        for index, gateway in enumerate(at(spec, f"components.{component}", [])):
-            if at(spec, f"values.gateways.{standard}.autoscaleEnabled") and at(gateway, "k8s.replicaCount"):
+        for index, gateway in enumerate(value_at(spec, f"components.{component}", [])):
+            if value_at(spec, f"values.gateways.{standard}.autoscaleEnabled") and value_at(gateway, "k8s.replicaCount"):
                 path = f"spec.components.{component}[{index}].k8s.replicaCount"
                 yield warning(
-                    "no-effect", path, f"it should not be set while values.gateways.{standard}.autoscaleEnabled is true"
+                    "no-effect", path, f"should not be set if values.gateways.{standard}.autoscaleEnabled is true"
                 )

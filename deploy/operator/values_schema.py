@@ -1,4 +1,4 @@
-"""The values of a chart as a JSON Schema, by which Helm refuses what is wrong before it renders anything."""
+"""JSON Schemas of the charts' values, by which Helm rejects invalid values before rendering."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from deploy.operator.json_schema import Schema, definitions_of, field_schema
 from deploy.operator.schema import TYPES
 
 LIFTED: Mapping[str, str] = {"istiod": "Pilot", "cni": "Cni"}
-"""Charts whose values may stand at the top that an IstioOperator has under a name of their own, and the type of these."""
-_ALONE = frozenset({"gateway"})
-"""Charts that an IstioOperator has nothing to do with."""
-_SAID_ELSEWHERE: Schema = {"chartDefaults": {"type": "object"}, "enabled": {}, "tags": {}}
-"""What Helm, or the chart itself, adds to what users say."""
+"""Charts whose values may be at the top level or, as in an IstioOperator, under a key; with the type of these values.
+"""
+_STANDALONE = frozenset({"gateway"})
+"""Charts that are not part of an IstioOperator."""
+_RESERVED: Schema = {"chartDefaults": {"type": "object"}, "enabled": {}, "tags": {}}
+"""Keys that Helm or the chart adds."""
 
 
 def values_schema(chart: str, values: Mapping[str, Any]) -> str:
-    """Returns the schema of a chart's values as text. `values` is its values.yaml: what has no type of its own is of that of its default."""
-    properties: Schema = {**_SAID_ELSEWHERE}
+    """Return the schema of a chart's values as text.
+
+    Values without a declared type have the type of their default in `values`.
+    """
+    properties: Schema = {**_RESERVED}
     used: set[str] = set()
-    for name in () if chart in _ALONE else ("Values", LIFTED.get(chart, "")):
+    for name in () if chart in _STANDALONE else ("Values", LIFTED.get(chart, "")):
         for field in TYPES[name].fields.values() if name else ():
             used.add(field.type)
-            one = field_schema(field)
-            properties[field.name] = (
-                {"anyOf": [properties[field.name], one]} if properties.get(field.name) not in (None, one) else one
-            )
+            field_type, other = field_schema(field), properties.get(field.name)
+            properties[field.name] = field_type if other in (None, field_type) else {"anyOf": [other, field_type]}
     for key, default in (values.get("chartDefaults") or values).items():
         properties.setdefault(key, _like(default))
     definitions = definitions_of(used)
-    for shared in (
-        "Global",
-    ):  # what is below `global` is for all charts of an installation, and not all of them are ours
-        if shared in definitions:
-            definitions[shared] = {**definitions[shared], "additionalProperties": True}
+    if "Global" in definitions:  # `global` is shared by all charts of an installation, including those of others
+        definitions["Global"] = {**definitions["Global"], "additionalProperties": True}
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -47,7 +46,7 @@ def values_schema(chart: str, values: Mapping[str, Any]) -> str:
 
 
 def _like(default: Any) -> Schema:
-    """Returns the schema of values that are of the kind of a default; null takes a default away."""
+    """Return the schema of values with the type of a default. Null removes a default."""
     if isinstance(default, bool):
         return {"type": ["boolean", "null"]}
     if isinstance(default, int | float):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from deploy.operator.tree import at
+from deploy.operator.settings_tree import value_at
 from pilot.install.install_plan import InstallPlan
 from pilot.kube.errors import KubeError
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind
@@ -31,6 +31,6 @@ async def cni_warnings(objects: ObjectClient, plan: InstallPlan) -> AsyncIterato
         yield "Cilium removes other plugins' configuration of the CNI: set cni-exclusive to false in kube-system/cilium-config"
     if data.get("bpf-lb-sock") == "true" and data.get("bpf-lb-sock-hostns-only") != "true":
         yield "Cilium balances in the sockets of pods, past their proxies: set bpf-lb-sock-hostns-only to true in kube-system/cilium-config"
-    spec = at(calico, "spec", {})
+    spec = value_at(calico, "spec", {})
     if spec.get("bpfEnabled") and spec.get("bpfConnectTimeLoadBalancing", "TCP") != "Disabled":
         yield "Calico's eBPF balances when pods connect, past their proxies: set bpfConnectTimeLoadBalancing to Disabled"

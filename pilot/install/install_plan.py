@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from deploy.operator.components import COMPONENTS
 from deploy.operator.inputs import system_namespace
-from deploy.operator.manifest import Installation, in_order
-from deploy.operator.tree import Plain, at
+from deploy.operator.manifest import Installation, in_apply_order
+from deploy.operator.settings_tree import Plain, value_at
 from pilot.install.installation_labels import OperatorOwner, labelled, owner_of
 from pilot.kube.object_client import ResourceKey, resource_key
 
@@ -87,11 +87,15 @@ def plan_of(installation: Installation) -> InstallPlan:
     steps = []
     for chosen, objects in installation.components:
         component = chosen.component.name
-        made = tuple(labelled(_placed(plain, chosen.namespace), owner, component) for plain in in_order(objects))
+        made = tuple(labelled(_placed(plain, chosen.namespace), owner, component) for plain in in_apply_order(objects))
         steps.append(Step(component, chosen.name, chosen.namespace, made))
     steps.sort(key=lambda step: [c.name for c in COMPONENTS].index(step.component))
     return InstallPlan(
-        operator, owner, system_namespace(operator), str(at(operator, "spec.values.global.network", "")), tuple(steps)
+        operator,
+        owner,
+        system_namespace(operator),
+        str(value_at(operator, "spec.values.global.network", "")),
+        tuple(steps),
     )
 
 

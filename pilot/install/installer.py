@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from deploy.operator.tree import at
+from deploy.operator.settings_tree import value_at
 from pilot.install.diagnosis import causes
 from pilot.install.injectors import DEFAULT_TAG, VALIDATING, conflicts, disarmed, is_injector, revision_of, tag_of
 from pilot.install.install_plan import InstallPlan, Step
@@ -119,7 +119,7 @@ class Installer:
     async def _takes_default(self, plan: InstallPlan) -> bool:
         """Returns whether the plan's control plane becomes the one of namespaces that name no revision: it has no revision, or is alone."""
         ours = [plain for step in plan.steps for plain in step.objects if is_injector(plain)]
-        if not ours or at(plan.operator, "spec.values.global.operatorManageWebhooks"):
+        if not ours or value_at(plan.operator, "spec.values.global.operatorManageWebhooks"):
             return False
         if plan.owner.revision == DEFAULT:
             return True
@@ -240,7 +240,7 @@ class Installer:
     # -- after ---------------------------------------------------------------------------------------------------------
 
     async def _set_default(self, plan: InstallPlan) -> None:
-        everywhere = bool(at(plan.operator, "spec.values.sidecarInjectorWebhook.enableNamespacesByDefault"))
+        everywhere = bool(value_at(plan.operator, "spec.values.sidecarInjectorWebhook.enableNamespacesByDefault"))
         wanted = Tag(DEFAULT, plan.owner.revision, plan.system, DEFAULT_TAG, everywhere)
         if not self._objects.dry_run:
             await set_tag(self._objects, await tag_objects(self._objects, wanted, self._package))

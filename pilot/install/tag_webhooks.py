@@ -6,9 +6,8 @@ from __future__ import annotations
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from deploy.chart.chart import read_chart
+from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
 from pilot.install.injectors import MUTATING, VALIDATING, disarmed, is_injector, revision_of, tag_of
 from pilot.install.installation_labels import DEFAULT, NOT_PRUNED, REVISION, TAG
 from pilot.kube.object_client import ObjectClient, ResourceKey, VersionedKind

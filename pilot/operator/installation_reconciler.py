@@ -9,7 +9,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from deploy.operator.errors import SettingsError
-from deploy.operator.manifest import installation_of
+from deploy.operator.manifest import render_installation
 from pilot.install.install_plan import InstallPlan, plan_of
 from pilot.install.installer import Installer
 from pilot.install.object_readiness import missing_of
@@ -299,4 +299,4 @@ def _read(custom: Custom) -> tuple[InstallPlan, list[str]]:
     if not isinstance(spec, dict):
         raise SettingsError(f"spec: expected a mapping, got {spec}")
     warnings: list[str] = []
-    return plan_of(installation_of(custom.settings(), warnings.append)), warnings
+    return plan_of(render_installation(custom.settings(), warnings.append)), warnings

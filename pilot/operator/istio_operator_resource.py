@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from deploy.operator.tree import at
+from deploy.operator.settings_tree import value_at
 from pilot.kube.object_client import ResourceKey, VersionedKind
 
 Plain = dict[str, Any]
@@ -39,7 +39,7 @@ class Custom(NamedTuple):
     @property
     def revision(self) -> str:
         """Returns the revision that it installs, "" for none."""
-        return str(at(self.plain, "spec.revision") or "")
+        return str(value_at(self.plain, "spec.revision") or "")
 
     @property
     def finalizers(self) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.operator.inputs import user_settings
-from deploy.operator.manifest import Installation, installation_of
+from deploy.operator.manifest import Installation, render_installation
 from pilot.install.install_plan import InstallPlan, plan_of
 from pilot.install.installation_labels import COMPONENT, MANAGED, OWNER, OWNER_NAMESPACE, REVISION, VERSION
 from pilot.install.installer import Installer, InstallOutcome, Waits
@@ -32,7 +32,7 @@ _OF_SERVER = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "g
 @functools.cache
 def installation(*assignments: str) -> Installation:
     """The installation of settings; nobody may change its objects."""
-    return installation_of(user_settings((), assignments), lambda _: None)
+    return render_installation(user_settings((), assignments), lambda _: None)
 
 
 @functools.cache

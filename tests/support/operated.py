@@ -8,10 +8,9 @@ import dataclasses
 import json
 from typing import Any
 
-from deploy.chart.chart import read_chart
+from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
-from deploy.operator.manifest import Installation, installation_of
+from deploy.operator.manifest import Installation, render_installation
 from pilot.install.installation_labels import MANAGED
 from pilot.kube.client import RequestTimeouts
 from pilot.kube.errors import KubeError
@@ -171,7 +170,7 @@ class Operated:
 
 def rendered(spec: Plain) -> Installation:
     """The installation of a specification."""
-    return installation_of({"metadata": {"name": "any"}, "spec": copy.deepcopy(spec)}, lambda _: None)
+    return render_installation({"metadata": {"name": "any"}, "spec": copy.deepcopy(spec)}, lambda _: None)
 
 
 def expected(namespace: str, name: str, spec: Plain) -> State:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from deploy.operator.errors import SettingsError
-from deploy.operator.manifest import folder_of
-from deploy.operator.tree import at
+from deploy.operator.manifest import package_folder
+from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.manifest import operator_options, read_installation, read_settings
@@ -77,13 +77,13 @@ def _run(
     except SettingsError as error:
         raise CommandError(str(error)) from error
     cluster.ask(lambda objects, _: _check(objects, plan, force, upgrades))
-    profile = at(plan.operator, "spec.profile", "default")
+    profile = value_at(plan.operator, "spec.profile", "default")
     what = f"install profile {profile}, version {build_info().version}, revision {plan.owner.revision}, into the namespace {plan.system}"
     confirm(f"This will {'try to ' if dry_run else ''}{what}. Go on?", yes or dry_run)
 
     async def work(objects: ObjectClient, trial: ObjectClient) -> InstallOutcome:
         with shown_progress() as report:
-            return await Installer(objects, waits, report, folder_of(settings)).install(plan)
+            return await Installer(objects, waits, report, package_folder(settings)).install(plan)
 
     _say(cluster.ask(work, dry_run), dry_run)
     if verify and not dry_run and not show_checked(cluster.ask(lambda _, trial: verify_plan(trial, plan))):

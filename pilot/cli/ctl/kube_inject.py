@@ -10,7 +10,7 @@ import click
 import yaml
 
 from deploy.operator.errors import SettingsError
-from deploy.operator.manifest import installation_of
+from deploy.operator.manifest import render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.output import write
 from pilot.config.mesh.mesh_config import MeshConfig
@@ -93,7 +93,7 @@ def _injector(sources: InjectionSources) -> FileInjector:
 def _installed(operator: Plain) -> dict[str, Plain]:
     """Returns the data of the ConfigMaps that an IstioOperator installs, by name without the revision; {} where it has no control plane."""
     try:
-        objects = installation_of(operator, lambda _: None, force=True).objects(["Pilot"])
+        objects = render_installation(operator, lambda _: None, force=True).objects(["Pilot"])
     except SettingsError as error:
         raise CommandError(str(error)) from error
     revision = str((operator.get("spec") or {}).get("revision") or "")

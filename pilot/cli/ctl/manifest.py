@@ -11,7 +11,7 @@ import click
 
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import user_settings
-from deploy.operator.manifest import Installation, installation_of, manifest_text
+from deploy.operator.manifest import Installation, manifest_text, render_installation
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, of_cluster
 from pilot.cli.ctl.object_diff import differences, objects_of
@@ -82,7 +82,9 @@ def _text(name: str, is_last: bool) -> str:
 def read_installation(settings: dict[str, Any], force: bool, platform: str = "") -> Installation:
     """Returns the installation of settings; what has no effect is said on standard error. CommandError where they are wrong."""
     try:
-        return installation_of(settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform)
+        return render_installation(
+            settings, lambda text: click.echo(f"! {text}", err=True), force=force, platform=platform
+        )
     except SettingsError as error:
         raise CommandError(str(error)) from error
 

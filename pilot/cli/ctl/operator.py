@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
-from deploy.chart.chart import ChartError, read_chart
+from deploy.chart.chart import ChartError, installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import read_operator
-from deploy.operator.manifest import in_order, manifest_text
+from deploy.operator.manifest import in_apply_order, manifest_text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster
 from pilot.cli.ctl.files import read_files
@@ -156,7 +155,7 @@ def remove(cluster: Cluster, namespace: str, revision: str, purge: bool, force: 
 
 def _objects(values: Plain, package: str) -> list[Plain]:
     try:
-        return in_order(
+        return in_apply_order(
             render(read_chart(installation_folder(package) / "charts" / _NAME), values, values["operatorNamespace"])
         )
     except ChartError as error:

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from deploy.folder import installation_folder
+from deploy.chart.chart import installation_folder
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import merge_inputs, profile_names, read_profile
 from deploy.operator.manifest import yaml_text
-from deploy.operator.tree import at
+from deploy.operator.settings_tree import value_at
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.manifest import operator_options, read_settings
 from pilot.cli.ctl.object_diff import text_difference
@@ -55,7 +55,7 @@ def dump(name: str | None, path: str, force: bool, **where: Any) -> None:
         merged = merge_inputs(settings, installation_folder(where["package"]))
     except SettingsError as error:
         raise CommandError(str(error)) from error
-    found = at(merged, f"spec.{path}") if path else merged
+    found = value_at(merged, f"spec.{path}") if path else merged
     if found is None:
         raise CommandError(f"there is nothing at {path}")
     write(yaml_text(found).rstrip("\n"))

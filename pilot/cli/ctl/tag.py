@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from deploy.folder import installation_folder
+from deploy.chart.chart import installation_folder
 from deploy.operator.manifest import manifest_text
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.cluster import Cluster, confirm, of_cluster

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from deploy.operator.errors import SettingsError
-from deploy.operator.translate import translated
+from deploy.operator.helm_releases import helm_releases
 from pilot.cli.ctl.client import CommandError
 from pilot.cli.ctl.manifest import operator_options, read_settings
 from pilot.cli.ctl.output import write
@@ -24,7 +24,7 @@ def translate(folder: str | None, force: bool, **where: Any) -> None:
     What Helm has no value for is said: k8s settings and overlays that patch objects, for which one needs a post-renderer.
     """
     try:
-        releases = translated(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)
+        releases = helm_releases(read_settings(**where), lambda text: click.echo(f"! {text}", err=True), force)
     except SettingsError as error:
         raise CommandError(str(error)) from error
     if folder is not None:

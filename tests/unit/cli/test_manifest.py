@@ -55,7 +55,7 @@ def test_profiles_are_listed_and_compared() -> None:
         ),
         "",
     )
-    unknown = f"Error: spec.profile: there is no profile tea; there are: {', '.join(PROFILES)}\n"
+    unknown = f"Error: spec.profile: unknown profile tea; available: {', '.join(PROFILES)}\n"
     for words in (("diff", "tea", "default"), ("diff", "default", "tea"), ("dump", "tea")):
         assert said("profile", *words) == (1, "", unknown)
 
@@ -94,8 +94,8 @@ def test_a_whole_profile_is_an_istiooperator() -> None:
         (("dump", "-f", "-", "-f", "x"), "-f -: standard input can only be the last file"),
         (("dump", "-f", "/no/such"), "cannot read /no/such: [Errno 2] No such file or directory: '/no/such'"),
         (("dump", "-s", "profile"), '--set profile: expected "path=value"'),
-        (("dump", "-d", "/no/such"), "spec.profile: there is no profile default; there are: none"),
-        (("list", "-d", "/no/such"), "there is no folder /no/such/profiles"),
+        (("dump", "-d", "/no/such"), "spec.profile: unknown profile default; available: none"),
+        (("list", "-d", "/no/such"), "folder /no/such/profiles does not exist"),
     ],
 )
 def test_what_is_wrong_with_the_question_for_a_profile(words: tuple[str, ...], why: str) -> None:
@@ -168,7 +168,7 @@ def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "values"
     command = "# helm upgrade --install istiod charts/istiod --namespace istio-system --create-namespace -f "
     warning = (
-        "! spec.components.pilot.k8s.overlays of istiod patches objects, which values cannot say: use a post-renderer\n"
+        "! spec.components.pilot.k8s.overlays of istiod modifies objects, which values cannot express; use a post-renderer\n"
     )
     assert said(*patched, "-o", str(folder)) == (0, f"{command}{folder}/istiod-values.yaml\n", warning)
     values = (folder / "istiod-values.yaml").read_text()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from deploy.generated import stale
+from deploy.generated import stale_files
 from deploy.operator_roles import IN_CLUSTER, IN_NAMESPACE, IN_OWN_NAMESPACE
 from pilot.cli.pilot_operator import main
 from pilot.cli.pilotctl import pilotctl
@@ -223,7 +223,7 @@ async def test_the_operator_uses_no_other_rights_than_its_roles_and_each_of_them
 
 
 def test_generated_files_are_current() -> None:
-    assert stale() == []
+    assert stale_files() == []
 
 
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.chart.chart import read_chart
+from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
 from pilot.config.group_kind import GATEWAY_API
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from tests.support.apiserver.definitions import definitions

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.chart.chart import Chart, ChartError, read_chart
+from deploy.chart.chart import Chart, ChartError, installation_folder, read_chart
 from deploy.chart.render import render
-from deploy.folder import installation_folder
-from deploy.generated import CHARTS, chart_version, stale
+from deploy.generated import CHARTS, chart_version, stale_files
 from deploy.rbac import OWN_NAMESPACE, ResourceAccess, roles, rules
 from pilot.config.problem import Severity
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -36,7 +35,7 @@ def without_definitions(found: dict[str, Any]) -> set[str]:
 
 
 def test_generated_files_are_current() -> None:
-    assert stale() == []
+    assert stale_files() == []
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import yaml
 
 from deploy.generated import ROOT
 from deploy.operator.inputs import user_settings
-from deploy.operator.manifest import installation_of
-from deploy.rbac import ANYWHERE, GATEWAYS, OWN_NAMESPACE, read
+from deploy.operator.manifest import render_installation
+from deploy.rbac import CLUSTER, GATEWAYS, OWN_NAMESPACE, watched_kinds
 from pilot.bootstrap import ControlPlane
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GATEWAY_API
@@ -195,11 +195,11 @@ async def test_the_control_plane_needs_no_other_rights_than_its_roles_and_uses_t
     finally:
         plane.end()
         await running
-    every = (*read(), *ANYWHERE, *GATEWAYS, *OWN_NAMESPACE)
+    every = (*watched_kinds(), *CLUSTER, *GATEWAYS, *OWN_NAMESPACE)
     granted = {(r.group, r.resource, verb) for r in every for verb in r.verbs}
     assert used(server) <= granted
     rows = [r for r in every if server.resources.find(r.group, r.resource.partition("/")[0])]
-    followed = {(r.group, r.resource) for r in read() if r in rows}
+    followed = {(r.group, r.resource) for r in watched_kinds() if r in rows}
     seldom = {
         ("authentication.k8s.io", "tokenreviews"),
         ("authorization.k8s.io", "subjectaccessreviews"),
@@ -243,6 +243,6 @@ def test_the_control_plane_knows_every_flag_of_its_deployment() -> None:
 
 async def test_an_installation_of_every_profile_can_be_applied(server: ApiServer) -> None:
     for profile in ("default", "demo", "ambient", "remote", "stable"):
-        found = installation_of(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
+        found = render_installation(user_settings((), [f"profile={profile}", "revision=r1"]), lambda _: None)
         for plain in found.objects():
             server.put(plain)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from deploy.operator.errors import SettingsError
+from deploy.operator.helm_releases import helm_releases
 from deploy.operator.inputs import merge_inputs, profile_names, user_settings
 from deploy.operator.json_schema import json_schema
-from deploy.operator.manifest import Installation, installation_of, manifest_text
+from deploy.operator.manifest import Installation, manifest_text, render_installation
 from deploy.operator.overlays import overlay_path
 from deploy.operator.schema import TYPES
-from deploy.operator.translate import translated
-from deploy.operator.tree import PathError, at, set_text, split_path
+from deploy.operator.settings_tree import PathError, assign, split_path, value_at
 
 MINIMAL = {"profile": "minimal"}
 
@@ -25,7 +25,7 @@ def installed(
 ) -> Installation:
     settings = user_settings((), assignments)
     settings["spec"] = {**spec, **settings["spec"]}
-    return installation_of(settings, (warnings if warnings is not None else []).append)
+    return render_installation(settings, (warnings if warnings is not None else []).append)
 
 
 def objects(spec: dict[str, Any], *assignments: str, warnings: list[str] | None = None) -> dict[str, Any]:
@@ -115,14 +115,14 @@ SETS = {
 @pytest.mark.parametrize("text", SETS)
 def test_an_assignment_sets_what_its_path_says(text: str) -> None:
     tree: dict[str, Any] = {}
-    set_text(tree, text)
+    assign(tree, text)
     assert tree == {"spec": SETS[text]}
 
 
 @pytest.mark.parametrize("text", ["values.a", "components.ingressGateways[name:none].enabled=true", "values.a[x]=1"])
 def test_an_assignment_that_leads_nowhere_is_refused(text: str) -> None:
     with pytest.raises(PathError):
-        set_text({"spec": {"components": {"ingressGateways": []}}}, text)
+        assign({"spec": {"components": {"ingressGateways": []}}}, text)
 
 
 def test_paths_keep_what_is_in_brackets_and_behind_backslashes() -> None:
@@ -131,21 +131,21 @@ def test_paths_keep_what_is_in_brackets_and_behind_backslashes() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a profile that there is not": ({"profile": "tiny"}, "spec.profile: there is no profile tiny"),
+    "a profile that there is not": ({"profile": "tiny"}, "spec.profile: unknown profile tiny"),
     "a field that there is not": ({"addonComponents": {}}, "spec.addonComponents: unknown field"),
-    "a misspelt field": (pilot({"replicaCounts": 1}), "is replicaCount meant?"),
+    "a misspelt field": (pilot({"replicaCounts": 1}), "did you mean replicaCount?"),
     "a quoted switch": (
         {"components": {"base": {"enabled": "true"}}},
-        'spec.components.base.enabled: expected true or false (bool), got the text "true": ',
+        'spec.components.base.enabled: expected true or false, got the string "true"; remove the quotes',
     ),
-    "a quoted value": ({"values": {"pilot": {"autoscaleEnabled": "false"}}}, "write false without quotes"),
+    "a quoted value": ({"values": {"pilot": {"autoscaleEnabled": "false"}}}, 'got the string "false"; remove the quotes'),
     "an amount": (
         pilot({"resources": {"limits": {"cpu": "much"}}}),
         "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",
     ),
     "a revision with dots": ({"revision": "1.2"}, "spec.revision: invalid revision 1.2"),
-    "a hub": ({"hub": "a b"}, "spec.hub: bad hub"),
-    "a tag": ({"tag": "a b"}, "spec.tag: bad tag"),
+    "a hub": ({"hub": "a b"}, "spec.hub: invalid hub"),
+    "a tag": ({"tag": "a b"}, "spec.tag: invalid tag"),
     "a mesh config": ({"meshConfig": {"accessLogEncoding": "XML"}}, "spec.meshConfig.accessLogEncoding"),
     "ranges": (
         {"values": {"global": {"proxy": {"includeIPRanges": "10.0.0.0"}}}},
@@ -178,7 +178,7 @@ def test_what_is_wrong_is_said_with_its_path(case: str) -> None:
 def test_low_ports_need_root() -> None:
     ports = [{"name": "http", "port": 80, "targetPort": 80}]
     spec = {"components": {"ingressGateways": [{"name": "istio-ingressgateway", "k8s": {"service": {"ports": ports}}}]}}
-    assert "port http/80: targetPort 80 needs root (runAsRoot)" in wrong(spec)
+    assert "port http/80: targetPort 80 requires root" in wrong(spec)
     found = objects({**spec, "values": {"gateways": {"istio-ingressgateway": {"runAsRoot": True}}}})
     assert (
         pod_of(found, "Deployment/istio-system/istio-ingressgateway")["containers"][0]["ports"][0]["containerPort"]
@@ -188,13 +188,15 @@ def test_low_ports_need_root() -> None:
 
 def test_force_goes_on_in_spite_of_wrong_settings_but_not_of_a_quoted_switch() -> None:
     settings = user_settings((), ["revision=a_b"])
-    assert installation_of(settings, print, force=True).components
+    assert render_installation(settings, print, force=True).components
     with pytest.raises(SettingsError):
-        installation_of(user_settings([("f", "spec: {components: {base: {enabled: 'true'}}}")], ()), print, force=True)
+        render_installation(
+            user_settings([("f", "spec: {components: {base: {enabled: 'true'}}}")], ()), print, force=True
+        )
 
 
 def test_two_objects_in_one_file_are_refused() -> None:
-    with pytest.raises(SettingsError, match="only one IstioOperator"):
+    with pytest.raises(SettingsError, match="expected one IstioOperator"):
         user_settings([("f.yaml", "kind: A\n---\nkind: B\n")], ())
 
 
@@ -205,8 +207,8 @@ def test_settings_of_the_spec_and_values_have_their_order() -> None:
         "values": {"global": {"hub": "b"}, "meshConfig": {"accessLogFile": "/values"}},
     }
     found = merge_inputs({"spec": spec})
-    assert at(found, "spec.values.global.hub") == "b"
-    assert at(found, "spec.values.meshConfig.accessLogFile") == "/spec"
+    assert value_at(found, "spec.values.global.hub") == "b"
+    assert value_at(found, "spec.values.meshConfig.accessLogFile") == "/spec"
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -214,7 +216,7 @@ def test_whether_pods_need_no_init_container_is_what_the_component_says(enabled:
     found = merge_inputs(
         {"spec": {"components": {"cni": {"enabled": enabled}}, "values": {"pilot": {"cni": {"enabled": not enabled}}}}}
     )
-    assert at(found, "spec.values.pilot.cni.enabled") is enabled
+    assert value_at(found, "spec.values.pilot.cni.enabled") is enabled
 
 
 def test_k8s_settings_are_merged_into_the_objects() -> None:
@@ -285,11 +287,11 @@ def test_overlays_set_add_and_delete() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("spec.template.spec.containers.[name:none].image", "x", "there is no item [name:none]"),
-        ("spec.none", None, "there is no none to delete"),
+        ("spec.template.spec.containers.[name:none].image", "x", "item [name:none] does not exist"),
+        ("spec.none", None, "none to delete does not exist"),
         ("spec.template.spec.containers.name", "x", "expected [index], [key:value] or [:value]"),
-        ("spec.replicas.x", 1, "x is below a value that is no mapping"),
-        ("spec.template.[name:x]", 1, "selects from what is no list"),
+        ("spec.replicas.x", 1, "x is below a value that is not a mapping"),
+        ("spec.template.[name:x]", 1, "selects from a value that is not a list"),
         ("", 1, "the path is empty"),
     ],
 )
@@ -330,13 +332,13 @@ def test_components_are_in_the_system_namespace_unless_they_say_another_and_the_
         "components": {"ingressGateways": gateways},
         "values": {"global": {"istioNamespace": "mesh"}},
     }
-    found = installation_of({"spec": spec}, said.append).objects()
+    found = render_installation({"spec": spec}, said.append).objects()
     places = {
         (plain["metadata"]["namespace"], plain["metadata"]["name"]) for plain in found if plain["kind"] == "Deployment"
     }
     assert places == {("mesh", "a"), ("other", "b")}
     assert said == [
-        "spec.namespace: it has no effect: components are in values.global.istioNamespace, or where they say themselves"
+        "spec.namespace: has no effect: components are installed in values.global.istioNamespace or their own namespace"
     ]
 
 
@@ -355,7 +357,7 @@ def test_helm_gets_the_values_and_is_told_what_it_cannot_say() -> None:
     settings = user_settings(
         (), ["profile=minimal", "components.pilot.k8s.nodeSelector.a=b", "components.pilot.k8s.replicaCount=2"]
     )
-    releases = translated(settings, warnings.append)
+    releases = helm_releases(settings, warnings.append)
     assert [(r.name, r.chart, r.namespace) for r in releases] == [
         ("istio-base", "base", "istio-system"),
         ("istiod", "istiod", "istio-system"),

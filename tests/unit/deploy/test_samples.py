@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from deploy.operator.inputs import user_settings
-from deploy.operator.manifest import installation_of
+from deploy.operator.manifest import render_installation
 from pilot.ingest.mesh_config import decode_mesh_config
 from webhook.inject.config import decode_config
 
@@ -19,7 +19,7 @@ FOLDER = pathlib.Path(__file__).parents[3] / "samples" / "install"
 def installed(name: str) -> dict[str, Any]:
     warnings: list[str] = []
     text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    found = installation_of(user_settings([(name, text)], ()), warnings.append).objects()
+    found = render_installation(user_settings([(name, text)], ()), warnings.append).objects()
     assert warnings == []
     return {
         "/".join(filter(None, (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]))): o for o in found

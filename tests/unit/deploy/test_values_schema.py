@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from deploy.chart.chart import read_chart
-from deploy.folder import installation_folder
+from deploy.chart.chart import installation_folder, read_chart
 from deploy.generated import CHARTS
-from deploy.operator.components import chart_values, wanted
+from deploy.operator.components import chart_values, enabled_components
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import profile_names, user_settings
-from deploy.operator.manifest import installation_of, prepared
+from deploy.operator.manifest import render_installation, resolve_operator
 from tests.support.json_schema import wrong_paths
 
 
@@ -45,8 +44,8 @@ def test_what_an_istiooperator_says_to_a_chart_may_be_said(profile: str) -> None
         "meshConfig.accessLogFile=/dev/stdout",
         "values.global.proxy.resources.requests.cpu=10m",
     ]
-    operator = prepared(user_settings((), [f"profile={profile}", *more]), print, None, False)
-    for chosen in wanted(operator):
+    operator = resolve_operator(user_settings((), [f"profile={profile}", *more]), print, None, False)
+    for chosen in enabled_components(operator):
         assert wrong(chosen.component.chart, chart_values(operator, chosen)) == []
 
 
@@ -81,13 +80,13 @@ def test_the_same_mistakes_are_refused_of_an_istiooperator_with_their_paths() ->
     for assignment, said in (
         (
             "values.pilot.autoscaleMinn=2",
-            "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; is autoscaleMin meant?",
+            "spec.values.pilot.autoscaleMinn: unknown field autoscaleMinn; did you mean autoscaleMin?",
         ),
         (
             "values.global.proxy.privileged=no",
-            'spec.values.global.proxy.privileged: expected true or false (bool), got "no"',
+            'spec.values.global.proxy.privileged: expected true or false, got "no"',
         ),
     ):
         with pytest.raises(SettingsError) as caught:
-            installation_of(user_settings((), [assignment]), print)
+            render_installation(user_settings((), [assignment]), print)
         assert str(caught.value) == said

@@ -1,4 +1,4 @@
-"""What Helm adds to Sprig's functions. https://helm.sh/docs/chart_template_guide/function_list/"""
+"""Template functions of Helm beyond those of Sprig. https://helm.sh/docs/chart_template_guide/function_list/"""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ def _read(text: str) -> Any:
 
 
 def from_yaml(text: str) -> dict[str, Any]:
-    """Returns the mapping of a YAML text; where it is none, a mapping with the key Error, as Helm does."""
+    """Parse a YAML mapping. For other text, return a mapping with the key Error, as Helm does."""
     try:
-        found = _read(text)
+        value = _read(text)
     except SyntaxFault as fault:
         return {"Error": f"error converting YAML to JSON: {fault}"}
-    if found is None:
+    if value is None:
         return {}
     return (
-        found
-        if isinstance(found, dict)
+        value
+        if isinstance(value, dict)
         else {"Error": "json: cannot unmarshal into a value of type map[string]interface {}"}
     )
 
 
 def from_yaml_list(text: str) -> list[Any]:
-    """Returns the list of a YAML text; where it is none, a list of what is wrong, as Helm does."""
+    """Parse a YAML list. For other text, return a list with the error, as Helm does."""
     try:
-        found = _read(text)
+        value = _read(text)
     except SyntaxFault as fault:
         return [f"error converting YAML to JSON: {fault}"]
-    if found is None:
+    if value is None:
         return []
-    return found if isinstance(found, list) else ["json: cannot unmarshal into a value of type []interface {}"]
+    return value if isinstance(value, list) else ["json: cannot unmarshal into a value of type []interface {}"]
 
 
 def to_yaml(value: Any) -> str:
-    """Returns a value as YAML, without the line break at its end."""
+    """Return a value as YAML, without the trailing line break."""
     return go_yaml.dump(value).removesuffix("\n")
 
 
 def required(message: str, value: Any) -> Any:
-    """Returns a value. ValueError with the chart's own message where it is nil or the empty text."""
+    """Return a value. Raises ValueError with the chart's message if it is nil or ""."""
     if value is None or value == "":
         raise ValueError(message)
     return value
 
 
 def nothing(*_: str) -> dict[str, Any]:
-    """Returns what `lookup` finds where there is no cluster: nothing."""
+    """Return the result of `lookup` without a cluster, which is empty."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What templates see beside the values: the release, the chart's files, what the cluster can do."""
+"""Built-in objects of templates: the release, the chart's files, and the capabilities of the cluster."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from webhook.template.values import GoStruct
 
 KUBERNETES = "v1.33.0"
-"""The version that templates see; it is not asked of a cluster, so that what is rendered does not depend on one."""
+"""The Kubernetes version in templates. It is constant, so that the output does not depend on a cluster."""
 
 
 class Files(GoStruct):
-    """The files of a chart that are no templates."""
+    """The files of a chart that are not templates."""
 
     type_name = "engine.files"
 
@@ -28,7 +28,7 @@ class Files(GoStruct):
         }[name]
 
     def method(self, name: str) -> Callable[..., Any] | None:
-        """Returns Get (the text of a file, "" where there is none), Lines, or Glob (the files of a pattern)."""
+        """Return Get (a file's text, or ""), Lines, or Glob (the files that match a pattern)."""
         return {
             "Get": lambda path: self._texts.get(path, ""),
             "Lines": lambda path: self._texts.get(path, "").removesuffix("\n").split("\n"),
@@ -43,7 +43,7 @@ def _indented(text: str) -> str:
 
 
 class Versions(GoStruct):
-    """The versions of the API that are taken to be there: those that every supported cluster has."""
+    """The API versions in templates: those that every supported cluster has."""
 
     type_name = "chartutil.VersionSet"
     _KNOWN = frozenset(
@@ -65,14 +65,14 @@ class Versions(GoStruct):
 
 
 def capabilities() -> dict[str, Any]:
-    """Returns `.Capabilities`."""
+    """Return `.Capabilities`."""
     major, minor = KUBERNETES.removeprefix("v").split(".")[:2]
     version = {"Version": KUBERNETES, "GitVersion": KUBERNETES, "Major": major, "Minor": minor}
     return {"KubeVersion": version, "APIVersions": Versions(), "HelmVersion": {"Version": "v3"}}
 
 
 def release(name: str, namespace: str) -> dict[str, Any]:
-    """Returns `.Release` of a first installation. Its Service is that of Helm, so that objects are the ones that Helm makes of the chart."""
+    """Return `.Release` for a first installation. Its Service is Helm, so that the objects equal those of Helm."""
     return {
         "Name": name,
         "Namespace": namespace,

@@ -1,4 +1,4 @@
-"""Settings as trees of plain data: laid over each other, read and set by paths."""
+"""Settings as trees of plain data, with access by path."""
 
 from __future__ import annotations
 
@@ -20,38 +20,43 @@ _STRINGS = (
 
 
 class PathError(ValueError):
-    """A path leads nowhere."""
+    """A path is invalid or does not exist."""
 
 
-def lay_over(lower: Plain, upper: Plain) -> Plain:
-    """Returns settings with others over them: maps by key, everything else whole, null too. Neither is changed."""
-    found = dict(lower)
+def deep_merge(lower: Plain, upper: Plain) -> Plain:
+    """Return settings merged with others: mappings by key, everything else replaced, also by null.
+
+    The arguments do not change.
+    """
+    merged = dict(lower)
     for key, value in upper.items():
-        mine = found.get(key)
-        found[key] = (
-            lay_over(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else copy.deepcopy(value)
+        current = merged.get(key)
+        merged[key] = (
+            deep_merge(current, value)
+            if isinstance(current, dict) and isinstance(value, dict)
+            else copy.deepcopy(value)
         )
-    return found
+    return merged
 
 
-def at(found: Any, path: str, default: Any = None) -> Any:
-    """Returns what a path of keys leads to, the default where it leads nowhere or to null."""
+def value_at(tree: Any, path: str, default: Any = None) -> Any:
+    """Return the value at a path of keys, or the default if it does not exist or is null."""
     for key in path.split("."):
-        if not isinstance(found, dict) or found.get(key) is None:
+        if not isinstance(tree, dict) or tree.get(key) is None:
             return default
-        found = found[key]
-    return found
+        tree = tree[key]
+    return tree
 
 
-def put(tree: Plain, path: tuple[str, ...], value: Any) -> Plain:
-    """Returns the tree with a value at a path of keys."""
+def with_value(tree: Plain, path: tuple[str, ...], value: Any) -> Plain:
+    """Return the tree with a value at a path of keys."""
     first, *rest = path
     inner = tree.get(first)
-    return {**tree, first: put(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value}
+    return {**tree, first: with_value(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value}
 
 
 def split_path(text: str) -> list[str]:
-    """Returns the parts of a path: keys between dots, and what stands in brackets with them. A dot after a backslash is one of a key."""
+    """Split a path into keys and indexes in brackets. A backslash escapes a dot."""
     parts: list[str] = []
     part, depth, escaped = "", 0, False
     for char in text:
@@ -69,22 +74,25 @@ def split_path(text: str) -> list[str]:
     return [part for part in [*parts, part] if part]
 
 
-def set_text(tree: Plain, assignment: str) -> None:
-    """Sets what a text like `values.pilot.autoscaleMin=2` says, below `spec` of the tree. PathError where it cannot be."""
+def assign(tree: Plain, assignment: str) -> None:
+    """Apply an assignment such as `values.pilot.autoscaleMin=2`, relative to `spec`.
+
+    Raises PathError if it is invalid.
+    """
     path, equals, text = assignment.partition("=")
     if not equals:
         raise PathError(f'--set {assignment}: expected "path=value"')
     whole = f"spec.{path.strip()}"
     strings = whole in _STRINGS or ".proxyMetadata." in whole
-    value = text.replace("\\,", ",") if strings else _typed(text)
+    value = text.replace("\\,", ",") if strings else _parse_scalar(text)
     try:
         _set(tree, split_path(whole), value)
     except PathError as error:
         raise PathError(f"--set {assignment}: {error}") from error
 
 
-def _typed(text: str) -> Any:
-    """Returns the boolean or the number that a text is, else the text."""
+def _parse_scalar(text: str) -> Any:
+    """Return a Boolean or number if the text is one, or else the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -96,7 +104,7 @@ def _typed(text: str) -> Any:
 def _set(holder: Any, parts: list[str], value: Any) -> None:
     part, rest = parts[0], parts[1:]
     if isinstance(holder, list):
-        index = _place(holder, part)
+        index = _index(holder, part)
         if index == len(holder):
             holder.append({} if rest else value)
         elif not rest:
@@ -105,7 +113,7 @@ def _set(holder: Any, parts: list[str], value: Any) -> None:
             _set(holder[index], rest, value)
         return
     if not isinstance(holder, dict):
-        raise PathError(f"{part} is below a value that is no mapping")
+        raise PathError(f"{part} is below a value that is not a mapping")
     if not rest:
         holder[part] = value
         return
@@ -114,14 +122,17 @@ def _set(holder: Any, parts: list[str], value: Any) -> None:
     _set(holder[part], rest, value)
 
 
-def _place(items: list[Any], part: str) -> int:
-    """Returns the index of an item that a part in brackets names; one behind the last for an index that there is not."""
-    if found := _INDEX.fullmatch(part):
-        index = int(found[1])
+def _index(items: list[Any], part: str) -> int:
+    """Return the index of the item that a part in brackets selects.
+
+    If an index is out of range, the result is the length of the list.
+    """
+    if match := _INDEX.fullmatch(part):
+        index = int(match[1])
         return index if 0 <= index < len(items) else len(items)
-    if found := _KEYED.fullmatch(part):
+    if match := _KEYED.fullmatch(part):
         for index, item in enumerate(items):
-            if isinstance(item, dict) and str(item.get(found[1])) == found[2]:
+            if isinstance(item, dict) and str(item.get(match[1])) == match[2]:
                 return index
-        raise PathError(f"there is no item {part}")
-    raise PathError(f"{part} is in the place of an index like [0] or [name:x]")
+        raise PathError(f"item {part} does not exist")
+    raise PathError(f"{part}: expected an index such as [0] or [name:x]")

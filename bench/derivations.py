@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from typical import typical
 
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.mesh.model.proxy import Proxy
@@ -124,7 +124,7 @@ def derive_everything(rows: Rows, proxies: list[tuple[str, Proxy]]) -> Mesh:
     db.commit([(db.tables[table], key, row) for (table, key), row in rows.items()])
     for node_id, proxy in proxies:
         db.commit([(db.proxies, node_id, proxy)])
-        for groups in db.watch(plan, node_id).value.groups.values():
+        for groups in db.watch(proxy_plan, node_id).value.groups.values():
             for group in groups:
                 db.watch(group.fn, *group.args)
     return db

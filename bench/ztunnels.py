@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.decode import decode_document
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
@@ -95,7 +95,7 @@ class Bench:
 
     def __init__(self, ambient: bool) -> None:
         self.db = Mesh(load([], {"PILOT_ENABLE_AMBIENT": "true"} if ambient else {}).settings.mesh)
-        self.discovery = Discovery(self.db, Metrics(), plan, linger=0.0)
+        self.discovery = Discovery(self.db, Metrics(), proxy_plan, linger=0.0)
         self.connections: list[Connection] = []
         self.versions: dict[Connection, dict[str, dict[str, str]]] = {}
         self.nonces = 0

@@ -39,9 +39,9 @@ from pilot.debug.application import add_debug, application, not_found
 from pilot.debug.health import HealthFindings
 from pilot.debug.sources import Sources
 from pilot.derive import Node
-from pilot.envoy.plans import plan
 from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.envoy.plans.patch_problems import ENVOY_FILTERS
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.batch import Batch, Clock, Commit, Timer
 from pilot.ingest.checking import Checking
 from pilot.ingest.config_folders import ConfigFolder, parse_config_folders
@@ -134,7 +134,7 @@ class ControlPlane:
         self.discovery = Discovery(
             self.db,
             self.metrics,
-            plan,
+            proxy_plan,
             commit_listeners=self._stream_commit_listeners,
             on_outcome=self._on_outcome,
             counts_cache=settings.debug.cache_metrics,

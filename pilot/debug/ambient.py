@@ -10,7 +10,7 @@ from google.protobuf import any_pb2, json_format
 
 from pilot.debug.page import Later, Query
 from pilot.debug.sources import Sources
-from pilot.envoy.plans.addresses import address_groups, policy_groups
+from pilot.envoy.plans.shared_groups import address_groups, policy_groups
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.tables.database import Mesh

@@ -18,8 +18,8 @@ from pilot.debug.plain_json import LazyFields
 from pilot.debug.slices import all_of
 from pilot.debug.sources import ConnectedProxy, Sources, WatchedType
 from pilot.derive import UNSET
-from pilot.envoy.plans import plan
-from pilot.envoy.plans.plan import Group
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.plans.resource_group import Group
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, find_type
 from pilot.mesh.model.proxy import NodeType
@@ -67,7 +67,7 @@ def resources_of(sources: Sources, connection: ConnectedProxy, type_url: str) ->
         return []
     found: dict[str, Resource] = {}
     wildcard = "*" in watch.names
-    for group in plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch), wildcard) or ():
+    for group in proxy_plan(sources.db, connection.proxy_key).groups_of(type_url, asked_names(watch), wildcard) or ():
         for resource in group_resources(sources.db, group):
             found.setdefault(resource.name, resource)
     if wildcard or find_type(type_url).has_aliases:

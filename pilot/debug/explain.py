@@ -15,8 +15,8 @@ from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
 from pilot.envoy.envoy_filter.origin import find_patches
-from pilot.envoy.plans import plan
-from pilot.envoy.plans.plan import Group
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.plans.resource_group import Group
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.model.facets import PatchKey
 
@@ -45,7 +45,7 @@ async def explain_page(sources: Sources, query: Query) -> Any:
 
 def _groups(sources: Sources, connection: ConnectedProxy, wanted: str) -> Iterator[tuple[str, Group]]:
     """Yields the groups that the proxy follows, with their type URLs; `wanted` is the one type that matters, "" for all that it watches."""
-    planned = plan(sources.db, connection.proxy_key)
+    planned = proxy_plan(sources.db, connection.proxy_key)
     for url in (wanted,) if wanted else tuple(connection.subscriptions):
         watch = connection.subscriptions.get(url)
         for group in planned.groups_of(url, asked_names(watch) if watch is not None else frozenset()) or ():
@@ -77,7 +77,7 @@ def _patch(key: PatchKey) -> dict[str, Any]:
 
 async def _proxy_steps(sources: Sources, connection: ConnectedProxy, group: Group) -> list[Step]:
     """Returns what makes the proxy what the group is for, such as the services that select it."""
-    root = sources.db.find_node(plan, connection.proxy_key)
+    root = sources.db.find_node(proxy_plan, connection.proxy_key)
     facets = (
         [facet for argument in group.args for facet in await those_of(search_origin(root, argument))]
         if root is not None

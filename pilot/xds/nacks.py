@@ -14,8 +14,8 @@ from pilot.config.group_kind import parse_kind
 from pilot.config.problem import ObjectRef
 from pilot.derive import UNSET
 from pilot.derive.explain import explain
-from pilot.envoy.plans import plan
-from pilot.envoy.plans.plan import Group
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.plans.resource_group import Group
 from pilot.envoy.resource import Resource
 from pilot.ingest.batch import Clock, Timer
 from pilot.lib.text import cut
@@ -89,7 +89,7 @@ class NackRecorder:
             if subscription is None or not subscription.last_error:
                 continue
             names = frozenset(subscription.names) - {"*"}
-            groups = plan(self._db, connection.proxy_key).groups_of(key.type_url, names) or ()
+            groups = proxy_plan(self._db, connection.proxy_key).groups_of(key.type_url, names) or ()
             context = key.type_url, message, tuple(groups), connection.acked_revision(key.type_url)
             if context not in causes:
                 causes[context] = self._find_causes(groups, message, context[3])

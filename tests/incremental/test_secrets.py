@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.derive import Node
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
@@ -112,7 +112,7 @@ def content(world: World) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in PROXIES:
         node_id = world.connect(one)
-        waits = SECRET not in plan(world.mesh, node_id).named
+        waits = SECRET not in proxy_plan(world.mesh, node_id).named
         found[node_id] = "waits" if waits else world.secrets(node_id, *NAMES)
     return found
 
@@ -147,7 +147,7 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
         groups = {
             group
             for one in PROXIES[:5]
-            for group in plan(world.mesh, world.connect(one)).groups_of(SECRET, names) or ()
+            for group in proxy_plan(world.mesh, world.connect(one)).groups_of(SECRET, names) or ()
         }
         watched = [world.mesh.watch(group.fn, *group.args) for group in groups]
         before = [dict(node.value) for node in watched]
@@ -169,7 +169,7 @@ def test_an_edit_of_a_secret_runs_what_is_made_of_it_alone() -> None:
 def test_a_secret_that_came_again_unchanged_reaches_nobody() -> None:
     world = started({("SecretAccess", EVERY_ACCOUNT): True})
     world.apply_objects(tls_secret("web", ONE))
-    (group,) = plan(world.mesh, world.connect(PROXIES[0])).groups_of(SECRET, NAMES) or ()
+    (group,) = proxy_plan(world.mesh, world.connect(PROXIES[0])).groups_of(SECRET, NAMES) or ()
     world.mesh.watch(group.fn, *group.args)
     ran: list[str] = []
     world.mesh.on_run = lambda node: ran.append(str(node))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
 from pilot.mesh.ambient.addresses import asked
@@ -69,7 +69,7 @@ class Game:
     def __init__(self, chance: random.Random, environ: dict[str, str]) -> None:
         self.chance, self.environ, self.sent = chance, environ, 0
         self.world = World(environ=environ)
-        self.discovery = Discovery(self.world.mesh, Metrics(), plan, linger=0.0)
+        self.discovery = Discovery(self.world.mesh, Metrics(), proxy_plan, linger=0.0)
         self.slots = dict.fromkeys(SLOTS, -1)
         self.players = [
             Player(self, number, on_demand) for number, on_demand in enumerate((False, False, True, True, True))
@@ -117,7 +117,7 @@ class Game:
         other = Game.__new__(Game)
         other.chance, other.environ, other.sent = self.chance, self.environ, 0
         other.world = World(environ=self.environ)
-        other.discovery = Discovery(other.world.mesh, Metrics(), plan, linger=0.0)
+        other.discovery = Discovery(other.world.mesh, Metrics(), proxy_plan, linger=0.0)
         for slot, variant in self.slots.items():
             if variant >= 0:
                 other.world.set(rows_at(slot, variant))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.derive import Lookup, derived
-from pilot.envoy.plans.plan import NamedGroup, Plan
+from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.tables.database import Mesh
@@ -31,11 +31,11 @@ named: Lookup[str, Any, Resource] = Lookup("named", _extension)
 
 
 @derived
-def plan_by_name(db: Mesh, node_id: str) -> Plan:
+def plan_by_name(db: Mesh, node_id: str) -> ProxyPlan:
     return (
-        Plan({}, {BY_SHORT_NAME[kind]: (NamedGroup(named, (kind,)),) for kind in ("rds", "lds")})
+        ProxyPlan({}, {BY_SHORT_NAME[kind]: (NamedGroup(named, (kind,)),) for kind in ("rds", "lds")})
         if db.proxies.get(node_id)
-        else Plan({})
+        else ProxyPlan({})
     )
 
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from pilot.derive import derived
-from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.lib.spiffe import Identity, parse_identity
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.model.proxy import NodeType, Proxy
@@ -27,10 +27,12 @@ POD = "spiffe://cluster.local/ns/ns/sa/pod"
 
 
 @derived
-def plan_with_secrets(db: Mesh, node_id: str) -> Plan:
+def plan_with_secrets(db: Mesh, node_id: str) -> ProxyPlan:
     if db.proxies.get(node_id) is None:
-        return Plan({})
-    return Plan({BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "sds")})
+        return ProxyPlan({})
+    return ProxyPlan(
+        {BY_SHORT_NAME[kind]: (Group(resources, (kind, "all"), PatchSide.NONE),) for kind in ("cds", "sds")}
+    )
 
 
 class Secured(NamedTuple):

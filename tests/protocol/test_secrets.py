@@ -13,7 +13,7 @@ import pytest
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 
 from pilot.config.mesh.mesh_networks import MeshNetworks
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import SECRET
@@ -66,7 +66,7 @@ class Edge:
 
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Edge]:
-    async with serving(plan=plan, authenticate=shown) as server:
+    async with serving(plan=proxy_plan, authenticate=shown) as server:
         yield Edge(server)
 
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.log import fields
 from pilot.lib.metrics import Metrics
@@ -132,7 +132,7 @@ async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     db, account = Mesh(), AccountKey("east", "a", "web")
-    discovery = Discovery(db, Metrics(), plan)
+    discovery = Discovery(db, Metrics(), proxy_plan)
     woken: list[Any] = []
     discovery.wake = lambda nodes, reasons, event=0: woken.append(dict(reasons)) or 0  # type: ignore[assignment, func-returns-value]
     discovery.commit([(db.secret_access, account, before)], {"secret": 1})
@@ -181,7 +181,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 def pusher() -> Pusher:
     metrics = Metrics()
-    return Pusher(Discovery(Mesh(), metrics, plan), metrics)
+    return Pusher(Discovery(Mesh(), metrics, proxy_plan), metrics)
 
 
 def test_writes_are_looked_at_while_there_are_any_and_lost_time_is_not_theirs(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, CLUSTER, LISTENER, WORKLOAD
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
@@ -29,7 +29,7 @@ SERVICE = "a/web.a.svc.cluster.local"
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     mesh = Mesh(load([], {"PILOT_ENABLE_AMBIENT": "true"}).settings.mesh)
-    async with serving(plan=plan, mesh=mesh) as running:
+    async with serving(plan=proxy_plan, mesh=mesh) as running:
         put(running, WEB, ONE, TWO, ELSEWHERE)
         yield running
 

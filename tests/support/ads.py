@@ -10,16 +10,15 @@ from typing import Any, Protocol
 import grpc
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.service.discovery.v3 import discovery_pb2
-from pilot.xds.subscription_limits import DEFAULT_STREAM_LIMITS, StreamLimits
 
 from pilot.derive import Derived, derived
-from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.process import ServeSettings
-from pilot.xds.admission import Admission
+from pilot.xds.admission import DEFAULT_STREAM_LIMITS, Admission, StreamLimits
 from pilot.xds.ads import SERVICE, Ads
 from pilot.xds.authn.identity import Authenticate, Caller, IdentityError, no_authentication
 from pilot.xds.push.discovery import Discovery
@@ -44,14 +43,21 @@ def resources(db: Mesh, short_type: str, scope: str) -> Mapping[str, Resource]:
 
 
 @derived
-def plan(db: Mesh, node_id: str) -> Plan:
+def plan(db: Mesh, node_id: str) -> ProxyPlan:
     """What all share, and clusters of the proxy's own namespace, or of the one that the row "instead/namespace" names."""
     proxy = db.proxies.get(node_id)
     if proxy is None:
-        return Plan({})
-    shared = {BY_SHORT_NAME[kind]: (Group(resources, (kind, "all")),) for kind in ("cds", "eds", "lds", "rds")}
+        return ProxyPlan({})
+    shared = {
+        BY_SHORT_NAME[kind]: (Group(resources, (kind, "all"), PatchSide.NONE),) for kind in ("cds", "eds", "lds", "rds")
+    }
     scope = (db.mesh.get(f"instead/{proxy.namespace}") or {}).get("of", proxy.namespace)
-    return Plan({**shared, BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", scope)))})
+    return ProxyPlan(
+        {
+            **shared,
+            BY_SHORT_NAME["cds"]: (*shared[BY_SHORT_NAME["cds"]], Group(resources, ("cds", scope), PatchSide.NONE)),
+        }
+    )
 
 
 async def shown(caller: Caller) -> Sequence[str]:
@@ -72,7 +78,7 @@ class Server:
         linger: float = 0.0,
         stream_limits: StreamLimits = DEFAULT_STREAM_LIMITS,
         settings: ServeSettings = DEFAULT_SETTINGS,
-        plan: Derived[[str], Plan] = plan,
+        plan: Derived[[str], ProxyPlan] = plan,
         authenticate: Authenticate = no_authentication,
         mesh: Mesh | None = None,
     ) -> None:

@@ -21,7 +21,7 @@ from pilot.debug import config_dump, explain
 from pilot.debug.application import application
 from pilot.debug.sources import Sources
 from pilot.derive import Gather, derived, hub
-from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.ingest.decode import decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -124,9 +124,9 @@ clusters: Gather[ObjectKey, [], Resource] = Gather("clusters", service_keys, clu
 assignments: Gather[ObjectKey, [], Resource] = Gather("assignments", service_keys, assignment)
 
 
-def small_plan(db: Mesh, node_id: str) -> Plan:
+def small_plan(db: Mesh, node_id: str) -> ProxyPlan:
     groups = {"cds": clusters, "eds": assignments, "sds": secrets}
-    return Plan({BY_SHORT_NAME[name]: (Group(fn, ()),) for name, fn in groups.items()})
+    return ProxyPlan({BY_SHORT_NAME[name]: (Group(fn, (), PatchSide.NONE),) for name, fn in groups.items()})
 
 
 # -- around the pages ------------------------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ PROBLEM = Problem(
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Sources:
-    monkeypatch.setattr(config_dump, "plan", small_plan)
-    monkeypatch.setattr(explain, "plan", small_plan)
+    monkeypatch.setattr(config_dump, "proxy_plan", small_plan)
+    monkeypatch.setattr(explain, "proxy_plan", small_plan)
     mesh, gate = (
         build_mesh(),
         Proxy(type=NodeType.ROUTER, id="cup-1.mugs", ips=("10.2.0.9",), dns_domain="", namespace="mugs"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pilot.derive import Node
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.analysis.listed import CHECKS
 from pilot.mesh.status.objects import objects_with_status, status_of
@@ -44,7 +44,7 @@ class Front:
             )
         )
         node_id = self.world.connect(proxy("router", "f-0", "edge", "10.1.0.1", {"app": "f"}))
-        self.groups = [self.mesh.watch(group.fn, *group.args) for group in plan(self.mesh, node_id).groups[ROUTE]]
+        self.groups = [self.mesh.watch(group.fn, *group.args) for group in proxy_plan(self.mesh, node_id).groups[ROUTE]]
         self._listed = self.mesh.watch(objects_with_status)
         self._keys = {self.mesh.watch(check.keys): check for check in CHECKS}
         self._seen: set[object] = set()

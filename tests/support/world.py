@@ -13,7 +13,7 @@ from google.protobuf import any_pb2
 from pilot.config.mesh.mesh_networks import MeshNetworks
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import UNSET, Derived, Node
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.ingest.decode import OWN, DocumentOrigin, decode_document
 from pilot.ingest.mesh_config import decode_mesh_config
@@ -103,9 +103,9 @@ class World:
     def resources(self, node_id: str) -> dict[str, dict[str, Resource]]:
         """Returns all that the proxy would get, by type URL and name."""
         found: dict[str, dict[str, Resource]] = {}
-        proxy_plan = plan(self.mesh, node_id)
-        asked = {url: groups for url, names in self.asks.items() if (groups := proxy_plan.groups_of(url, names))}
-        planned = {**proxy_plan.groups, **asked}
+        plan = proxy_plan(self.mesh, node_id)
+        asked = {url: groups for url, names in self.asks.items() if (groups := plan.groups_of(url, names))}
+        planned = {**plan.groups, **asked}
         self._named[node_id] = {group for groups in planned.values() for group in groups}
         for url, groups in planned.items():
             have = found.setdefault(url, {})
@@ -128,7 +128,7 @@ class World:
 
     def secrets(self, node_id: str, *names: str) -> dict[str, secret_pb2.Secret]:
         """The secrets that the proxy gets of those that it asks for, by name."""
-        groups = plan(self.mesh, node_id).groups_of(SECRET, frozenset(names)) or ()
+        groups = proxy_plan(self.mesh, node_id).groups_of(SECRET, frozenset(names)) or ()
         found = [resource for group in groups for resource in group.fn(self.mesh, *group.args).values()]
         return {
             resource.name: secret_pb2.Secret.FromString(any_pb2.Any.FromString(resource.any).value)

@@ -16,9 +16,9 @@ from pilot.config.validation.extension_provider import check_log_fields, check_l
 from pilot.derive import derived, hub
 from pilot.envoy import names
 from pilot.envoy.access_log.access_logs import AccessLogs, FilteredLogger
-from pilot.envoy.access_log.log_format import LineFormat, json_log_format
+from pilot.envoy.access_log.log_format import AccessLogFormat, json_log_format
 from pilot.envoy.access_log.loggers import (
-    OLD_PEER_STATE,
+    LEGACY_PEER_STATE,
     PEER_STATE,
     ConnectionLogger,
     FileLogger,
@@ -44,23 +44,23 @@ def mesh_access_logs(db: Mesh) -> AccessLogs:
     mesh = mesh_config(db)
     file = (FilteredLogger(FileLogger(mesh.access_log_file, _mesh_format(mesh))),) if mesh.access_log_file else ()
     return AccessLogs(
-        file, service=mesh.enable_envoy_access_log_service, of_listeners=not mesh.disable_envoy_listener_log
+        file, service=mesh.enable_envoy_access_log_service, logs_listeners=not mesh.disable_envoy_listener_log
     )
 
 
 @hub
-def mesh_log_format(db: Mesh) -> LineFormat:
+def mesh_log_format(db: Mesh) -> AccessLogFormat:
     """Returns the format of lines that the mesh config says."""
     return _mesh_format(mesh_config(db))
 
 
-def _mesh_format(mesh: MeshConfig) -> LineFormat:
+def _mesh_format(mesh: MeshConfig) -> AccessLogFormat:
     """Returns the default format where Envoy would not take the one that is said."""
     said = mesh.access_log_format
     if mesh.access_log_encoding == "JSON":
         fields = decode_log_fields(said) if said else None
         return json_log_format(fields if fields is not None and not any(check_log_fields("", fields)) else None)
-    return LineFormat("" if any(check_log_format("", said)) else said)
+    return AccessLogFormat("" if any(check_log_format("", said)) else said)
 
 
 def access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
@@ -75,7 +75,7 @@ def merged_access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
     found = [(rule, made) for rule in listening.telemetry.logs if (made := logger(db, rule.provider)) is not None]
     if not found:
         return of_mesh
-    return AccessLogs(tuple(_enabled(found, listening.lacks)), of_listeners=of_mesh.of_listeners)
+    return AccessLogs(tuple(_enabled(found, listening.lacks)), logs_listeners=of_mesh.logs_listeners)
 
 
 def _enabled(found: Iterable[tuple[LogRule, Logger]], lacks: frozenset[str]) -> Iterable[FilteredLogger]:
@@ -105,7 +105,7 @@ def _file_logger(db: Mesh, name: str, said: EnvoyFileAccessLogProvider) -> FileL
         return FileLogger(said.path or STDOUT, json_log_format(form.labels, said.omit_empty_values))
     return FileLogger(
         said.path or STDOUT,
-        LineFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values),
+        AccessLogFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values),
     )
 
 
@@ -119,7 +119,7 @@ def _grpc_logger(
             cluster=cluster,
             authority=host,
             log_name=said.log_name or "otel_envoy_accesslog",
-            states=PEER_STATE + OLD_PEER_STATE,
+            states=PEER_STATE + LEGACY_PEER_STATE,
             text=form.text if form is not None else "",
             attributes=tuple(sorted(form.labels.items())) if form is not None and form.labels else (),
         )

@@ -51,7 +51,7 @@ from pilot.envoy.transport_socket.downstream_tls import (
     build_server_context,
 )
 from pilot.envoy.transport_socket.sds import SdsProvider
-from pilot.envoy.transport_socket.transport_sockets import build_downstream, build_quic
+from pilot.envoy.transport_socket.transport_sockets import build_downstream_tls, build_quic_downstream
 from pilot.mesh.gateways.gateways import merged_gateway, server
 from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
 from pilot.mesh.model.service import Port
@@ -220,7 +220,7 @@ def _socket(
     context = build_server_context(
         found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy
     )
-    return build_quic(context) if quic else build_downstream(context)
+    return build_quic_downstream(context) if quic else build_downstream_tls(context)
 
 
 @derived

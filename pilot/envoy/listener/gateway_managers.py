@@ -12,7 +12,7 @@ from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.defaults import listener_defaults
 from pilot.envoy.listener.http import ManagerKey, http_template_of, tracing_part
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
-from pilot.envoy.route.gateway.gateway_route_sources import destination_of
+from pilot.envoy.route.gateway.gateway_route_sources import destination_service
 from pilot.envoy.route.route_destination import destination_cluster
 from pilot.mesh.model.service import Port, ServiceRef
 from pilot.mesh.proxies.router import GatewayListenersFacet, TopologyFacet
@@ -87,4 +87,4 @@ def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
 
 def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
     ref = service_in_sight(db, to.destination.host, viewer) if to.destination is not None else None
-    return destination_cluster(to.destination, destination_of(db, ref) if ref is not None else None, port.number)
+    return destination_cluster(to.destination, destination_service(db, ref) if ref is not None else None, port.number)

@@ -31,7 +31,7 @@ from pilot.envoy.network_filter.http_connection_manager import (
     build_http_connection_manager,
     rds,
 )
-from pilot.envoy.tracing.request_tracing import build_spans
+from pilot.envoy.tracing.request_tracing import build_request_tracing
 from pilot.mesh.model.facets import ListeningFacet, ScopeFacet, SpanTagsFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.mesh import MeshSettings
@@ -141,4 +141,4 @@ def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes
 def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
     """Returns the tracing of a workload's managers, b"" where there is none."""
     found = spans(db, listening, scope)
-    return serialize_fields(build_spans(found, tags)) if found is not None else b""
+    return serialize_fields(build_request_tracing(found, tags)) if found is not None else b""

@@ -36,7 +36,7 @@ from pilot.envoy.transport_socket.downstream_tls import (
     build_inbound_context,
     build_server_context,
 )
-from pilot.envoy.transport_socket.transport_sockets import build_downstream
+from pilot.envoy.transport_socket.transport_sockets import build_downstream_tls
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet, SecretServersFacet, TlsFilesFacet
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
@@ -83,7 +83,7 @@ def mesh_socket(db: Mesh, guard: ServerIdentityKey, peers: bool) -> base_pb2.Tra
     exchange = peers and settings.telemetry.metadata_exchange and not settings.telemetry.disable_metadata_exchange_alpn
     certificates = ServerCertificates(guard.tls_files, guard.secret_servers)
     alpn = PEER_ALPN if exchange else HTTP_ALPN
-    return build_downstream(
+    return build_downstream_tls(
         build_inbound_context(
             certificates, alpn, trust_domains(db), mesh_config(db).mesh_mTLS, settings.tls.compliance_policy
         )
@@ -97,7 +97,7 @@ def server_socket(db: Mesh, tls: ServerTLSSettings, guard: ServerIdentityKey) ->
     context = build_server_context(
         tls, certificates, defaults=mesh_config(db).tls_defaults, compliance=db.settings.tls.compliance_policy
     )
-    return build_downstream(context)
+    return build_downstream_tls(context)
 
 
 @derived

@@ -9,7 +9,7 @@ from pilot.config.kinds.istio import PEER_AUTHENTICATION
 from pilot.config.networking.sidecar import IstioIngressListener
 from pilot.config.protocol import Protocol
 from pilot.envoy import names
-from pilot.envoy.cluster.inbound_clusters import stand_in
+from pilot.envoy.cluster.inbound_clusters import placeholder_service
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.address import wildcards
 from pilot.envoy.listener.claim import PRIVILEGED
@@ -109,7 +109,9 @@ def _ingress_spec(
         host=f"{source.name}.{source.namespace}",
         cluster=cluster,
         mode=accepted_mtls(db, inbound).at(number),
-        stat_prefix=build_stat_name(pattern, stand_in(source, port), port, target_port=None) if pattern else cluster,
+        stat_prefix=build_stat_name(pattern, placeholder_service(source, port), port, target_port=None)
+        if pattern
+        else cluster,
         bind=(listener.bind,) if listener.bind else _own_addresses(inbound.ips, everywhere),
         to_port=to_port,
         tls=listener.tls if db.settings.listeners.ingress_tls else None,

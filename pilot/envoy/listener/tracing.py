@@ -20,8 +20,8 @@ from pilot.config.mesh.tracing import CustomTag
 from pilot.config.telemetry import SpanTag
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.tracing.collectors import GrpcEndpoint, Headers, HttpEndpoint, join_url
-from pilot.envoy.tracing.request_tracing import Spans
+from pilot.envoy.tracing.collectors import GrpcCollector, Headers, HttpCollector, join_url
+from pilot.envoy.tracing.request_tracing import RequestTracing
 from pilot.envoy.tracing.tracers import (
     DatadogTracer,
     Detector,
@@ -49,7 +49,7 @@ from pilot.mesh.traffic.imports import imported
 _ZIPKIN_PATH, _SAMPLING_PATH = "/api/v2/spans", "api/v2/samplingConfiguration"
 
 
-def spans(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> Spans | None:
+def spans(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> RequestTracing | None:
     """Returns how one side of a proxy traces; None for no spans, and where Envoy would refuse the tracer because a Sidecar hides its cluster. No node
     of its own."""
     found = side_spans(db, listening)
@@ -65,19 +65,19 @@ def _is_seen(db: Mesh, scope: ScopeFacet, at: ProviderPort) -> bool:
 
 
 @derived
-def side_spans(db: Mesh, listening: ListeningFacet) -> Spans | None:
+def side_spans(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
     """Returns how one side of a proxy traces, whatever it sees. What no Telemetry says is taken from the proxy config."""
     own = listening.tracing
     rules = listening.telemetry.spans
     if rules is None:
-        asked = Spans(
+        asked = RequestTracing(
             sampling=own.sampling, istio_tags=own.istio_tags, tags=own.tags, max_path_length=own.max_path_length
         )
         return asked if own.default else None
     found = tracer(db, rules.provider) if rules.provider and not rules.disabled else None
     if found is None or found.name in listening.lacks:
         return None
-    return Spans(
+    return RequestTracing(
         tracer=_as_built(found, listening.lacks),
         sampling=_sampling(rules, found, own.sampling),
         istio_tags=rules.istio_tags,
@@ -141,7 +141,7 @@ def tracer(db: Mesh, name: str) -> Tracer | None:
         return _open_telemetry(db, provider.opentelemetry, port)
     if provider.datadog is not None:
         return DatadogTracer(at=port)
-    return SkyWalkingTracer(to=GrpcEndpoint(cluster=_cluster(port), authority=port.hostname))
+    return SkyWalkingTracer(to=GrpcCollector(cluster=_cluster(port), authority=port.hostname))
 
 
 def _cluster(port: ProviderPort) -> str:
@@ -150,7 +150,7 @@ def _cluster(port: ProviderPort) -> str:
 
 def _zipkin(db: Mesh, said: ZipkinTracingProvider, port: ProviderPort) -> ZipkinTracer:
     path = said.path or _ZIPKIN_PATH
-    to = HttpEndpoint(
+    to = HttpCollector(
         cluster=_cluster(port),
         uri=f"http://{port.hostname}{path}",
         timeout=said.timeout,
@@ -193,7 +193,7 @@ def _sampler(
     db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort
 ) -> DynatraceSamplerSettings | None:
     """Returns the sampler: where the provider's spans go, or at a service of its own; None where that is not known."""
-    at: HttpEndpoint | None = None
+    at: HttpCollector | None = None
     if said.http_service is None:
         at = _http(db, http, port, _SAMPLING_PATH) if http is not None else None
     elif said.http_service.http is not None:
@@ -206,8 +206,8 @@ def _sampler(
     )
 
 
-def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpEndpoint:
-    return HttpEndpoint(
+def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpCollector:
+    return HttpCollector(
         cluster=_cluster(port),
         uri=join_url(port.hostname, path),
         timeout=said.timeout,
@@ -215,9 +215,9 @@ def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpEnd
     )
 
 
-def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> GrpcEndpoint:
+def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> GrpcCollector:
     grpc = said.grpc
-    return GrpcEndpoint(
+    return GrpcCollector(
         cluster=_cluster(port),
         authority=port.hostname,
         timeout=grpc.timeout if grpc is not None else None,

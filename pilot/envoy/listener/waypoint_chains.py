@@ -28,7 +28,7 @@ from pilot.envoy.names import HTTP, TCP
 from pilot.envoy.network_filter.set_filter_state import CONNECT_AUTHORITY, build_destination
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, TcpSettings
-from pilot.envoy.route.waypoint_routes import build_default_configuration, default_action, vip_routes
+from pilot.envoy.route.waypoint_routes import build_default_vip_configuration, default_vip_action, vip_routes
 from pilot.lib.addresses import joined
 from pilot.mesh.model.ambient import crosses_networks
 from pilot.mesh.model.facets import ListeningFacet
@@ -121,7 +121,7 @@ def direct_chains(db: Mesh, by: ServingKey) -> tuple[ChainParts, ...]:
     network = listener_options(db, by.listening).network
     route = TcpRoute(cluster, ((cluster, 0),), settings=TcpSettings(idle_timeout=by.listening.idle_timeout))
     tcp = build_tcp_filters(route, Protocol.TCP, network, 0, inbound=True, guarded=True)
-    routes = build_default_configuration(cluster, 0, ":0/*", ["*"], default_action(db, None, cluster, by))
+    routes = build_default_vip_configuration(cluster, 0, ":0/*", ["*"], default_vip_action(db, None, cluster, by))
     manager = _manager(db, ManagerKey(), by.listening, 0, routes)
     return build_chain(None, [CONNECT_AUTHORITY, *tcp], name=DIRECT_TCP), build_chain(
         None, [CONNECT_AUTHORITY], manager, name=DIRECT_HTTP

@@ -6,7 +6,7 @@ from pilot.config.networking.virtual_service import RouteDestination
 from pilot.envoy.listener.l4_rules import L4Client, can_meet
 from pilot.envoy.network_filter.tcp_proxy import TcpRoute, tcp_settings
 from pilot.envoy.route.route_destination import destination_cluster
-from pilot.envoy.route.waypoint_routes import find_destination, find_ref, rules
+from pilot.envoy.route.waypoint_routes import find_destination_ref, find_waypoint_destination, waypoint_virtual_services
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.proxies.waypoint import ServingKey
 from pilot.mesh.tables.database import Mesh
@@ -20,7 +20,7 @@ def tcp_route(db: Mesh, found: Service, port: Port, by: ServingKey, stat_prefix:
     own."""
     owner, routed = _find_route(db, found.ref, port.number, by.scope.namespace)
     first = routed[0].destination if routed else None
-    ref = find_ref(db, first.host, owner, by) if first is not None else found.ref
+    ref = find_destination_ref(db, first.host, owner, by) if first is not None else found.ref
     rule = destination_rule(db, by.scope, ref, by.labels) if ref is not None else None
     subset = first.subset if first is not None and len(routed) == 1 else ""
     settings = tcp_settings(rule.spec if rule is not None else None, subset, by.listening.idle_timeout)
@@ -35,7 +35,7 @@ def tcp_route(db: Mesh, found: Service, port: Port, by: ServingKey, stat_prefix:
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:
     """Returns the namespace of the VirtualService that routes connections to a port of a service, and where they go; () where none does. Rules for
     TLS come before those for TCP, and only those for the service's own name count, for a waypoint does not look into TLS. No node of its own."""
-    found = list(rules(db, ref, namespace))
+    found = list(waypoint_virtual_services(db, ref, namespace))
     for one in found:
         for tls in one.spec.tls:
             if not tls.match or any(m.sni_hosts == (ref.hostname,) and can_meet(m, _ANYBODY, port) for m in tls.match):
@@ -48,5 +48,5 @@ def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[s
 
 
 def _cluster(db: Mesh, to: RouteDestination, owner: str, port: int, by: ServingKey) -> str:
-    known = find_destination(db, to.destination.host, owner, by) if to.destination is not None else None
+    known = find_waypoint_destination(db, to.destination.host, owner, by) if to.destination is not None else None
     return destination_cluster(to.destination, known, port, waypoint=True)

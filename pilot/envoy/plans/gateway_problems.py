@@ -1,4 +1,4 @@
-"""Tells what users' Gateways and VirtualServices ask of a router in vain, because an older object has it."""
+"""Problems of Gateways and VirtualServices that have no effect at a gateway, because older objects take precedence."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from pilot.mesh.tables.proxies import routers
 
 @derived
 def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
-    """Returns the servers that are left out of a router's merged gateway, and conditions of TLS rules that have no filter chain there."""
-    selected = gateway_selection_key(db, node_id)
+    """Return the servers that are missing in a gateway's listeners, and the TLS matches that have no filter chain
+    there.
+    """
+    selection = gateway_selection_key(db, node_id)
     servers = (
         _warning("gateway-conflict", GATEWAY.id, r.key.gateway, f"spec.servers[{r.key.position}]", r.reason)
-        for r in merged_gateway(db, selected).rejected
+        for r in merged_gateway(db, selection).rejected
     )
     names = (
         _warning(
@@ -29,9 +31,9 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
             VIRTUAL_SERVICE.id,
             r.virtual_service,
             f"spec.tls[{r.rule}].match[{r.match}].sniHosts",
-            _taken(r.names),
+            f"a server or an older rule on the same gateway port already matches {', '.join(r.names)}",
         )
-        for r in repeated_names(db, selected, gateway_listeners_facet(db, node_id))
+        for r in repeated_names(db, selection, gateway_listeners_facet(db, node_id))
     )
     covered = (
         _warning(
@@ -39,15 +41,11 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
             GATEWAY.id,
             key.gateway,
             f"spec.servers[{key.position}]",
-            "an older server of the port has its address",
+            "an older server on the same port already receives its connections",
         )
-        for key in covered_servers(db, selected, gateway_listeners_facet(db, node_id))
+        for key in covered_servers(db, selection, gateway_listeners_facet(db, node_id))
     )
     return (*servers, *covered, *names)
-
-
-def _taken(names: tuple[str, ...]) -> str:
-    return f"a server or an older rule of the same gateway port has {', '.join(names)}"
 
 
 def _warning(code: str, kind: GroupKind, key: ObjectKey, path: str, message: str) -> Problem:

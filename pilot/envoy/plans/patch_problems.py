@@ -1,4 +1,6 @@
-"""Tells what becomes of the patches of EnvoyFilters in vain: they change nothing of any connected proxy, or do not fit what they match."""
+"""Problems of EnvoyFilter patches that have no effect on any connected proxy, or that do not fit the resources that
+they match.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,12 @@ from pilot.envoy.envoy_filter.added import added, added_extensions
 from pilot.envoy.envoy_filter.effects import Misfit
 from pilot.envoy.envoy_filter.patch import patch
 from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched, patched_resources
-from pilot.envoy.plans import plan
-from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.protobuf.fault import as_written, shown
 from pilot.lib.xds_types import EXTENSION
-from pilot.mesh.analysis.check import Check, told
-from pilot.mesh.analysis.selector import check_selector, selected_anywhere
-from pilot.mesh.analysis.selector import shown as shown_labels
+from pilot.mesh.analysis.check import Check, attribute
+from pilot.mesh.analysis.selector import check_selector, format_labels, selected_anywhere
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch, selecting_filters
 from pilot.mesh.tables.database import Mesh
@@ -31,7 +32,7 @@ _NOT_DELIVERED = frozenset(("BOOTSTRAP",))
 
 
 class PatchOutcome(NamedTuple):
-    """What became of patches: those that changed or added something, and those that do not fit."""
+    """The patches that changed or added something, and those that do not fit."""
 
     applied: frozenset[PatchKey] = frozenset()
     misfits: frozenset[Misfit] = frozenset()
@@ -39,15 +40,16 @@ class PatchOutcome(NamedTuple):
 
 @derived
 def _outcome(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> PatchOutcome:
-    """Returns what became of the patches of a facet in one group."""
-    found = patched_resources(db, source, facet).values()
+    """Return the outcome of the patches of a facet in one group."""
+    results = patched_resources(db, source, facet).values()
     return PatchOutcome(
-        frozenset(k for one in found for k in one.applied), frozenset(m for one in found for m in one.misfits)
+        frozenset(k for result in results for k in result.applied),
+        frozenset(m for result in results for m in result.misfits),
     )
 
 
 class Reach(NamedTuple):
-    """What EnvoyFilters reach: those that select some connected proxy, and the patched groups of these proxies, each once."""
+    """The EnvoyFilters that select some connected proxy, and the patched groups of these proxies without duplicates."""
 
     selecting: frozenset[ObjectKey]
     groups: frozenset[Group]
@@ -55,9 +57,9 @@ class Reach(NamedTuple):
 
 @derived
 def _reach_of(db: Mesh, node_id: str) -> Reach | None:
-    """Returns what EnvoyFilters reach at one proxy; None where none selects it."""
-    found = selecting_filters(db, node_id)
-    return Reach(frozenset(found), frozenset(_patched_groups(plan(db, node_id)))) if found else None
+    """Return the EnvoyFilters that select one proxy and its patched groups, or None if no EnvoyFilter selects it."""
+    filters = selecting_filters(db, node_id)
+    return Reach(frozenset(filters), frozenset(_patched_groups(proxy_plan(db, node_id)))) if filters else None
 
 
 _reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", all_proxies, _reach_of)
@@ -65,28 +67,33 @@ _reaches: Gather[str, [], Reach] = Gather("reaches of EnvoyFilters", all_proxies
 
 @derived
 def _reach(db: Mesh) -> Reach:
-    """Returns what EnvoyFilters reach now. No hub: it follows from all proxies, and is looked at once it is quiet, not in each commit."""
-    found = _reaches(db).values()
+    """Return the reach over all proxies.
+
+    It is not a hub, because it depends on all proxies and is evaluated only once the mesh is quiet, and not in each
+    commit.
+    """
+    reaches = _reaches(db).values()
     return Reach(
-        frozenset().union(*{one.selecting for one in found}), frozenset().union(*(one.groups for one in found))
+        frozenset().union(*{reach.selecting for reach in reaches}),
+        frozenset().union(*(reach.groups for reach in reaches)),
     )
 
 
-def _patched_groups(found: Plan) -> Iterator[Group]:
-    yield from (group for groups in found.groups.values() for group in groups if group.fn in (patched, added))
-    yield from (group.of(frozenset()) for group in found.named.get(EXTENSION, ()) if group.fn is added_extensions)
+def _patched_groups(plan: ProxyPlan) -> Iterator[Group]:
+    yield from (group for groups in plan.groups.values() for group in groups if group.fn in (patched, added))
+    yield from (group.of(frozenset()) for group in plan.named.get(EXTENSION, ()) if group.fn is added_extensions)
 
 
 @derived
 def _outcomes(db: Mesh) -> PatchOutcome:
-    """Returns what became of all patches at all proxies."""
+    """Return the outcome of all patches at all proxies."""
     applied: set[PatchKey] = set()
     misfits: set[Misfit] = set()
-    for fn, args in _reach(db).groups:
+    for fn, args, _ in _reach(db).groups:
         if fn is patched:
-            found = _outcome(db, *args)
-            applied |= found.applied
-            misfits |= found.misfits
+            outcome = _outcome(db, *args)
+            applied |= outcome.applied
+            misfits |= outcome.misfits
         elif fn is added:
             applied |= added(db, *args).keys()
         else:
@@ -95,7 +102,10 @@ def _outcomes(db: Mesh) -> PatchOutcome:
 
 
 def patch_results(db: Mesh) -> Mapping[PatchKey, bool]:
-    """Returns of each patch that changed something of a connected proxy True, and False of each that was left out of something it matches."""
+    """Return the patches that affected a connected proxy.
+
+    The value is False if the patch did not fit some resource that it matches.
+    """
     outcome = _outcomes(db)
     return {
         **dict.fromkeys(outcome.applied, True),
@@ -113,19 +123,19 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def envoy_filter_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of an EnvoyFilter with the proxies that are connected, and with the workloads that there are."""
-    found = ENVOY_FILTER.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of an EnvoyFilter with the connected proxies and the existing workloads."""
+    row = ENVOY_FILTER.get(db, key)
+    return attribute(row, below("spec", _check(db, row))) if row is not None else ()
 
 
 ENVOY_FILTERS = Check("EnvoyFilter", _keys, envoy_filter_problems)
 
 
-def _check(db: Mesh, o: Object[EnvoyFilter]) -> Problems:
-    yield from below("workloadSelector", _check_selector(db, o))
-    outcome, selects = _outcomes(db), o.key in _reach(db).selecting
-    for position, _ in enumerate(o.spec.config_patches):
-        key = PatchKey(o.key, position)
+def _check(db: Mesh, row: Object[EnvoyFilter]) -> Problems:
+    yield from below("workloadSelector", _check_selector(db, row))
+    outcome, selects = _outcomes(db), row.key in _reach(db).selecting
+    for position, _ in enumerate(row.spec.config_patches):
+        key = PatchKey(row.key, position)
         misfits = [misfit for misfit in outcome.misfits if misfit.patch == key]
         yield from below(f"configPatches[{position}]", _check_misfits(db, key, misfits))
         if (
@@ -138,32 +148,35 @@ def _check(db: Mesh, o: Object[EnvoyFilter]) -> Problems:
             yield warning(
                 "patch-without-effect",
                 f"configPatches[{position}]",
-                "changes nothing that any of the connected proxies is sent",
+                "has no effect on any connected proxy",
             )
 
 
-def _check_selector(db: Mesh, o: Object[EnvoyFilter]) -> Problems:
-    labels = o.spec.workload_selector.labels if o.spec.workload_selector is not None else {}
-    if o.namespace != root_namespace(db):
-        yield from check_selector(db, o.namespace, labels)
-    elif labels and not selected_anywhere(db, labels, o.namespace):
-        yield warning("selector-without-workloads", "", f"no workload has {shown_labels(labels)}")
+def _check_selector(db: Mesh, row: Object[EnvoyFilter]) -> Problems:
+    labels = row.spec.workload_selector.labels if row.spec.workload_selector is not None else {}
+    if row.namespace != root_namespace(db):
+        yield from check_selector(db, row.namespace, labels)
+    elif labels and not selected_anywhere(db, labels, row.namespace):
+        yield warning("selector-without-workloads", "", f"no workload has {format_labels(labels)}")
 
 
 def _check_misfits(db: Mesh, key: PatchKey, misfits: Iterable[Misfit]) -> Problems:
-    """Yields a problem for each thing that does not fit, with the place in the value as it is written."""
-    found = configured_patch(db, key)
-    value = found.patch.value if found is not None and found.patch is not None else None
+    """Yield a warning for each mismatch, located in the value as the user wrote it."""
+    configured = configured_patch(db, key)
+    value = configured.patch.value if configured is not None and configured.patch is not None else None
     for _, fault in sorted(misfits):
         place = shown(as_written(fault.place, value or {}))
         yield from below("patch", below("value", (warning(fault.code, place, f"{fault.text}; the patch is ignored"),)))
 
 
 def _is_delivered(db: Mesh, key: PatchKey) -> bool:
-    """Returns whether a patch is of something that proxies are sent at all; where it is not, that is told when it is read."""
-    found = configured_patch(db, key)
+    """Return whether a patch applies to something that is sent to proxies.
+
+    If not, a warning is reported when it is read.
+    """
+    configured = configured_patch(db, key)
     return (
-        found is not None
-        and found.apply_to not in _NOT_DELIVERED
-        and (found.match is None or found.match.context != "WAYPOINT")
+        configured is not None
+        and configured.apply_to not in _NOT_DELIVERED
+        and (configured.match is None or configured.match.context != "WAYPOINT")
     )

@@ -8,10 +8,10 @@ from google.protobuf import wrappers_pb2
 from pilot.config.networking.destination_rule import ConnectionPoolSettings, LoadBalancerSettings
 from pilot.derive import Lookup, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
-from pilot.envoy.cluster.cluster_keys import ClusterKey, RuledClusterKey, find_destination
-from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, build_policy, build_subset_policy
+from pilot.envoy.cluster.cluster_keys import ClusterKey, ResolvedClusterKey, find_destination
+from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, effective_port_policy, effective_subset_policy
 from pilot.envoy.cluster.policy.load_balancing import RING_SIZE
-from pilot.envoy.endpoint.load_assignments import assignment_for
+from pilot.envoy.endpoint.load_assignments import outbound_load_assignment
 from pilot.envoy.names import OUTBOUND, parse_cluster
 from pilot.envoy.proxyless.listener import ADS
 from pilot.envoy.proxyless.tls import build_client_socket
@@ -27,7 +27,7 @@ _Cluster = cluster_pb2.Cluster
 
 
 @derived
-def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> RuledClusterKey | None:
+def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> ResolvedClusterKey | None:
     """Returns what a client means by the name of a cluster; None where it sees no such service, port or subset."""
     parsed = parse_cluster(name)
     scope = client.outbound.scope
@@ -36,7 +36,7 @@ def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> RuledClusterKey
         return None
     own = ruled_hosts(db, scope.namespace).has(parsed.host)
     namespace, labels = (scope.namespace, client.outbound.labels) if own else EVERYBODY
-    return RuledClusterKey(
+    return ResolvedClusterKey(
         ClusterKey(found.ref, parsed.port, parsed.subset), merged_rule_seen(db, namespace, labels, found.ref)
     )
 
@@ -55,7 +55,7 @@ def _cluster(db: Mesh, name: str, client: ProxylessFacet) -> Resource | None:
 @derived
 def _endpoints(db: Mesh, name: str, client: ProxylessFacet) -> Resource | None:
     key = _cluster_key(db, name, client)
-    return assignment_for(db, key, client.outbound) if key is not None else None
+    return outbound_load_assignment(db, key, client.outbound) if key is not None else None
 
 
 clusters: Lookup[str, [ProxylessFacet], Resource] = Lookup("proxyless clusters", _cluster)
@@ -64,8 +64,10 @@ cluster_endpoints: Lookup[str, [ProxylessFacet], Resource] = Lookup("proxyless e
 
 def effective_policy(to: ClusterDestination) -> EffectivePolicy:
     """Returns the rule's policy for a port, or for a subset of it; the mesh's defaults are for proxies."""
-    policy = build_policy(to.rule.spec.traffic_policy if to.rule is not None else None, to.port.number, None)
-    return build_subset_policy(policy, to.subset.traffic_policy, to.port.number) if to.subset is not None else policy
+    policy = effective_port_policy(to.rule.spec.traffic_policy if to.rule is not None else None, to.port.number, None)
+    return (
+        effective_subset_policy(policy, to.subset.traffic_policy, to.port.number) if to.subset is not None else policy
+    )
 
 
 def build_cluster(name: str, policy: EffectivePolicy, accounts: tuple[str, ...]) -> cluster_pb2.Cluster:

@@ -7,7 +7,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 from pilot.derive import Lookup, derived
 from pilot.envoy.names import OUTBOUND, parse_cluster
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.sidecar.sidecar_route_configurations import find_listener, layout_key, sniffed_host
+from pilot.envoy.route.sidecar.sidecar_route_configurations import find_egress_listener, layout_key, sniffed_host
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.proxies.sidecar_routing import SidecarRoutesFacet
 from pilot.mesh.scope.sidecar_scope import egress_listeners
@@ -20,7 +20,7 @@ def _routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None
     parsed = parse_cluster(name)
     if parsed is None or parsed.direction != OUTBOUND or parsed.subset:
         return None
-    index = find_listener(egress_listeners(db, routing.scope), "", parsed.port)
+    index = find_egress_listener(egress_listeners(db, routing.scope), "", parsed.port)
     if index is None:
         return None
     fields = b"".join(sniffed_host(db, layout_key(db, routing, index, parsed.port), parsed.host, routing))

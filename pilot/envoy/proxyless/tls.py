@@ -9,7 +9,7 @@ from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from google.protobuf import wrappers_pb2
 
-from pilot.envoy.transport_socket.certificate_validation import exact
+from pilot.envoy.transport_socket.certificate_validation import exact_matcher
 from pilot.envoy.well_known_types import pack
 
 SOCKET = "envoy.transport_sockets.tls"
@@ -34,7 +34,7 @@ def build_server_socket() -> base_pb2.TransportSocket:
 def _build_common(accounts: Iterable[str]) -> tls_pb2.CommonTlsContext:
     """Returns the context in the fields of now and in those of clients before 2024: each reads its own."""
     validation = common_pb2.CertificateValidationContext(
-        match_subject_alt_names=[exact(account) for account in accounts],
+        match_subject_alt_names=[exact_matcher(account) for account in accounts],
         ca_certificate_provider_instance=common_pb2.CertificateProviderPluginInstance(
             instance_name=INSTANCE, certificate_name=ROOTS
         ),

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from pilot.derive import UNSET, Node
-from pilot.envoy.plans.objects import object_groups
-from pilot.envoy.plans.plan import Group, Plan
+from pilot.envoy.plans.object_groups import object_groups
+from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.log import fields, scope
 from pilot.lib.xds_types import find_type
 from pilot.mesh.model.proxy import Proxy
@@ -64,7 +64,7 @@ class Connection:
         self.end: Callable[[], None] = do_nothing
         self.abort: Callable[[], None] = do_nothing
         self._revisions: dict[str, tuple[int, int]] = {}
-        self._plan = Plan({})
+        self._plan = ProxyPlan({})
         self._feeds: dict[str, Feed[Connection]] = {}
 
     @property
@@ -189,7 +189,7 @@ class Connection:
 
     def close_unused(self, type_url: str, feeds: Feeds[Connection]) -> None:
         """Close what a request of this type no longer subscribes to."""
-        if type_url in self._feeds and (self._plan.varies(type_url) or self._groups_of(type_url) is None):
+        if type_url in self._feeds and (self._plan.depends_on_names(type_url) or self._groups_of(type_url) is None):
             self._open(type_url, feeds)
 
     def _reopen_feeds(self, feeds: Feeds[Connection]) -> None:
@@ -199,7 +199,7 @@ class Connection:
 
     def _state(self, type_url: str, feeds: Feeds[Connection]) -> TypeState | None:
         feed = self._feeds.get(type_url)
-        if feed is None or self._plan.varies(type_url):
+        if feed is None or self._plan.depends_on_names(type_url):
             feed = self._open(type_url, feeds)
             if feed is None:
                 return None

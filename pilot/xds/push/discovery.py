@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pilot.derive import Derived, Node, Table
-from pilot.envoy.plans.plan import Plan
+from pilot.envoy.plans.resource_group import ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.lib.clock import rfc3339
 from pilot.lib.log import fields, scope
@@ -51,7 +51,7 @@ class Discovery:
         self,
         db: Mesh,
         metrics: Metrics,
-        plan: Derived[[str], Plan],
+        plan: Derived[[str], ProxyPlan],
         linger: float = LINGER,
         now: Callable[[], float] = time.time,
         commit_listeners: Sequence[Callable[[Iterable[Node]], None]] = (),

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from pilot.derive import UNSET, Database, Node
-from pilot.envoy.plans.plan import Group
+from pilot.envoy.plans.resource_group import Group
 from pilot.xds.session.snapshot import Snapshot, TypeState
 
 R = TypeVar("R", bound=Hashable)

@@ -9,15 +9,15 @@ from typing import Any
 
 import grpc
 import pytest
-from pilot.bootstrap.debug_access import HttpIdentities, over_xds
-from pilot.bootstrap.server_credentials import server_credentials, server_name
-from pilot.bootstrap.trust_root_publisher import ROW_KEY, TrustRootPublisher
 
 from ca.pem import certificate_pem
 from pilot.bootstrap import debug_access
+from pilot.bootstrap.config_sources import server_credentials, server_name
+from pilot.bootstrap.diagnostics import HttpIdentities, over_xds
+from pilot.bootstrap.security.security import ROW_KEY, TrustRootPublisher
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.debug.page import Refused
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.mcp.stream import CannotConnectError
 from pilot.mesh.tables.database import Mesh
@@ -139,7 +139,7 @@ def test_a_server_is_called_by_the_name_that_its_certificate_must_have() -> None
 async def test_roots_of_signers_are_told_beside_those_of_the_authority_each_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    discovery = Discovery(Mesh(), Metrics(), plan)
+    discovery = Discovery(Mesh(), Metrics(), proxy_plan)
     first, second = root(1).certificate, root(2).certificate
     pem = [certificate_pem(one).decode() for one in (first, second)]
     reasons: list[Any] = []

@@ -14,7 +14,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SERVICE_ENTRY, VIRTUAL_SERVICE
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import Database, derived
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.ingest.batch import Commit
 from pilot.lib.metrics import Metrics
 from pilot.mesh.analysis.mesh import MESH, mesh_problems
@@ -34,7 +34,7 @@ class StillClock:
 
 def counted(problem: Problem) -> list[str]:
     metrics, mesh = Metrics(), Mesh()
-    ChangeReporter(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).noticed(problem)  # type: ignore[arg-type]
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).noticed(problem)  # type: ignore[arg-type]
     return [
         line for line in metrics.exposition().decode().splitlines() if line.startswith("pilot_total_rejected_configs{")
     ]
@@ -62,7 +62,7 @@ def test_a_provider_whose_service_is_not_there_is_counted_by_its_type() -> None:
     )
     mesh = World(f"extensionProviders: [{providers}]").mesh
     metrics = Metrics()
-    notices = ChangeReporter(mesh, Discovery(mesh, metrics, plan), metrics, StillClock())  # type: ignore[arg-type]
+    notices = ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock())  # type: ignore[arg-type]
     for problem in (
         *mesh_problems(mesh, MESH),
         replace(REFUSED, code="service-not-found", path="extensionProviders[0]"),
@@ -95,7 +95,7 @@ class Waking(Discovery):
     """Tells what it was woken with; each change concerns three proxies."""
 
     def __init__(self, mesh: Mesh, metrics: Metrics) -> None:
-        super().__init__(mesh, metrics, plan)
+        super().__init__(mesh, metrics, proxy_plan)
         self.woken: list[tuple[Any, ...]] = []
 
     def wake(self, reached: Any, reasons: Any, event: int = 0) -> int:
@@ -155,7 +155,7 @@ def test_a_change_is_numbered_logged_counted_and_wakes_proxies(caplog: pytest.Lo
 def test_before_there_are_services_none_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mesh, metrics = Mesh(), Metrics()
-    ChangeReporter(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).committed(
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).committed(
         Commit([], [], 0, 0.0, 0.0, Counter(), 0.0)
     )  # type: ignore[arg-type]
     assert caplog.messages[0] == "Push debounce stable[1] 0 for config nothing: 0.000s since last change, forced=false"
@@ -169,7 +169,7 @@ def test_what_cannot_be_derived_is_counted_by_its_name_and_logged(caplog: pytest
 
     mesh, metrics = Mesh(), Metrics()
     node = mesh.watch(broken, "why")
-    ChangeReporter(mesh, Discovery(mesh, metrics, plan), metrics, StillClock()).failed(
+    ChangeReporter(mesh, Discovery(mesh, metrics, proxy_plan), metrics, StillClock()).failed(
         node, ZeroDivisionError("reason")
     )  # type: ignore[arg-type]
     assert f'pilot_derivation_failures{{derivation="{node.fn}"}} 1' in metrics.exposition().decode().splitlines()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 
-from pilot.bootstrap.trust_root_publisher import ROW_KEY, TrustRootPublisher
-
 from ca.authority import utc_now
 from ca.pem import certificate_pem
 from ca.self_signed import sign_root
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
-from pilot.envoy.plans import plan
+from pilot.bootstrap.security.security import ROW_KEY, TrustRootPublisher
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.security import AuthoritySettings
@@ -18,7 +17,7 @@ from pilot.xds.push.discovery import Discovery
 
 
 def discovery() -> Discovery:
-    return Discovery(Mesh(), Metrics(), plan)
+    return Discovery(Mesh(), Metrics(), proxy_plan)
 
 
 async def test_the_roots_of_the_authority_are_told_and_followed() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2, json_format
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.model.proxy import Proxy
 from tests.support.credentials import data_secret
@@ -27,7 +27,7 @@ SECRET_VARIABLE = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
 def asked(made: World, name: str, by: Proxy = WEB) -> dict[str, Any] | None:
     """The configuration of a name as proto JSON; None where there is none."""
-    groups = plan(made.mesh, made.connect(by)).groups_of(EXTENSION, frozenset((name,))) or ()
+    groups = proxy_plan(made.mesh, made.connect(by)).groups_of(EXTENSION, frozenset((name,))) or ()
     found = [r for group in groups for r in group.fn(made.mesh, *group.args).values()]
     assert not made.failures
     if not found:

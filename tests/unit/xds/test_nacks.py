@@ -13,7 +13,7 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.config.group_kind import GATEWAY_API, GroupKind
 from pilot.config.problem import ObjectRef
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.text import cut
 from pilot.lib.xds_types import BY_SHORT_NAME
@@ -157,7 +157,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.db, self.clock = Mesh(), VirtualClock()
-        self.discovery = Discovery(self.db, Metrics(), plan, linger=0.0)
+        self.discovery = Discovery(self.db, Metrics(), proxy_plan, linger=0.0)
         self.nacks = NackRecorder(self.db, self.discovery, self.clock)
         self.session = SotwSession(self.discovery.name_sets)
         proxy = Proxy(

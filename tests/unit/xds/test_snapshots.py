@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 
 from pilot.derive import derived
-from pilot.envoy.plans.plan import Group
+from pilot.envoy.plans.resource_group import Group, PatchSide
 from pilot.envoy.resource import Resource
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.push.feed import Feeds
@@ -24,7 +24,7 @@ def group(db: Mesh, name: str) -> Mapping[str, Resource]:
     return {key: resource("cds", key, content) for key, content in contents.items()}
 
 
-A, B = Group(group, ("a",)), Group(group, ("b",))
+A, B = Group(group, ("a",), PatchSide.NONE), Group(group, ("b",), PatchSide.NONE)
 
 
 def snapshot(**contents: str) -> Snapshot:

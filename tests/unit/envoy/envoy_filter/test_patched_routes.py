@@ -11,7 +11,7 @@ from pilot.envoy.envoy_filter.effects import Effects
 from pilot.envoy.envoy_filter.patch import patches
 from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched, patched_resources
 from pilot.envoy.envoy_filter.routes import patch_routes
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
 from tests.support.objects import Plain, make
@@ -68,7 +68,7 @@ class Patching:
     def as_a_whole(self) -> tuple[route_pb2.RouteConfiguration, Effects]:
         """The configuration of the first proxy, built without patches and then patched in one go; and what became of the patches."""
         db = self.world.mesh
-        (group,) = (group for group in plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
+        (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
         source, facet = group.args
         (built,) = (resource for resource in source.fn(db, *source.args).values() if resource.name == "80")
         whole, effects = parsed(built), Effects()
@@ -78,7 +78,7 @@ class Patching:
     def effects(self) -> tuple[set[object], set[object]]:
         """What became of the patches of the first proxy's port 80."""
         db = self.world.mesh
-        (group,) = (group for group in plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
+        (group,) = (group for group in proxy_plan(db, self.nodes[0]).groups[ROUTE] if group.fn is patched)
         source: PatchSourceKey = group.args[0]
         found = [one for at, one in patched_resources(db, source, group.args[1]).items() if at.key == "80"]
         return {key for one in found for key in one.applied}, {misfit for one in found for misfit in one.misfits}

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from google.protobuf import any_pb2, json_format
-from pilot.bootstrap.periodic_jobs import PatchMetrics
 
+from pilot.bootstrap.periodic_jobs import PatchMetrics
 from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.config.object import ObjectKey
 from pilot.envoy.envoy_filter.match import can_touch
 from pilot.envoy.envoy_filter.origin import find_patches
 from pilot.envoy.envoy_filter.patch import ReadPatch
-from pilot.envoy.plans import plan
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
@@ -205,7 +205,7 @@ def test_proxies_with_other_patches_share_what_the_same_patches_touch() -> None:
 
 def test_proxies_without_patches_have_the_plan_of_a_mesh_without_any() -> None:
     found, bare = Meshed(envoy_filter("one", merge("3s"))), Meshed()
-    assert plan(found.world.mesh, found.nodes["b"]) == plan(bare.world.mesh, bare.nodes["b"])
+    assert proxy_plan(found.world.mesh, found.nodes["b"]) == proxy_plan(bare.world.mesh, bare.nodes["b"])
 
 
 def test_an_edit_costs_the_resources_that_it_touches() -> None:
@@ -363,7 +363,7 @@ def test_the_patches_of_a_resource_are_named() -> None:
     found.resources()
 
     def patches(name: str) -> set[PatchKey]:
-        groups = plan(found.world.mesh, found.nodes["a"]).groups[CLUSTER]
+        groups = proxy_plan(found.world.mesh, found.nodes["a"]).groups[CLUSTER]
         return {key for group in groups for key in find_patches(found.world.mesh, group.fn, group.args, name)}
 
     assert patches(CLUSTER_NAME) == {PatchKey(ObjectKey("a", "one"), 1)}

@@ -14,7 +14,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2
 from google.protobuf import any_pb2
 
-from pilot.envoy.plans import plan
+from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.proxyless.names import SERVER, HostPort, parse_host_port, parse_server
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from tests.support.objects import at, endpoint_slice, make, pod, world
@@ -52,7 +52,7 @@ def mesh(*more: dict[str, Any]) -> World:
 def sent(made: World, type_url: str, *names: str, ip: str = "10.9.0.9", name: str = "client") -> dict[str, Any]:
     """What a gRPC client of namespace `a` gets for some names."""
     key = made.connect(proxy("sidecar", name, "a", ip, GENERATOR="grpc"))
-    groups = plan(made.mesh, key).groups_of(type_url, frozenset(names)) or ()
+    groups = proxy_plan(made.mesh, key).groups_of(type_url, frozenset(names)) or ()
     found = [r for group in groups for r in group.fn(made.mesh, *group.args).values()]
     return {r.name: MESSAGES[type_url].FromString(any_pb2.Any.FromString(r.any).value) for r in found}
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pilot.envoy.plans import plan
-from pilot.envoy.tracing.request_tracing import Spans, build_spans
+from pilot.envoy.plans.proxy_plan import proxy_plan
+from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tracing
 from pilot.lib.duration import Duration
 from pilot.mesh.gateways.gateways import service_ports
 from pilot.mesh.model.facets import FeaturesFacet, SecretServersFacet, SpanTagsFacet
@@ -140,7 +140,7 @@ def test_spans_as_no_envoy_takes_them() -> None:
     made, node = connected(PROXY_CONFIG={"tracing": {"sampling": -5, "customTags": custom}})
     found = listening_facet(made.mesh, node).tracing
     assert found.sampling == 1.0
-    spans = build_spans(Spans(tags=found.tags, istio_tags=False), SpanTagsFacet())
+    spans = build_request_tracing(RequestTracing(tags=found.tags, istio_tags=False), SpanTagsFacet())
     assert [t.tag for t in spans.tracing.custom_tags] == ["b"]
 
 
@@ -176,12 +176,12 @@ def test_internal_listeners_are_for_bootstraps_that_have_the_extension(flag: str
 @pytest.mark.parametrize(("kind", "types"), [("sidecar", 5), ("router", 4), ("waypoint", 4), ("ztunnel", 0)])
 def test_plans_by_kind(kind: str, types: int) -> None:
     made, node = connected(kind=kind)
-    assert len(plan(made.mesh, node).groups) == types
+    assert len(proxy_plan(made.mesh, node).groups) == types
     assert not made.failures
 
 
 def test_nothing_for_a_proxy_that_is_gone() -> None:
-    assert plan(world().mesh, "sidecar~1.1.1.1~x.a~a.svc.cluster.local").groups == {}
+    assert proxy_plan(world().mesh, "sidecar~1.1.1.1~x.a~a.svc.cluster.local").groups == {}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Chooses which resources a gRPC client or server without a proxy gets: those that it names."""
+"""The plan of a proxyless gRPC client or server, which requests every resource by name."""
 
 from __future__ import annotations
 
-from pilot.envoy.plans.plan import NamedGroup, Plan
+from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
 from pilot.envoy.proxyless.clusters import cluster_endpoints, clusters
 from pilot.envoy.proxyless.listener import client_listeners
 from pilot.envoy.proxyless.routes import routes
@@ -14,10 +14,10 @@ from pilot.mesh.proxies.sidecar_routing import sidecar_routes_facet
 from pilot.mesh.tables.database import Mesh
 
 
-def proxyless_plan(db: Mesh, node_id: str) -> Plan:
-    """Returns the groups of one gRPC client or server. No node of its own."""
+def proxyless_plan(db: Mesh, node_id: str) -> ProxyPlan:
+    """Return the plan of a gRPC client or server. Not memoised."""
     client = proxyless_facet(db, node_id)
-    return Plan(
+    return ProxyPlan(
         {},
         named={
             CLUSTER: (NamedGroup(clusters, (client,)),),

@@ -1,0 +1,72 @@
+"""Groups of resources, and the plan of a proxy, which consists of them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pilot.derive import Derived, Gather, Lookup
+
+
+class PatchSide(enum.Enum):
+    """The side of a proxy to which a group belongs. It decides which context EnvoyFilters must match to patch the group."""
+
+    OUTBOUND = "outbound"
+    """SIDECAR_OUTBOUND, or GATEWAY at a gateway."""
+    INBOUND = "inbound"
+    """SIDECAR_INBOUND."""
+    NONE = "none"
+    """No context includes the group, so EnvoyFilters cannot patch it."""
+
+
+class Group(NamedTuple):
+    """A derived value `fn(db, *args)` that maps keys to resources. Every proxy whose plan contains the group shares it.
+
+    Clients identify a resource by its own name, and not by its key.
+    """
+
+    fn: Derived[Any, Any] | Gather[Any, Any, Any]
+    args: tuple[Any, ...]
+    patch_side: PatchSide
+
+
+class NamedGroup(NamedTuple):
+    """Resources that are derived only if a proxy requests them by name: `fn(db, names, *args)` maps keys to resources.
+
+    Proxies that request the same names share the whole group. Others share the resources that both request.
+    """
+
+    fn: Lookup[str, Any, Any] | Gather[Any, Any, Any]
+    args: tuple[Any, ...]
+
+    def of(self, names: frozenset[str]) -> Group:
+        """Return the group for a proxy that requests these names."""
+        return Group(self.fn, (names, *self.args), PatchSide.NONE)
+
+
+_NO_GROUPS: Mapping[str, tuple[NamedGroup, ...]] = MappingProxyType({})
+
+
+class ProxyPlan(NamedTuple):
+    """The groups that a proxy receives, by type URL.
+
+    Within a type, `groups` come first and `named` follow. A resource name occurs only once in a type; if it repeats, the first one wins. The groups in
+    `explicit` replace all others of their type when the proxy subscribes to names instead of the wildcard.
+    """
+
+    groups: Mapping[str, tuple[Group, ...]]
+    named: Mapping[str, tuple[NamedGroup, ...]] = _NO_GROUPS
+    explicit: Mapping[str, tuple[NamedGroup, ...]] = _NO_GROUPS
+
+    def depends_on_names(self, type_url: str) -> bool:
+        """Return whether the groups of a type depend on the names that the proxy requests."""
+        return type_url in self.named or type_url in self.explicit
+
+    def groups_of(self, type_url: str, names: frozenset[str], wildcard: bool = True) -> tuple[Group, ...] | None:
+        """Return the groups of a type for a proxy that requests these names, or None if the plan lacks the type."""
+        if not wildcard and (explicit := self.explicit.get(type_url)) is not None:
+            return tuple(group.of(names) for group in explicit)
+        groups, named = self.groups.get(type_url), self.named.get(type_url)
+        return groups if named is None else (*(groups or ()), *(group.of(names) for group in named))

@@ -1,0 +1,126 @@
+"""Groups of resources that several kinds of proxy have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilot.derive import derived
+from pilot.envoy.agent_resources import trusted_roots
+from pilot.envoy.cluster.hbone_clusters import double_hbone_clusters, originating_clusters, terminating_clusters
+from pilot.envoy.endpoint.endpoint_inputs import originates_tunnels
+from pilot.envoy.endpoint.local_cluster import local_cluster
+from pilot.envoy.extension_config import discovered_extensions
+from pilot.envoy.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
+from pilot.envoy.listener.connect_terminate import terminating_listeners
+from pilot.envoy.listener.inbound_hbone import tunnelled_listeners
+from pilot.envoy.plans.resource_group import Group, NamedGroup, PatchSide
+from pilot.envoy.secret import secrets
+from pilot.envoy.ztunnel.addresses import ADDRESSES, WORKLOADS
+from pilot.envoy.ztunnel.policies import authorizations, port_policies, strict_policy, waypoint_policies
+from pilot.lib.xds_types import ADDRESS, EXTENSION, PROXY_CONFIG, SECRET, WORKLOAD
+from pilot.mesh.model.facets import InboundFacet, ListeningFacet, OutboundFacet, PolicyFacet
+from pilot.mesh.registry.service_targets import SELF_DISCOVERY, siblings_key
+from pilot.mesh.security.credential_access import credential_reader_facet
+from pilot.mesh.security.pull_secrets import extension_reader_facet
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.proxies import find_proxy
+from pilot.mesh.tables.trust import has_trust_bundle
+
+
+@derived
+def agent_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
+    """Return the trusted CA certificates for the agent, if the mesh has a trust bundle, and the addresses of an ambient mesh.
+
+    Envoy looks up peers by address if the connection does not identify them.
+    """
+    roots = {PROXY_CONFIG: (Group(trusted_roots, (), PatchSide.NONE),)} if has_trust_bundle(db) else {}
+    return {**roots, **address_groups(db)}
+
+
+# -- ambient mesh ------------------------------------------------------------------------------------------------------
+
+
+@derived
+def address_groups(db: Mesh) -> Mapping[str, tuple[Group, ...]]:
+    """Return all workloads and services, which every proxy may request. Nothing if ambient mode is disabled."""
+    if not db.settings.ambient.enabled:
+        return {}
+    return {
+        ADDRESS: tuple(Group(addresses, (), PatchSide.NONE) for addresses in ADDRESSES),
+        WORKLOAD: tuple(Group(workloads, (), PatchSide.NONE) for workloads in WORKLOADS),
+    }
+
+
+@derived
+def policy_groups(db: Mesh) -> tuple[Group, ...]:
+    """Return the policies that ztunnels enforce. Nothing if ambient mode is disabled."""
+    if not db.settings.ambient.enabled:
+        return ()
+    policies = (authorizations, port_policies, strict_policy, waypoint_policies)
+    return tuple(Group(fn, (), PatchSide.NONE) for fn in policies)
+
+
+# -- requested by name -------------------------------------------------------------------------------------------------
+
+
+def secret_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, ...]]:
+    """Return the secrets that a proxy may request. Not memoised.
+
+    Until the proxy's access rights are known there are none, so that its requests wait.
+    """
+    reader = credential_reader_facet(db, node_id)
+    return {SECRET: (NamedGroup(secrets, (reader,)),)} if reader is not None else {}
+
+
+def extension_groups(db: Mesh, node_id: str) -> Mapping[str, tuple[NamedGroup, ...]]:
+    """Return the extension configurations that a proxy may request. Not memoised."""
+    return {EXTENSION: (NamedGroup(discovered_extensions, (extension_reader_facet(db, node_id),)),)}
+
+
+# -- endpoints ---------------------------------------------------------------------------------------------------------
+
+
+def local_cluster_groups(db: Mesh, node_id: str) -> tuple[Group, ...]:
+    """Return the endpoints of the proxy's own service, if its bootstrap requests them. Not memoised."""
+    if not find_proxy(db, node_id).flag(SELF_DISCOVERY):
+        return ()
+    siblings = siblings_key(db, node_id)
+    return (Group(local_cluster, (siblings,), PatchSide.NONE),) if siblings is not None else ()
+
+
+# -- HBONE tunnels -----------------------------------------------------------------------------------------------------
+
+
+def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group, ...]:
+    """Return the clusters with which a sidecar or gateway opens tunnels, or () if it sends no HBONE. Not memoised."""
+    if not originates_tunnels(db, outbound):
+        return ()
+    crossing = (Group(double_hbone_clusters, (), PatchSide.NONE),) if outbound.crosses else ()
+    return Group(originating_clusters, (), PatchSide.NONE), *crossing
+
+
+def originating_listener_groups(
+    db: Mesh, outbound: OutboundFacet, listening: ListeningFacet, network: str = ""
+) -> tuple[Group, ...]:
+    """Return the listeners with which a sidecar or gateway opens tunnels, or () if it sends no HBONE. Not memoised."""
+    if not originates_tunnels(db, outbound):
+        return ()
+    key = originator_key(listening)
+    crossing = (Group(crossing_listeners, (key, network), PatchSide.NONE),) if outbound.crosses else ()
+    return Group(originating_listeners, (key,), PatchSide.NONE), *crossing
+
+
+def terminating_cluster_groups(inbound: InboundFacet) -> tuple[Group, ...]:
+    """Return the clusters with which a sidecar terminates tunnels, or () if it does not accept HBONE."""
+    return (Group(terminating_clusters, (), PatchSide.NONE),) if inbound.takes_hbone else ()
+
+
+def terminating_listener_groups(db: Mesh, inbound: InboundFacet) -> tuple[Group, ...]:
+    """Return the listeners with which a sidecar terminates tunnels, or () if it does not accept HBONE. Not memoised."""
+    if not inbound.takes_hbone:
+        return ()
+    layered = inbound.listening.policies if db.settings.ambient.layered_policies else PolicyFacet()
+    return (
+        Group(terminating_listeners, (inbound.listening, layered, False), PatchSide.INBOUND),
+        Group(tunnelled_listeners, (inbound,), PatchSide.INBOUND),
+    )

@@ -1,0 +1,139 @@
+"""The plan of a sidecar."""
+
+from __future__ import annotations
+
+from pilot.derive import Gather, derived
+from pilot.envoy.agent_resources import name_table
+from pilot.envoy.cluster.builtin_clusters import (
+    credential_server_clusters,
+    dynamic_dns_clusters,
+    inbound_builtin_clusters,
+    sidecar_builtin_clusters,
+)
+from pilot.envoy.cluster.cluster_traits import outbound_traits, without_location
+from pilot.envoy.cluster.inbound_clusters import inbound_clusters
+from pilot.envoy.cluster.outbound_clusters import outbound_clusters
+from pilot.envoy.endpoint.inline_clusters import inline_clusters
+from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
+from pilot.envoy.listener.defaults import listener_defaults
+from pilot.envoy.listener.inbound import inbound_listeners
+from pilot.envoy.listener.outbound import (
+    addressing,
+    http_listeners,
+    http_listeners_of_others,
+    route_names,
+    serves_headless,
+    tcp_listeners,
+    tcp_listeners_of_others,
+    without_spans,
+)
+from pilot.envoy.listener.virtual_outbound import capture_listeners
+from pilot.envoy.names import HTTP_PROXY
+from pilot.envoy.plans.patched_plan import patched_plan
+from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
+from pilot.envoy.plans.shared_groups import (
+    agent_groups,
+    extension_groups,
+    local_cluster_groups,
+    originating_cluster_groups,
+    originating_listener_groups,
+    secret_groups,
+    terminating_cluster_groups,
+    terminating_listener_groups,
+)
+from pilot.envoy.resource import Resource
+from pilot.envoy.route.sidecar.sidecar_route_configurations import sidecar_routes
+from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
+from pilot.mesh.model.facets import InboundFacet, OutboundFacet, OutboundListenersFacet, SpanTagsFacet
+from pilot.mesh.proxies.classify import inbound_facet, outbound_facet, outbound_listeners_facet
+from pilot.mesh.proxies.resolver import resolver_facet
+from pilot.mesh.proxies.sidecar_routing import SidecarRoutesFacet, sidecar_routes_facet
+from pilot.mesh.scope.sidecar_scope import outbound_traffic_policy
+from pilot.mesh.tables.database import Mesh
+
+
+def sidecar_plan(db: Mesh, node_id: str) -> ProxyPlan:
+    """Return the plan of a sidecar. Not memoised."""
+    outbound, inbound = outbound_facet(db, node_id), inbound_facet(db, node_id)
+    listeners, routes = outbound_listeners_facet(db, node_id), sidecar_routes_facet(db, node_id)
+    resolver = resolver_facet(db, node_id, routes.families)
+    return patched_plan(
+        db,
+        node_id,
+        ProxyPlan(
+            {
+                CLUSTER: _clusters(db, outbound, inbound),
+                ENDPOINT: (
+                    Group(outbound_load_assignments, (outbound,), PatchSide.NONE),
+                    *local_cluster_groups(db, node_id),
+                ),
+                LISTENER: (
+                    *_outbound_listeners(db, listeners, inbound.tags, inbound.ips[0]),
+                    Group(inbound_listeners, (inbound,), PatchSide.INBOUND),
+                    *originating_listener_groups(db, outbound, listeners.listening),
+                    *terminating_listener_groups(db, inbound),
+                ),
+                ROUTE: (Group(route_configurations, (addressing(listeners), routes), PatchSide.OUTBOUND),),
+                NAME_TABLE: (Group(name_table, (outbound.scope, resolver), PatchSide.NONE),),
+                **agent_groups(db),
+            },
+            named={**secret_groups(db, node_id), **extension_groups(db, node_id)},
+        ),
+    )
+
+
+def _clusters(db: Mesh, outbound: OutboundFacet, inbound: InboundFacet) -> tuple[Group, ...]:
+    traits = outbound_traits(outbound)
+    groups = [
+        Group(outbound_clusters, (without_location(outbound),), PatchSide.OUTBOUND),
+        Group(inline_clusters, (outbound,), PatchSide.OUTBOUND),
+        Group(sidecar_builtin_clusters, (traits,), PatchSide.OUTBOUND),
+        Group(inbound_builtin_clusters, (traits,), PatchSide.INBOUND),
+        Group(inbound_clusters, (inbound,), PatchSide.INBOUND),
+        *originating_cluster_groups(db, outbound),
+        *terminating_cluster_groups(inbound),
+    ]
+    if outbound_traffic_policy(db, outbound.scope).dynamic_dns:
+        groups.append(Group(dynamic_dns_clusters, (traits, outbound.dns_proxy), PatchSide.OUTBOUND))
+    if outbound.secret_servers.credentials:
+        groups.append(Group(credential_server_clusters, (), PatchSide.OUTBOUND))
+    return tuple(groups)
+
+
+def _outbound_listeners(
+    db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str
+) -> tuple[Group, ...]:
+    capture = Group(capture_listeners, (facet, spans), PatchSide.OUTBOUND)
+    if serves_headless(db, facet, address):
+        return (
+            Group(tcp_listeners_of_others, (without_spans(facet), address), PatchSide.OUTBOUND),
+            Group(http_listeners_of_others, (facet, spans, address), PatchSide.OUTBOUND),
+            capture,
+        )
+    return (
+        Group(tcp_listeners, (without_spans(facet),), PatchSide.OUTBOUND),
+        Group(http_listeners, (facet, spans), PatchSide.OUTBOUND),
+        capture,
+    )
+
+
+# -- routes ------------------------------------------------------------------------------------------------------------
+
+
+@derived
+def _route_names(db: Mesh, listeners: OutboundListenersFacet, _: SidecarRoutesFacet) -> tuple[str, ...]:
+    """Return the route configurations that the proxy's listeners name, including its HTTP proxy if it has one."""
+    port = listeners.listening.http_proxy_port
+    proxy_port = listener_defaults(db).http_proxy_port if port is None else port
+    return (*route_names(db, listeners), *((HTTP_PROXY,) if proxy_port else ()))
+
+
+@derived
+def _routes(db: Mesh, name: str, _: OutboundListenersFacet, routing: SidecarRoutesFacet) -> Resource | None:
+    return sidecar_routes(db, name, routing)
+
+
+route_configurations: Gather[str, [OutboundListenersFacet, SidecarRoutesFacet], Resource] = Gather(
+    "route_configurations", _route_names, _routes
+)
+"""The route configurations that a sidecar's listeners name."""

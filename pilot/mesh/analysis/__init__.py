@@ -1,4 +1,5 @@
-"""Problems between objects: what an object names that is not there, and what it claims that another has.
+"""Problems between objects: references to missing objects, and conflicting claims.
 
-Each kind's check is a derived function from an object's key to its problems, so that an edit costs the checks that it reaches.
+Each check is a derived function from an object's key to its problems, so an edit reruns only the checks that it
+affects.
 """

@@ -1,4 +1,4 @@
-"""Checks of objects against others, and how their problems are told."""
+"""Checks between objects."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from pilot.derive import Derived
 
 
 class Check(NamedTuple):
-    """A check looks at `problems(db, key)` for each of the keys that `keys(db)` lists. `name` says what the keys are of."""
+    """A check: `problems(db, key)` returns the problems of each key that `keys(db)` lists. `name` names what the keys
+    identify."""
 
     name: str
     keys: Derived[[], tuple[Any, ...]]
     problems: Derived[[Any], tuple[Problem, ...]]
 
     def place(self, key: Hashable) -> tuple[str, str]:
-        """Returns what the problems of one key are stored under."""
+        """Return the key under which the problems of one object are stored."""
         return self.name, "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def told(o: Object[Any], found: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Returns the problems of an object, each once, under its name."""
-    return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in found))
+def attribute(o: Object[Any], problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems attributed to an object, without duplicates."""
+    return tuple(dict.fromkeys(replace(problem, object=o.ref) for problem in problems))

@@ -1,4 +1,4 @@
-"""AuthorizationPolicies of workloads that ztunnels capture: what these cannot hold a connection against is not enforced as it is written."""
+"""AuthorizationPolicies with rules that a ztunnel cannot enforce because they need properties of requests."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from pilot.mesh.tables.mesh_config import root_namespace
 
 _OUTCOMES = {
     "ALLOW": "allows nothing",
-    "DENY": "denies whatever meets the rest of it",
-    "CUSTOM": "denies whatever meets the rest of it",
+    "DENY": "denies every connection that matches the rest of it",
+    "CUSTOM": "denies every connection that matches the rest of it",
 }
 
 
 def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
-    """Yields what connections do not show, where a ztunnel has workloads that the policy is for."""
+    """Yield a problem for each condition on requests, if a ztunnel captures workloads that the policy applies to."""
     if not db.settings.ambient.enabled or enforced(db, o.key) is None or not _captures(db, o):
         return
     if o.spec.action == "CUSTOM":
         yield warning(
             "not-enforced",
             "action",
-            "ztunnels ask no external authorizer: what this policy matches is denied; attach it to a waypoint",
+            "ztunnels do not support external authorizers, so everything that this policy matches is denied; "
+            "attach the policy to a waypoint",
         )
     for index, rule in enumerate(o.spec.rules):
         for one in unseen(rule):
             outcome = f"for workloads of ztunnels this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"
-            text = f"connections do not show {one.name}: {outcome}"
+            text = f"ztunnels cannot match {one.name}: {outcome}"
             yield from below(f"rules[{index}]", (warning("not-enforced", one.path, text),))
 
 

@@ -1,4 +1,5 @@
-"""Credentials that an object names: they have to be there, be readable by the proxies that are to use them, and be something that Envoy takes."""
+"""Credentials that an object refers to: they must exist, be readable by the proxies that use them, and be valid for
+Envoy."""
 
 from __future__ import annotations
 
@@ -14,65 +15,75 @@ from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
 _ELSEWHERE = ("sds://", "builtin://", "invalid://")
-"""What these name does not come from the control plane."""
+"""Schemes of credentials that the control plane does not provide."""
 
 
 def check_credential(db: Mesh, path: str, text: str, namespaces: Iterable[str], roots: bool) -> Problems:
-    """Yields the problems of a credential that a field names, for proxies of some namespaces; `roots`: it verifies peers."""
+    """Yield the problems of a credential for proxies in some namespaces. `roots` says that it verifies peers."""
     if text.startswith(_ELSEWHERE):
         return
     missing: dict[CredentialKey, list[str]] = {}
     for namespace in sorted(set(namespaces)):
         name = parse_field(text, namespace)
         if name is None:
-            yield warning("bad-credential-name", path, f"{text!r} names no Secret and no ConfigMap")
+            yield warning("bad-credential-name", path, f"{text!r} is not the name of a Secret or ConfigMap")
             return
         if name.source != "ConfigMap" and name.namespace != namespace:
             yield warning(
                 "credential-not-found",
                 path,
-                f"proxies in namespace {namespace} do not get Secrets of namespace {name.namespace}",
+                f"proxies in namespace {namespace} cannot read Secrets in namespace {name.namespace}",
             )
             continue
-        found = find_credential(db, name, roots)
-        if found is None:
+        material = find_credential(db, name, roots)
+        if material is None:
             missing.setdefault(name._replace(namespace=""), []).append(name.namespace)
         else:
-            yield from check_found(path, name, found)
+            yield from check_material(path, name, material)
     for name, where in missing.items():
         yield warning(
             "credential-not-found",
             path,
-            f"there is no {shown_kind(name)} {name.names[-1]} in namespace {', '.join(where)}",
+            f"{kind_name(name)} {name.names[-1]} not found in namespace {', '.join(where)}",
         )
 
 
 def find_credential(db: Mesh, name: CredentialKey, roots: bool) -> KeyPair | Roots | Flaw | None:
-    """Returns the credential of a name in whichever cluster: one that serves, else what is wrong, None where there is no such object."""
+    """Return a valid credential from any cluster, else the flaw of one, or None if no cluster has the object."""
     clusters = (
         {key.cluster for one in name.names for key in _secrets(db, name.namespace, one)}
         if name.source == "Secret"
         else set()
     )
-    found = [credential(db, name, cluster, roots) for cluster in sorted(clusters) or [db.settings.registry.cluster_id]]
-    there = [one for one in found if one is not None]
-    return next((one for one in there if not isinstance(one, Flaw)), there[0] if there else None)
+    candidates = [
+        material
+        for cluster in sorted(clusters) or [db.settings.registry.cluster_id]
+        if (material := credential(db, name, cluster, roots)) is not None
+    ]
+    return next((one for one in candidates if not isinstance(one, Flaw)), candidates[0] if candidates else None)
 
 
 def _secrets(db: Mesh, namespace: str, name: str) -> tuple[RegistryKey, ...]:
     return SECRET.keys(db, "named", (namespace, name))
 
 
-def check_found(path: str, name: CredentialKey, found: KeyPair | Roots | Flaw) -> Problems:
-    """Yields what is wrong with a credential that is there."""
-    flaw = found if isinstance(found, Flaw) else find_staple_flaw(found) if isinstance(found, KeyPair) else None
+def check_material(path: str, name: CredentialKey, material: KeyPair | Roots | Flaw) -> Problems:
+    """Yield the problem of an existing credential, if any."""
+    flaw = (
+        material
+        if isinstance(material, Flaw)
+        else find_staple_flaw(material)
+        if isinstance(material, KeyPair)
+        else None
+    )
     if flaw is not None:
         yield warning(
             "credential-unusable",
             path,
-            f"{flaw.path} of {shown_kind(name)} {name.namespace}/{flaw.object or name.name} {flaw.reason}",
+            f"{flaw.path} of {kind_name(name)} {name.namespace}/{flaw.object or name.name} {flaw.reason}",
         )
 
 
-def shown_kind(name: CredentialKey) -> str:
+def kind_name(name: CredentialKey) -> str:
+    """Return the kind of object that stores a credential."""
     return "ConfigMap" if name.source == "ConfigMap" else "Secret"

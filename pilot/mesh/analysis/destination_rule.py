@@ -1,4 +1,4 @@
-"""DestinationRules: their host, ports, subsets and credentials have to be there, and no older rule may say the same."""
+"""DestinationRules: their host, ports, subsets and credentials must exist, and must not be defined by an older rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, subset_of
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
 from pilot.mesh.analysis.destination import services_named
 from pilot.mesh.analysis.export_to import check_export_to
@@ -34,9 +34,9 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def destination_rule_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a DestinationRule with other objects."""
-    found = DESTINATION_RULE.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of a DestinationRule with other objects."""
+    rule = DESTINATION_RULE.get(db, key)
+    return attribute(rule, below("spec", _check(db, rule))) if rule is not None else ()
 
 
 DESTINATION_RULES = Check("DestinationRule", _keys, destination_rule_problems)
@@ -46,13 +46,13 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
     spec, host = o.spec, full_name(o.spec.host, o.namespace, db.settings.registry.domain)
     if is_wildcard(host):
         if not any(subset_of(ref.hostname, host) for ref in _candidates(db, host)):
-            yield warning("host-not-found", "host", f"no service has a name of {host}")
-    elif found := services_named(db, host):
-        yield from _check_policies(found, spec)
-        yield from _check_subsets(db, found, spec)
-        yield from _check_mutual_tls(db, found, spec)
+            yield warning("host-not-found", "host", f"no service matches {host}")
+    elif services := services_named(db, host):
+        yield from _check_policies(services, spec)
+        yield from _check_subsets(db, services, spec)
+        yield from _check_mutual_tls(db, services, spec)
     else:
-        yield warning("host-not-found", "host", f"there is no service {host}")
+        yield warning("host-not-found", "host", f"service {host} not found")
     yield from _check_older(db, o, host)
     if spec.workload_selector is not None:
         yield from below("workloadSelector", check_selector(db, o.namespace, spec.workload_selector.match_labels))
@@ -61,7 +61,7 @@ def _check(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _candidates(db: Mesh, host: str) -> Iterable[ServiceRef]:
-    """Returns the services that a wildcard may mean; where it ends with a namespace of Kubernetes, those of the namespace alone."""
+    """Return the services that a wildcard may match: those of a namespace if its suffix names one, else all."""
     suffix = f".svc.{db.settings.registry.domain}"
     if host.endswith(suffix):
         namespace = host.removesuffix(suffix).rpartition(".")[2]
@@ -78,10 +78,10 @@ def _policies(spec: DestinationRule) -> Iterable[tuple[str, TrafficPolicy]]:
             yield f"subsets[{index}].trafficPolicy", subset.traffic_policy
 
 
-def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Problems:
+def _check_policies(services: tuple[Service, ...], spec: DestinationRule) -> Problems:
     for path, policy in _policies(spec):
         for index, level in enumerate(policy.port_level_settings):
-            if level.port is not None and not any(s.port(level.port.number) for s in found):
+            if level.port is not None and not any(s.port(level.port.number) for s in services):
                 yield warning(
                     "port-not-found",
                     f"{path}.portLevelSettings[{index}].port.number",
@@ -89,11 +89,11 @@ def _check_policies(found: tuple[Service, ...], spec: DestinationRule) -> Proble
                 )
 
 
-def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yields a problem for each subset that no endpoint is of; services whose endpoints nobody lists have none to count."""
-    if any(s.resolution not in _WITH_ENDPOINTS for s in found):
+def _check_subsets(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yield a problem for each subset without endpoints, unless the endpoints of the services are unknown."""
+    if any(s.resolution not in _WITH_ENDPOINTS for s in services):
         return
-    labels = {e.labels for s in found for port in s.ports for e in endpoints(db, s.ref, port.number)}
+    labels = {e.labels for s in services for port in s.ports for e in endpoints(db, s.ref, port.number)}
     for index, subset in enumerate(spec.subsets):
         if subset.labels and not any(subset.labels.items() <= have for have in labels):
             yield warning(
@@ -101,29 +101,29 @@ def _check_subsets(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) 
             )
 
 
-def _check_mutual_tls(db: Mesh, found: tuple[Service, ...], spec: DestinationRule) -> Problems:
-    """Yields a problem where clients begin TLS that the workloads of the service's namespace refuse, or the other way round."""
+def _check_mutual_tls(db: Mesh, services: tuple[Service, ...], spec: DestinationRule) -> Problems:
+    """Yield a problem if the TLS mode of clients contradicts the mutual TLS mode of the service's namespace."""
     if spec.traffic_policy is None or spec.traffic_policy.tls is None:
         return
     mode = spec.traffic_policy.tls.mode
-    for served in found:
-        asked = namespace_mtls(db, served.namespace) if served.registry is Registry.KUBERNETES else "UNKNOWN"
-        if (asked == "STRICT" and mode != "ISTIO_MUTUAL") or (asked == "DISABLE" and mode == "ISTIO_MUTUAL"):
-            message = f"mutual TLS is {asked} in namespace {served.namespace}, clients are told {mode}"
+    for one in services:
+        required = namespace_mtls(db, one.namespace) if one.registry is Registry.KUBERNETES else "UNKNOWN"
+        if (required == "STRICT" and mode != "ISTIO_MUTUAL") or (required == "DISABLE" and mode == "ISTIO_MUTUAL"):
+            message = f"mutual TLS is {required} in namespace {one.namespace}, but clients use {mode}"
             yield warning("mtls-conflict", "trafficPolicy.tls.mode", message)
 
 
 def _check_older(db: Mesh, o: Object[DestinationRule], host: str) -> Problems:
-    """Yields a problem for each thing that an older rule, which this one is merged into, has said already."""
+    """Yield a problem for each setting that an older rule, which this one is merged into, already has."""
     for key in older_sources(db, o.key, host):
         older = DESTINATION_RULE.get(db, key)
         if older is None:
             continue
-        name, taken = f"{key.namespace}/{key.name}", {s.name for s in older.spec.subsets}
+        name, older_subsets = f"{key.namespace}/{key.name}", {s.name for s in older.spec.subsets}
         if o.spec.traffic_policy is not None and older.spec.traffic_policy is not None:
-            yield warning("policy-shadowed", "trafficPolicy", f"that of the older DestinationRule {name} counts")
+            yield warning("policy-shadowed", "trafficPolicy", f"the older DestinationRule {name} takes precedence")
         for index, subset in enumerate(o.spec.subsets):
-            if subset.name in taken:
+            if subset.name in older_subsets:
                 yield warning(
                     "subset-shadowed",
                     f"subsets[{index}].name",
@@ -139,16 +139,16 @@ def _check_credentials(db: Mesh, o: Object[DestinationRule]) -> Problems:
 
 
 def _check_credential(db: Mesh, namespace: str, tls: ClientTLSSettings | None) -> Problems:
-    """Yields a problem where no client would find a credential that serves: the client decides in which namespace a Secret is looked for."""
+    """Yield a problem if no namespace has a valid credential. Clients read the Secret in their own namespace."""
     if tls is None or not tls.credential_name:
         return
-    named = tls.credential_name
-    namespaces = (namespace,) if "://" in named else secret_namespaces(db, named, named + CA_SUFFIX)
+    name = tls.credential_name
+    namespaces = (namespace,) if "://" in name else secret_namespaces(db, name, name + CA_SUFFIX)
     if not namespaces:
-        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {named}")
+        yield warning("credential-not-found", "credentialName", f"no namespace has a Secret {name}")
         return
-    roots_too = not tls.insecure_skip_verify
-    for text, roots in ((named, False),) * (tls.mode == "MUTUAL") + ((named + CA_SUFFIX, True),) * roots_too:
-        found = [tuple(check_credential(db, "credentialName", text, (one,), roots)) for one in namespaces]
-        if all(found):
-            yield from found[0]
+    verifies = not tls.insecure_skip_verify
+    for text, roots in ((name, False),) * (tls.mode == "MUTUAL") + ((name + CA_SUFFIX, True),) * verifies:
+        problems = [tuple(check_credential(db, "credentialName", text, (one,), roots)) for one in namespaces]
+        if all(problems):
+            yield from problems[0]

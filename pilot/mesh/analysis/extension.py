@@ -1,4 +1,4 @@
-"""Extensions of users: what they are for has to be there, and so has the Secret that their images are pulled by."""
+"""WasmPlugins and TrafficExtensions: their targets and their image pull Secrets must exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pilot.config.kinds.istio import TRAFFIC_EXTENSION, WASM_PLUGIN
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.policy import check_attachment, check_selected, check_targets
 from pilot.mesh.lowering.wasm_plugins import FROM_WASM_PLUGIN
 from pilot.mesh.security.pull_secrets import pull_secret
@@ -22,12 +22,13 @@ def _plugin_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def wasm_plugin_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a WasmPlugin with other objects."""
-    found = WASM_PLUGIN.get(db, key)
-    if found is None:
+    """Return the problems of a WasmPlugin with other objects."""
+    plugin = WASM_PLUGIN.get(db, key)
+    if plugin is None:
         return ()
-    return told(
-        found, below("spec", (*check_attachment(db, found), *_check_secret(db, found, found.spec.image_pull_secret)))
+    return attribute(
+        plugin,
+        below("spec", (*check_attachment(db, plugin), *_check_secret(db, plugin, plugin.spec.image_pull_secret))),
     )
 
 
@@ -38,19 +39,25 @@ def _extension_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def traffic_extension_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a TrafficExtension with other objects."""
-    found = TRAFFIC_EXTENSION.get(db, key)
-    if found is None:
+    """Return the problems of a TrafficExtension with other objects."""
+    extension = TRAFFIC_EXTENSION.get(db, key)
+    if extension is None:
         return ()
-    named = found.spec.wasm.image_pull_secret if found.spec.wasm is not None else ""
-    attached = (*check_selected(db, found), *check_targets(db, found.namespace, None, found.spec.target_refs))
-    return told(found, below("spec", (*attached, *below("wasm", _check_secret(db, found, named)))))
+    secret = extension.spec.wasm.image_pull_secret if extension.spec.wasm is not None else ""
+    attached = (
+        *check_selected(db, extension),
+        *check_targets(db, extension.namespace, None, extension.spec.target_refs),
+    )
+    return attribute(extension, below("spec", (*attached, *below("wasm", _check_secret(db, extension, secret)))))
 
 
-def _check_secret(db: Mesh, o: Object[Any], named: str) -> Problems:
-    """Yields a problem where the own cluster has no such Secret; what is pulled by it fails as the extension says."""
-    if named and not pull_secret(db, o.namespace, named, db.settings.registry.cluster_id):
-        message = f"namespace {o.namespace} has no Secret {named} of type kubernetes.io/dockerconfigjson: the module is not fetched"
+def _check_secret(db: Mesh, o: Object[Any], name: str) -> Problems:
+    """Yield a problem if the local cluster has no such image pull Secret."""
+    if name and not pull_secret(db, o.namespace, name, db.settings.registry.cluster_id):
+        message = (
+            f"namespace {o.namespace} has no Secret {name} of type kubernetes.io/dockerconfigjson, "
+            "so the module cannot be fetched"
+        )
         yield warning("pull-secret-not-found", "imagePullSecret", message)
 
 

@@ -1,4 +1,4 @@
-"""Gateways: the routers that they select, the ports that these are reached at, and the credentials have to be there."""
+"""Gateways: the routers that they select, the ports of these routers, and the credentials must exist."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pilot.config.networking.gateway import Gateway, ServerTLSSettings
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.credential import check_credential
-from pilot.mesh.analysis.selector import Labels, selected_anywhere, shown
+from pilot.mesh.analysis.selector import Labels, format_labels, selected_anywhere
 from pilot.mesh.registry.service_targets import selecting_ports
 from pilot.mesh.security.credential_access import certificate_fields, root_fields
 from pilot.mesh.tables.database import Mesh
@@ -24,9 +24,9 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def gateway_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a Gateway with other objects; what conflicts with servers of others is told where a router has both."""
-    found = GATEWAY.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of a Gateway with other objects, except conflicts between servers of one router."""
+    gateway = GATEWAY.get(db, key)
+    return attribute(gateway, below("spec", _check(db, gateway))) if gateway is not None else ()
 
 
 GATEWAYS = Check("Gateway", _keys, gateway_problems)
@@ -40,7 +40,9 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
         (n, labels) for n, labels in selected_anywhere(db, o.spec.selector, o.namespace) if not own or n == o.namespace
     ]
     if not routers:
-        yield warning("selector-without-workloads", "selector", f"no workload has {shown(o.spec.selector)}")
+        yield warning(
+            "selector-without-workloads", "selector", f"no workload has the labels {format_labels(o.spec.selector)}"
+        )
         return
     ports = _ports(db, routers)
     for index, server in enumerate(o.spec.servers):
@@ -55,12 +57,12 @@ def _check(db: Mesh, o: Object[Gateway]) -> Problems:
 
 
 def _ports(db: Mesh, routers: Iterable[tuple[str, Labels]]) -> set[int]:
-    """Returns the ports of the Services that select the routers, by number and by target; empty where no Service does."""
+    """Return the ports and target ports of the Services that select the routers."""
     return {port for namespace, labels in dict.fromkeys(routers) for port in selecting_ports(db, namespace, labels)}
 
 
 def _check_credentials(db: Mesh, tls: ServerTLSSettings, namespaces: set[str]) -> Problems:
-    """Yields the problems of a server's credentials for routers of some namespaces."""
+    """Yield the problems of a server's credentials for routers in some namespaces."""
     several = bool(tls.credential_names)
     for index, name in enumerate(certificate_fields(tls)):
         yield from check_credential(

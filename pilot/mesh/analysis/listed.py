@@ -1,4 +1,4 @@
-"""Every check of objects against each other that needs nothing but the model."""
+"""The list of all checks between objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pilot.mesh.analysis.destination_rule import DESTINATION_RULES
 from pilot.mesh.analysis.extension import TRAFFIC_EXTENSIONS, WASM_PLUGINS
 from pilot.mesh.analysis.gateway import GATEWAYS
 from pilot.mesh.analysis.mesh import MESH_CONFIG
-from pilot.mesh.analysis.nack import REFUSALS
+from pilot.mesh.analysis.nack import NACKS
 from pilot.mesh.analysis.policy import AUTHORIZATION_POLICIES, PEER_AUTHENTICATIONS, REQUEST_AUTHENTICATIONS
 from pilot.mesh.analysis.service import SERVICES
 from pilot.mesh.analysis.service_entry import SERVICE_ENTRIES
@@ -32,7 +32,7 @@ CHECKS = (
     WASM_PLUGINS,
     TRAFFIC_EXTENSIONS,
     STATUSES,
-    REFUSALS,
+    NACKS,
     WITHOUT_EFFECT,
     MESH_CONFIG,
 )

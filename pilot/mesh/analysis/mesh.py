@@ -1,4 +1,5 @@
-"""The mesh config and the mesh networks: services of extension providers, providers, and gateways of networks have to be there."""
+"""The mesh config and mesh networks: services of extension providers, default providers and network gateways must
+exist."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ def _keys(db: Mesh) -> tuple[ObjectRef, ...]:
 
 @derived
 def mesh_problems(db: Mesh, subject: ObjectRef) -> tuple[Problem, ...]:
-    """Returns the problems of the mesh config, or of the mesh networks, with other objects."""
-    found = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
-    return tuple(replace(problem, object=subject) for problem in found)
+    """Return the problems of the mesh config, or of the mesh networks, with other objects."""
+    problems = _check_config(db, mesh_config(db)) if subject == MESH else _check_networks(db)
+    return tuple(replace(problem, object=subject) for problem in problems)
 
 
 MESH_CONFIG = Check("mesh", _keys, mesh_problems)
@@ -44,14 +45,14 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
         name = named_service(provider)
         if name and (ref := find_service(db, name)) is None:
             yield warning(
-                SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"no service, or more than one, is meant by {name}"
+                SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} matches no service, or more than one"
             )
         elif (
             name
             and ref is not None
             and (port := named_port(provider))
-            and (found := service(db, ref)) is not None
-            and found.port(port) is None
+            and (provided := service(db, ref)) is not None
+            and provided.port(port) is None
         ):
             yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} has no port {port}")
         for variable in named_variables(provider):
@@ -59,17 +60,21 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
                 yield warning(
                     "no-variable",
                     f"extensionProviders[{index}]",
-                    f"the control plane has no variable {variable}: the header is empty",
+                    f"the control plane has no environment variable {variable}, so the header is empty",
                 )
         if is_authorizer(provider) and (fault := find_fault(provider)):
-            yield warning("bad-provider", f"extensionProviders[{index}]", f"{fault}: policies that name it deny")
+            yield warning(
+                "bad-provider",
+                f"extensionProviders[{index}]",
+                f"{fault}; policies with this provider deny all requests",
+            )
     if not has_trust_bundle(db):
         for index, authority in enumerate(mesh.ca_certificates):
             if authority.pem:
                 yield warning(
                     "no-effect",
                     f"caCertificates[{index}].pem",
-                    "is passed on to proxies only where the mesh may have several roots",
+                    "takes effect only if the mesh supports multiple roots",
                 )
     default = mesh.default_providers
     for field, part in PARTS.items():
@@ -83,4 +88,4 @@ def _check_networks(db: Mesh) -> Problems:
         for index, gateway in enumerate(network.gateways):
             if gateway.registry_service_name and not refs_by_hostname(db, gateway.registry_service_name):
                 path = f"networks.{name}.gateways[{index}].registryServiceName"
-                yield warning("service-not-found", path, f"there is no service {gateway.registry_service_name}")
+                yield warning("service-not-found", path, f"service {gateway.registry_service_name} not found")

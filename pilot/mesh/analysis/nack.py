@@ -1,4 +1,4 @@
-"""Objects of which proxies refuse what follows: a mistake that only Envoy has found."""
+"""Objects whose resources proxies reject: mistakes that only Envoy detects."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from pilot.mesh.tables.nacks import describe_nacks, nacked_objects, nacks_of
 
 
 @derived
-def refusal_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    """Returns what proxies say of what follows from an object."""
-    found = nacks_of(db, ref)
-    return (
-        (Problem(code="refused", object=ref, message=describe_nacks(found), severity=Severity.WARNING),)
-        if found
-        else ()
-    )
+def nack_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
+    """Return the problem of an object if proxies reject resources that are built from it."""
+    if not (nacks := nacks_of(db, ref)):
+        return ()
+    return (Problem(code="refused", object=ref, message=describe_nacks(nacks), severity=Severity.WARNING),)
 
 
-REFUSALS = Check("refusal", nacked_objects, refusal_problems)
+NACKS = Check("nack", nacked_objects, nack_problems)

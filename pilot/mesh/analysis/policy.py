@@ -1,4 +1,5 @@
-"""Policies of workloads: their selectors have to select something, and of several that say the same only the oldest counts."""
+"""Policies of workloads: their selectors and targets must match something, and only the oldest of equal policies
+applies."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.config.security.peer_authentication import PeerAuthentication
 from pilot.config.selector import PolicyTargetReference
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
-from pilot.mesh.analysis.selector import check_selector, label_sets, router_labels, selected_anywhere, shown
+from pilot.mesh.analysis.selector import check_selector, format_labels, label_sets, router_labels, selected_anywhere
 from pilot.mesh.model.ambient import serves_waypoints
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
@@ -31,15 +32,15 @@ def _peer_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def peer_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a PeerAuthentication with other objects."""
-    found = PEER_AUTHENTICATION.get(db, key)
-    return told(found, below("spec.selector", _check_peer(db, found))) if found is not None else ()
+    """Return the problems of a PeerAuthentication with other objects."""
+    policy = PEER_AUTHENTICATION.get(db, key)
+    return attribute(policy, below("spec.selector", _check_peer(db, policy))) if policy is not None else ()
 
 
 def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
     labels = _labels(o)
     if o.namespace == root_namespace(db) and labels:
-        yield warning("selector-without-effect", "", "in the root namespace only a policy without a selector counts")
+        yield warning("selector-without-effect", "", "in the root namespace, policies with a selector have no effect")
         return
     yield from check_selector(db, o.namespace, labels)
     for key in PEER_AUTHENTICATION.keys(db, "namespace", o.namespace):
@@ -51,7 +52,7 @@ def _check_peer(db: Mesh, o: Object[PeerAuthentication]) -> Problems:
             yield warning(
                 "policy-shadowed",
                 "",
-                f"the older PeerAuthentication {key.namespace}/{key.name} has some of its workloads, or all",
+                f"the older PeerAuthentication {key.namespace}/{key.name} applies to some or all of its workloads",
             )
 
 
@@ -69,21 +70,21 @@ def _request_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def request_authentication_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a RequestAuthentication with other objects."""
-    found = REQUEST_AUTHENTICATION.get(db, key)
-    if found is None:
+    """Return the problems of a RequestAuthentication with other objects."""
+    policy = REQUEST_AUTHENTICATION.get(db, key)
+    if policy is None:
         return ()
-    return told(found, below("spec", check_attachment(db, found)))
+    return attribute(policy, below("spec", check_attachment(db, policy)))
 
 
 def check_attachment(db: Mesh, o: Object[Any]) -> Problems:
-    """Yields a problem for each thing that a policy is for and that is not there, with paths in its spec."""
+    """Yield a problem for each target of a policy that does not exist. Paths are relative to its spec."""
     yield from check_selected(db, o)
     yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
 
 
 def check_selected(db: Mesh, o: Object[Any]) -> Problems:
-    """Yields a problem where nothing has the labels that a policy is for, with a path in its spec."""
+    """Yield a problem if no workload matches a policy's selector. The path is relative to its spec."""
     yield from below("selector", _check_labels(db, o))
 
 
@@ -92,13 +93,13 @@ def _check_labels(db: Mesh, o: Object[Any]) -> Problems:
     if o.namespace != root_namespace(db):
         yield from check_selector(db, o.namespace, labels)
     elif labels and not selected_anywhere(db, labels, o.namespace):
-        yield warning("selector-without-workloads", "", f"no workload has {shown(labels)}")
+        yield warning("selector-without-workloads", "", f"no workload has the labels {format_labels(labels)}")
 
 
 def check_targets(
     db: Mesh, namespace: str, target: PolicyTargetReference | None, targets: tuple[PolicyTargetReference, ...]
 ) -> Problems:
-    """Yields a problem for each target of a policy of the namespace that is not there."""
+    """Yield a problem for each target of a policy that does not exist in its namespace."""
     if target is not None:
         yield from below("targetRef", _check_target(db, namespace, target))
     for index, one in enumerate(targets):
@@ -106,7 +107,7 @@ def check_targets(
 
 
 def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Problems:
-    """Yields a problem where nothing of the policy's namespace is meant by a target, or where no proxy stands for targets of its kind."""
+    """Yield a problem if a target does not exist in the policy's namespace, or if no proxy serves its kind."""
     if target.kind == "Gateway":
         if not any(
             (GATEWAY_NAME, target.name) in labels
@@ -115,20 +116,20 @@ def _check_target(db: Mesh, namespace: str, target: PolicyTargetReference) -> Pr
             yield warning(
                 "target-not-found",
                 "name",
-                f"no router of namespace {namespace} is labelled {GATEWAY_NAME}={target.name}",
+                f"no router in namespace {namespace} has the label {GATEWAY_NAME}={target.name}",
             )
-    elif not _is_there(db, namespace, target):
+    elif not _exists(db, namespace, target):
         yield warning("target-not-found", "name", f"namespace {namespace} has no {target.kind} {target.name}")
     elif not serves_waypoints(db.settings.ambient):
         yield warning(
             "no-effect",
             "kind",
-            f"policies for a {target.kind} take effect at waypoints, which are not served (PILOT_ENABLE_AMBIENT)",
+            f"policies for a {target.kind} take effect at waypoints, which are disabled (PILOT_ENABLE_AMBIENT)",
         )
 
 
-def _is_there(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
-    """Returns whether a namespace has a target; of classes of Gateways, which are not read, it is taken for granted."""
+def _exists(db: Mesh, namespace: str, target: PolicyTargetReference) -> bool:
+    """Return whether a namespace has a target. GatewayClasses are assumed to exist."""
     if target.kind == "ServiceEntry":
         return SERVICE_ENTRY.get(db, ObjectKey(namespace, target.name)) is not None
     ref = ServiceRef(kubernetes_hostname(target.name, namespace, db.settings.registry.domain), namespace)
@@ -145,9 +146,9 @@ def _authorization_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def authorization_policy_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of an AuthorizationPolicy with other objects."""
-    found = AUTHORIZATION_POLICY.get(db, key)
-    return told(found, below("spec", _check_authorization(db, found))) if found is not None else ()
+    """Return the problems of an AuthorizationPolicy with other objects."""
+    policy = AUTHORIZATION_POLICY.get(db, key)
+    return attribute(policy, below("spec", _check_authorization(db, policy))) if policy is not None else ()
 
 
 def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
@@ -156,9 +157,9 @@ def _check_authorization(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
     if (
         o.spec.action == "CUSTOM"
         and o.spec.provider is not None
-        and isinstance(found := authorizer(db, o.spec.provider.name), str)
+        and isinstance(fault := authorizer(db, o.spec.provider.name), str)
     ):
-        yield warning("provider-not-found", "provider.name", f"{found}: what this policy matches is denied")
+        yield warning("provider-not-found", "provider.name", f"{fault}; everything that this policy matches is denied")
 
 
 AUTHORIZATION_POLICIES = Check("AuthorizationPolicy", _authorization_keys, authorization_policy_problems)

@@ -1,4 +1,4 @@
-"""Selectors have to select workloads."""
+"""Selectors: they must match workloads."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ Labels = frozenset[tuple[str, str]]
 
 @derived
 def label_sets(db: Mesh, namespace: str) -> frozenset[Labels]:
-    """Returns the labels of each workload of a namespace, ready or not; equal ones once."""
+    """Return the distinct label sets of the workloads in a namespace, ready or not."""
     return frozenset((*pod_labels(db, namespace).values(), *entry_labels(db, namespace).values()))
 
 
 def check_selector(db: Mesh, namespace: str, labels: Mapping[str, str]) -> Problems:
-    """Yields a problem where no workload of the namespace has all the labels; no labels mean every workload."""
+    """Yield a problem if no workload in the namespace has all the labels. An empty selector matches every workload."""
     if labels and not any(labels.items() <= have for have in label_sets(db, namespace)):
-        yield warning("selector-without-workloads", "", f"no workload of namespace {namespace} has {shown(labels)}")
+        message = f"no workload in namespace {namespace} has the labels {format_labels(labels)}"
+        yield warning("selector-without-workloads", "", message)
 
 
 def selected_anywhere(db: Mesh, labels: Mapping[str, str], first: str) -> list[tuple[str, Labels]]:
-    """Returns the namespace and labels of each workload that has all the labels: those of the namespace `first` where there are some, else all."""
-    if own := _selected(db, labels, (first,)):
-        return own
+    """Return the namespace and labels of the workloads with all the labels: those in the namespace `first`, else
+    all."""
+    if local := _selected(db, labels, (first,)):
+        return local
     if elsewhere := _selected(db, labels, dict.fromkeys((*pod_namespaces(db), *entry_namespaces(db)))):
         return elsewhere
-    return [(namespace, have) for namespace, have in _known_routers(db) if labels.items() <= have]
+    return [(namespace, have) for namespace, have in _connected_routers(db) if labels.items() <= have]
 
 
 def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) -> list[tuple[str, Labels]]:
@@ -41,18 +43,18 @@ def _selected(db: Mesh, labels: Mapping[str, str], namespaces: Iterable[str]) ->
 
 
 @derived
-def _known_routers(db: Mesh) -> frozenset[tuple[str, Labels]]:
-    """Returns the namespace and labels of each connected router, in a registry or not."""
+def _connected_routers(db: Mesh) -> frozenset[tuple[str, Labels]]:
+    """Return the namespace and labels of each connected router, including those without a Pod or WorkloadEntry."""
     return frozenset(
         (find_proxy(db, node_id).namespace, frozenset(proxy_labels(db, node_id).items())) for node_id in routers(db)
     )
 
 
 def router_labels(db: Mesh, namespace: str) -> list[Labels]:
-    """Returns the labels of each connected router of a namespace. No node of its own."""
-    return [labels for where, labels in _known_routers(db) if where == namespace]
+    """Return the labels of each connected router in a namespace. Not memoised."""
+    return [labels for where, labels in _connected_routers(db) if where == namespace]
 
 
-def shown(labels: Mapping[str, str]) -> str:
-    """Returns labels as a user would type them."""
+def format_labels(labels: Mapping[str, str]) -> str:
+    """Return labels as text, such as "app=web,version=v1"."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

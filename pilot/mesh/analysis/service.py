@@ -1,4 +1,4 @@
-"""Kubernetes Services: the namespaces that they are exported to have to be there, and an alias may not lead back to itself."""
+"""Kubernetes Services: the namespaces in exportTo must exist, and an ExternalName must not lead back to itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pilot.config.kubernetes.service import EXPORT_TO, Service
 from pilot.config.object import Object, RegistryKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.registry.aliases import leads_back
 from pilot.mesh.registry.kubernetes_services import exported_names, kubernetes_hostname
@@ -21,9 +21,9 @@ def _keys(db: Mesh) -> tuple[RegistryKey, ...]:
 
 @derived
 def service_problems(db: Mesh, key: RegistryKey) -> tuple[Problem, ...]:
-    """Returns the problems of a Kubernetes Service with other objects."""
-    found = SERVICE.get(db, key)
-    return told(found, _check(db, found)) if found is not None else ()
+    """Return the problems of a Kubernetes Service with other objects."""
+    kubernetes_service = SERVICE.get(db, key)
+    return attribute(kubernetes_service, _check(db, kubernetes_service)) if kubernetes_service is not None else ()
 
 
 SERVICES = Check("Service", _keys, service_problems)
@@ -38,5 +38,5 @@ def _check(db: Mesh, o: Object[Service]) -> Problems:
         yield warning(
             "alias-circle",
             "spec.externalName",
-            f"{o.spec.external_name} leads back to this Service, so that it leads nowhere",
+            f"{o.spec.external_name} leads back to this Service, so it resolves to nothing",
         )

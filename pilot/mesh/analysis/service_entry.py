@@ -1,4 +1,4 @@
-"""ServiceEntries: they have to select workloads, and nothing older of their namespace may have their host names."""
+"""ServiceEntries: they must select workloads, and no older object in their namespace may have their hosts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pilot.config.networking.service_entry import ServiceEntry
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.model.service import Registry, ServiceRef
@@ -22,9 +22,9 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def service_entry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a ServiceEntry with other objects."""
-    found = SERVICE_ENTRY.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of a ServiceEntry with other objects."""
+    entry = SERVICE_ENTRY.get(db, key)
+    return attribute(entry, below("spec", _check(db, entry))) if entry is not None else ()
 
 
 SERVICE_ENTRIES = Check("ServiceEntry", _keys, service_entry_problems)
@@ -41,11 +41,11 @@ def _check(db: Mesh, o: Object[ServiceEntry]) -> Problems:
             yield warning(
                 "host-claimed",
                 f"hosts[{index}]",
-                f"it is the name of Service {o.namespace}/{served.name}, which counts",
+                f"it is the name of Service {o.namespace}/{served.name}, which takes precedence",
             )
         elif o.key in unmerged_entries(db, ref):
             yield warning(
                 "host-claimed",
                 f"hosts[{index}]",
-                f"an older ServiceEntry of the namespace has {host}, and is of another kind",
+                f"an older ServiceEntry in the namespace has {host} with other settings and takes precedence",
             )

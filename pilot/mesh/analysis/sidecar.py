@@ -1,4 +1,4 @@
-"""Sidecars: their workloads, the hosts that they import and their egress proxies have to be there, and none may compete with another."""
+"""Sidecars: their workloads, imported hosts and egress proxies must exist, and they must not overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.lib.hosts import full_name, is_wildcard, matches, subset_of
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.selector import check_selector, label_sets
 from pilot.mesh.registry.services import is_visible, refs_by_hostname, refs_in_namespace, service_refs
@@ -28,9 +28,9 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def sidecar_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a Sidecar with other objects."""
-    found = SIDECAR.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of a Sidecar with other objects."""
+    sidecar = SIDECAR.get(db, key)
+    return attribute(sidecar, below("spec", _check(db, sidecar))) if sidecar is not None else ()
 
 
 SIDECARS = Check("Sidecar", _keys, sidecar_problems)
@@ -45,7 +45,7 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
         for h, host in enumerate(listener.hosts):
             if not _imports_something(db, o.namespace, host):
                 yield warning(
-                    "host-not-found", f"egress[{e}].hosts[{h}]", f"no service and no VirtualService is meant by {host}"
+                    "host-not-found", f"egress[{e}].hosts[{h}]", f"{host} matches no service and no VirtualService"
                 )
     policy = spec.outbound_traffic_policy
     if policy is not None and policy.egress_proxy is not None:
@@ -56,7 +56,7 @@ def _check(db: Mesh, o: Object[Sidecar]) -> Problems:
 
 
 def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
-    """Yields a problem for each Sidecar of the namespace that is tried before this one and has all or some of its workloads."""
+    """Yield a problem for each Sidecar in the namespace that takes precedence for some or all of its workloads."""
     order = sidecar_order(db, o.namespace)
     earlier = (SIDECAR.get(db, key) for key in order[: order.index(o.key)])
     selector = o.spec.workload_selector
@@ -68,7 +68,7 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
             yield warning(
                 "sidecar-shadowed",
                 "workloadSelector",
-                f"Sidecar {other.namespace}/{other.name} is for all workloads already",
+                f"Sidecar {other.namespace}/{other.name} already applies to all workloads",
             )
             return
         both = theirs.labels.items() | selector.labels.items()
@@ -76,19 +76,21 @@ def _check_others(db: Mesh, o: Object[Sidecar]) -> Problems:
             yield warning(
                 "sidecar-shadowed",
                 "workloadSelector",
-                f"Sidecar {other.namespace}/{other.name} has some of its workloads already",
+                f"Sidecar {other.namespace}/{other.name} already applies to some of its workloads",
             )
 
 
 def _imports_something(db: Mesh, own: str, text: str) -> bool:
-    """Returns whether there is a service or a VirtualService that an egress host means. What leaves hosts out, and a whole own namespace, may be
-    empty."""
+    """Return whether an egress host matches a service or a VirtualService.
+
+    Exclusions and `./*` may match nothing.
+    """
     where, _, host = text.partition("/")
     if where.startswith("~") or (where in (ANY_NAMESPACE, ".") and host == "*"):
         return True
     if where == ".":
         if own == root_namespace(db):
-            return True  # the namespace of whoever the defaults are applied to
+            return True  # "." is the namespace of the proxies that the defaults apply to
         where = own
     if where == ANY_NAMESPACE:
         refs = refs_by_hostname(db, host) if not is_wildcard(host) else service_refs(db)

@@ -1,4 +1,4 @@
-"""Objects that have a status of ours: what it says is wrong with them."""
+"""Problems that the status of an object reports."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pilot.mesh.status.objects import (
 from pilot.mesh.tables.database import Mesh
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_SAYS_LITTLE = ("ListenersNotValid",)
-_NOT_YET = ("AddressNotAssigned",)
-Found = tuple[str, StatusCondition]
+_SUMMARIES = ("ListenersNotValid",)
+_PENDING = ("AddressNotAssigned",)
+FaultyCondition = tuple[str, StatusCondition]
 
 
 @derived
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    """Returns what the status of an object says is wrong with it."""
+    """Return the problems that the status of an object reports."""
     status, route = status_of(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
     return (
         build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
@@ -45,20 +45,24 @@ STATUSES = Check("status", objects_with_status, status_problems)
 
 
 def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentReference] = ()) -> tuple[Problem, ...]:
-    """Returns a problem for each condition that does not hold as it should; what is said twice is told once. `parents`: as a route lists them."""
-    found: dict[tuple[str, str], Problem] = {}
-    for path, told in _faults(status, parents):
-        if told.reason not in _SAYS_LITTLE:
-            severity = Severity.NOTICE if told.reason in _NOT_YET else Severity.WARNING
-            made = Problem(
-                code=_WORD.sub("-", told.reason).lower(), object=ref, path=path, message=told.message, severity=severity
+    """Return a problem for each false condition, without duplicates. `parents` are the parentRefs of a route, in
+    order."""
+    problems: dict[tuple[str, str], Problem] = {}
+    for path, condition in _faults(status, parents):
+        if condition.reason not in _SUMMARIES:
+            problem = Problem(
+                code=_WORD.sub("-", condition.reason).lower(),
+                object=ref,
+                path=path,
+                message=condition.message,
+                severity=Severity.NOTICE if condition.reason in _PENDING else Severity.WARNING,
             )
-            found.setdefault((told.reason, told.message), made)
-    return tuple(found.values())
+            problems.setdefault((condition.reason, condition.message), problem)
+    return tuple(problems.values())
 
 
-def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Found]:
-    """Yields the conditions that tell of a fault, with the place in the object that they are about."""
+def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[FaultyCondition]:
+    """Yield the conditions that report a fault, each with the path that it concerns."""
     if isinstance(status, CollectedGatewayStatus):
         for n, listener in enumerate(status.listeners):
             yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
@@ -67,11 +71,10 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
         yield from (("metadata.labels", c) for c in status.conditions if c.type == WAYPOINT_BOUND and not c.status)
     elif isinstance(status, RouteStatus):
         for parent in status.parents:
-            for condition in (
-                c for c in _false(parent.conditions) if c.reason != "Refused"
-            ):  # another check tells of that
-                named = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
-                yield ("spec.rules" if condition.type != "Accepted" else named), condition
+            path = f"spec.parentRefs[{parents.index(parent.parent)}]" if parent.parent in parents else "spec"
+            for condition in _false(parent.conditions):
+                if condition.reason != "Refused":  # the check of NACKs reports it
+                    yield ("spec.rules" if condition.type != "Accepted" else path), condition
     elif isinstance(status, PolicyStatus):
         for n, ancestor in enumerate(status.ancestors):
             yield from _wrong(f"spec.targetRefs[{n}]" if ancestor.mesh else "spec.targetRefs", ancestor.conditions)
@@ -80,7 +83,7 @@ def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[Foun
             yield from _wrong("spec.endpointPickerRef" if isinstance(status, PoolStatus) else "spec", conditions)
 
 
-def _wrong(path: str, conditions: Iterable[StatusCondition]) -> Iterator[Found]:
+def _wrong(path: str, conditions: Iterable[StatusCondition]) -> Iterator[FaultyCondition]:
     return ((path, condition) for condition in _false(conditions))
 
 

@@ -1,4 +1,4 @@
-"""Telemetries: providers, workloads and targets have to be there, and proxies have to be able to do what is asked."""
+"""Telemetries: providers, workloads and targets must exist, and proxies must support the configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pilot.config.object import Object, ObjectKey, age
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.config.telemetry import AccessLogging, Metrics, Telemetry, TelemetryTracing
 from pilot.derive import derived
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.policy import check_targets
 from pilot.mesh.analysis.selector import check_selector
 from pilot.mesh.analysis.telemetry_provider import PARTS, TelemetryPart, check_provider, needs_of, notices
@@ -30,9 +30,9 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def telemetry_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a Telemetry with other objects and with proxies."""
-    found = TELEMETRY.get(db, key)
-    return told(found, below("spec", _check(db, found))) if found is not None else ()
+    """Return the problems of a Telemetry with other objects and with proxies."""
+    telemetry = TELEMETRY.get(db, key)
+    return attribute(telemetry, below("spec", _check(db, telemetry))) if telemetry is not None else ()
 
 
 TELEMETRIES = Check("Telemetry", _keys, telemetry_problems)
@@ -42,20 +42,20 @@ def _check(db: Mesh, o: Object[Telemetry]) -> Problems:
     labels = o.spec.selector.match_labels if o.spec.selector is not None else {}
     yield from below("selector", check_selector(db, o.namespace, labels))
     yield from check_targets(db, o.namespace, o.spec.target_ref, o.spec.target_refs)
-    yield from _check_alone(db, o)
+    yield from _check_unique(db, o)
     for field, part in PARTS.items():
         yield from _check_part(db, o, field, part)
 
 
-def _check_alone(db: Mesh, o: Object[Telemetry]) -> Problems:
-    """Yields a problem where an older Telemetry is for all workloads of the namespace too."""
+def _check_unique(db: Mesh, o: Object[Telemetry]) -> Problems:
+    """Yield a problem if an older Telemetry also applies to all workloads in the namespace."""
     first = next((a.key for a in attachments(db, TELEMETRY.id.name, o.namespace) if not a.selects), o.key)
     older = TELEMETRY.get(db, first)
     if first != o.key and not _selects(o.spec) and older is not None and age(older) < age(o):
         yield warning(
             "policy-shadowed",
             "",
-            f"the older Telemetry {first.namespace}/{first.name} counts for all workloads, this one for none",
+            f"the older Telemetry {first.namespace}/{first.name} applies to all workloads, so this one has no effect",
         )
 
 
@@ -69,7 +69,9 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
     for index, (entry, names) in enumerate(list(with_providers([*before, *own], defaults))[len(before) :]):
         place = f"{field}[{index}]"
         if not names:
-            yield warning("no-effect", place, "no provider is named, here or above, and the mesh has no default one")
+            yield warning(
+                "no-effect", place, "no provider is configured here, in a parent Telemetry or in the mesh config"
+            )
         for number, name in enumerate(provider_names(entry)):
             yield from below(f"{place}.providers[{number}].name", check_provider(db, name, part))
         places = () if o.namespace == root_namespace(db) else (o.namespace,)
@@ -77,7 +79,7 @@ def _check_part(db: Mesh, o: Object[Telemetry], field: str, part: TelemetryPart)
 
 
 def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
-    """Yields the Telemetries whose providers an object's entries inherit: those for all workloads."""
+    """Yield the Telemetries for all workloads, whose providers an object's entries inherit."""
     namespaces = (
         dict.fromkeys((root_namespace(db), o.namespace)) if _selects(o.spec) else dict.fromkeys((root_namespace(db),))
     )
@@ -89,7 +91,7 @@ def _before(db: Mesh, o: Object[Telemetry]) -> Iterator[Telemetry]:
 
 
 def _needs(entry: Entry) -> Iterable[str]:
-    """Returns what an entry itself needs of proxies."""
+    """Return the proxy features that an entry needs."""
     if isinstance(entry, AccessLogging):
         return (CEL_FILTER,) if entry.filter is not None else ()
     if isinstance(entry, Metrics):

@@ -1,4 +1,4 @@
-"""What Telemetries, and the mesh's defaults, ask of providers and of proxies."""
+"""Requirements of Telemetries and of default providers on providers and proxies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ from pilot.mesh.telemetry.providers import provider_port, telemetry_provider
 
 
 class TelemetryPart(NamedTuple):
-    """A part of a Telemetry: its entries, the mesh's providers for it, what each kind of provider needs of proxies, and what is lost without."""
+    """A part of a Telemetry.
+
+    entries: returns the entries of a Telemetry.
+    defaults: returns the default providers of the mesh.
+    kinds: the proxy feature that each kind of provider needs.
+    lost: the effect of a provider that cannot be used.
+    """
 
     entries: Callable[[Telemetry], tuple[Any, ...]]
     defaults: Callable[[DefaultProviders], tuple[str, ...]]
@@ -41,10 +47,10 @@ PARTS: Mapping[str, TelemetryPart] = {
         lambda spec: spec.tracing,
         lambda defaults: defaults.tracing,
         {"zipkin": ZIPKIN, "datadog": DATADOG, "skywalking": SKYWALKING, "opentelemetry": OPEN_TELEMETRY},
-        "there are no spans",
+        "no spans are reported",
     ),
     "metrics": TelemetryPart(
-        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it is given no metrics"
+        lambda spec: spec.metrics, lambda defaults: defaults.metrics, {"prometheus": STATS}, "it receives no metrics"
     ),
     "accessLogging": TelemetryPart(
         lambda spec: spec.access_logging,
@@ -55,40 +61,39 @@ PARTS: Mapping[str, TelemetryPart] = {
             "envoy_tcp_als": CONNECTION_LOG,
             "envoy_otel_als": OPEN_TELEMETRY_LOG,
         },
-        "it is given no logs",
+        "it receives no logs",
     ),
 }
-_WITHOUT: Mapping[str, str] = {STATS: "requests are counted by Envoy's own statistics alone"}
+_WITHOUT: Mapping[str, str] = {STATS: "only Envoy's own statistics count requests"}
 
 
 def check_provider(db: Mesh, name: str, part: TelemetryPart) -> Problems:
-    """Yields a problem where a provider that is named cannot be used for a part."""
+    """Yield a problem if a provider cannot be used for a part."""
     provider = telemetry_provider(db, name)
     if isinstance(provider, str):
         yield warning("provider-not-found", "", f"{provider}: {part.lost}")
         return
-    said = next((found for kind in part.kinds if (found := getattr(provider, kind)) is not None), None)
-    if said is None:
-        yield warning(
-            "bad-provider", "", f"extension provider {name} is of a kind that takes no such thing: {part.lost}"
-        )
-    elif (service := getattr(said, "service", "")) and provider_port(db, service, said.port) is None:
+    settings = next((value for kind in part.kinds if (value := getattr(provider, kind)) is not None), None)
+    if settings is None:
+        yield warning("bad-provider", "", f"extension provider {name} does not support this: {part.lost}")
+    elif (service := getattr(settings, "service", "")) and provider_port(db, service, settings.port) is None:
         yield warning(
             "service-not-found",
             "",
-            f"extension provider {name}: no port {said.port} of one service is meant by {service}: {part.lost}",
+            f"extension provider {name}: {service} does not match exactly one service with port {settings.port}: "
+            f"{part.lost}",
         )
 
 
 def needs_of(db: Mesh, names: Iterable[str], part: TelemetryPart) -> list[str]:
-    """Returns what providers need of proxies."""
+    """Return the proxy features that providers need."""
     providers = (telemetry_provider(db, name) for name in names)
     used = [provider for provider in providers if isinstance(provider, ExtensionProvider)]
     return [need for kind, need in part.kinds.items() if any(getattr(provider, kind) is not None for provider in used)]
 
 
 def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iterable[Problem]:
-    """Yields a notice for each thing that some proxies do not have, of these namespaces or, where there are none, of any."""
+    """Yield a notice for each feature that proxies lack, in these namespaces or, if empty, in all."""
     for need in dict.fromkeys(needs):
         places = sorted(
             {
@@ -98,5 +103,7 @@ def notices(db: Mesh, needs: Iterable[str], namespaces: Collection[str]) -> Iter
             }
         )
         if places:
-            message = f"proxies in {', '.join(places)} do not have {need}: {_WITHOUT.get(need, 'it is left out there')}"
+            message = (
+                f"proxies in {', '.join(places)} do not support {need}: {_WITHOUT.get(need, 'it is omitted there')}"
+            )
             yield replace(warning("left-out", "", message), severity=Severity.NOTICE)

@@ -1,4 +1,4 @@
-"""VirtualServices: their gateways, destinations and delegates have to be there, and no older one may have their hosts."""
+"""VirtualServices: their gateways, destinations and delegates must exist, and no older one may claim their hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.lib.hosts import matches
-from pilot.mesh.analysis.check import Check, told
+from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.destination import check_destination
 from pilot.mesh.analysis.export_to import check_export_to
 from pilot.mesh.gateways.gateways import servers
@@ -26,21 +26,21 @@ def _keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 @derived
 def virtual_service_problems(db: Mesh, key: ObjectKey) -> tuple[Problem, ...]:
-    """Returns the problems of a VirtualService with other objects."""
-    found = qualified(db, key)
-    if found is None:
+    """Return the problems of a VirtualService with other objects."""
+    virtual_service = qualified(db, key)
+    if virtual_service is None:
         return ()
-    clients = (key.namespace, *(gateway_key(g).namespace for g in found.spec.gateways if g != MESH))
-    return told(
-        found,
+    clients = (key.namespace, *(gateway_key(g).namespace for g in virtual_service.spec.gateways if g != MESH))
+    return attribute(
+        virtual_service,
         (
-            *below("spec.gateways", _check_gateways(db, found.spec)),
-            *below("spec", _check_match_gateways(found.spec)),
-            *below("spec", _check_destinations(db, found.spec, clients)),
-            *below("spec", check_delegates(db, found)),
-            *below("spec.hosts", _check_hosts(db, found)),
-            *below("spec.exportTo", check_export_to(db, found.spec.export_to)),
-            *_check_delegated(db, found),
+            *below("spec.gateways", _check_gateways(db, virtual_service.spec)),
+            *below("spec", _check_match_gateways(virtual_service.spec)),
+            *below("spec", _check_destinations(db, virtual_service.spec, clients)),
+            *below("spec", check_delegates(db, virtual_service)),
+            *below("spec.hosts", _check_hosts(db, virtual_service)),
+            *below("spec.exportTo", check_export_to(db, virtual_service.spec.export_to)),
+            *_check_delegated(db, virtual_service),
         ),
     )
 
@@ -49,19 +49,20 @@ VIRTUAL_SERVICES = Check("VirtualService", _keys, virtual_service_problems)
 
 
 def _check_delegated(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Yields a problem where no rule delegates to a VirtualService without hosts, so that its routes have no effect."""
+    """Yield a problem if a VirtualService without hosts is not the delegate of another, so that it has no effect."""
     if not o.spec.hosts and not VIRTUAL_SERVICE.keys(db, "delegate", o.key):
-        yield warning("delegate-not-named", "spec.hosts", "it has no hosts, and no VirtualService delegates to it")
+        yield warning("delegate-not-named", "spec.hosts", "it has no hosts and no VirtualService delegates to it")
 
 
 def _check_gateways(db: Mesh, spec: VirtualService) -> Problems:
     for index, name in enumerate(spec.gateways):
-        if name != MESH and not servers(db, gateway_key(name)):  # no Gateway is without a server
-            yield warning("gateway-not-found", f"[{index}]", f"there is no Gateway {name}")
+        if name != MESH and not servers(db, gateway_key(name)):  # every Gateway has a server
+            yield warning("gateway-not-found", f"[{index}]", f"Gateway {name} not found")
 
 
 def _check_match_gateways(spec: VirtualService) -> Problems:
-    """Yields a problem for each condition that is never met because it names a gateway which the VirtualService is not bound to."""
+    """Yield a problem for each match that names a gateway that the VirtualService is not bound to, so it never
+    matches."""
     bound = frozenset(spec.gateways) or {MESH}
     for part in ("http", "tls", "tcp"):
         for r, rule in enumerate(getattr(spec, part)):
@@ -71,7 +72,7 @@ def _check_match_gateways(spec: VirtualService) -> Problems:
                         yield warning(
                             "gateway-not-bound",
                             f"{part}[{r}].match[{m}].gateways[{g}]",
-                            f"spec.gateways does not have {name}",
+                            f"spec.gateways does not include {name}",
                         )
 
 
@@ -96,7 +97,7 @@ def _http_destinations(rule: HTTPRoute) -> Iterable[tuple[str, Destination | Non
     yield from ((f"mirrors[{m}].destination", mirror.destination) for m, mirror in enumerate(rule.mirrors))
 
 
-# -- hosts -----------------------------------------------------------------------------------------------------------------
+# -- hosts
 
 
 def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
@@ -109,32 +110,32 @@ def _check_hosts(db: Mesh, o: Object[VirtualService]) -> Problems:
             yield warning(
                 "host-claimed",
                 f"[{index}]",
-                f"the older VirtualService {older.namespace}/{older.name} has {host} in the mesh",
+                f"the older VirtualService {older.namespace}/{older.name} claims {host} in the mesh",
             )
         if not _is_served(db, own, host):
             yield warning("host-not-served", f"[{index}]", f"none of its gateways has a server for {host}")
 
 
 def _older_claim(db: Mesh, own: Binding, host: str) -> ObjectKey | None:
-    """Returns the oldest VirtualService that has the host in the mesh where this one is seen, so that this one's rules have no effect."""
+    """Return the oldest VirtualService that claims the host in the mesh for the same viewers, if it is older."""
     if MESH not in own.gateways:
         return None
     others = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", host.lower()) if key != own.key)
-    before = [b for b in others if b is not None and b.age < own.age and MESH in b.gateways and _meet(b, own)]
-    return min(before, key=lambda b: b.age).key if before else None
+    older = [b for b in others if b is not None and b.age < own.age and MESH in b.gateways and _compete(b, own)]
+    return min(older, key=lambda b: b.age).key if older else None
 
 
-def _meet(one: Binding, other: Binding) -> bool:
-    """Returns whether some namespace sees both, and prefers neither for who it is exported to."""
+def _compete(one: Binding, other: Binding) -> bool:
+    """Return whether some namespace sees both, and their exportTo gives neither precedence."""
     if PUBLIC in one.export_to or PUBLIC in other.export_to:
         return one.export_to == other.export_to
     return not one.export_to.isdisjoint(other.export_to)
 
 
 def _is_served(db: Mesh, own: Binding, host: str) -> bool:
-    """Returns whether one of the gateways has a server for the host. Gateways that are not there are told of by themselves."""
-    listed = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
-    served = [h for found in listed for server in found for h in server.hosts]
+    """Return whether one of the gateways has a server for the host. Missing gateways are reported separately."""
+    by_gateway = [servers(db, gateway_key(name)) for name in own.gateways if name != MESH]
+    served = [h for listed in by_gateway for server in listed for h in server.hosts]
     if MESH in own.gateways or not served:
         return True
     return any(

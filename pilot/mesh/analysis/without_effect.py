@@ -1,4 +1,4 @@
-"""Objects of kinds that are read and change nothing, so that whoever writes one is told so."""
+"""Objects of kinds that have no effect with the current settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _ALPHA = (
     (GroupKind(EXPERIMENTAL_GATEWAY_API, "XBackendTrafficPolicy"), BACKEND_TRAFFIC_POLICY),
 )
 
-_WHY = {UDP_ROUTE.id: "no listener takes UDP", INFERENCE_POOL.id: "ENABLE_GATEWAY_API_INFERENCE_EXTENSION is off"}
+_REASONS = {
+    UDP_ROUTE.id: "listeners do not support UDP",
+    INFERENCE_POOL.id: "ENABLE_GATEWAY_API_INFERENCE_EXTENSION is off",
+}
 
 
 @derived
@@ -35,13 +38,13 @@ def _refs(db: Mesh) -> tuple[ObjectRef, ...]:
 
 @derived
 def _problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
-    why = _WHY.get(ref.kind, "kinds in alpha are obeyed with PILOT_ENABLE_ALPHA_GATEWAY_API alone")
+    reason = _REASONS.get(ref.kind, "alpha kinds require PILOT_ENABLE_ALPHA_GATEWAY_API")
     return (
         Problem(
             code="no-effect",
             object=ref,
             path="kind",
-            message=f"{ref.kind.name} has no effect: {why}",
+            message=f"{ref.kind.name} has no effect: {reason}",
             severity=Severity.NOTICE,
         ),
     )

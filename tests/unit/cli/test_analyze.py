@@ -40,7 +40,7 @@ def test_what_is_wrong_between_objects_has_file_and_line(run: Run) -> None:
     out, _ = run("analyze", ".", a=SERVICE, b=ROUTE, status=0)
     assert out == (
         "Warning [subset-not-found] (networking.istio.io/VirtualService shop/tea ./b.yaml:10) spec.http[0].route[0].destination.subset: "
-        "no DestinationRule for tea.shop.svc.cluster.local has a subset gone\n"
+        "no DestinationRule for tea.shop.svc.cluster.local defines the subset gone\n"
     )
     run("analyze", ".", "--failure-threshold", "warning", status=79)
 

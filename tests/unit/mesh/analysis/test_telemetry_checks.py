@@ -146,7 +146,7 @@ def test_what_a_build_does_not_have_is_a_notice_for_all_of_its_proxies_together(
         ("left-out", "spec.metrics[0]", Severity.NOTICE),
         ("left-out", "spec.accessLogging[0]", Severity.NOTICE),
     ]
-    assert "proxies in a do not have istio.stats" in found[0].message
+    assert "proxies in a do not support istio.stats" in found[0].message
 
 
 def test_a_span_that_is_not_passed_on_needs_a_proxy_that_knows_the_field() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Node
-from pilot.envoy.cluster.outbound_clusters import outbound_clusters, placeless_cluster
+from pilot.envoy.cluster.outbound_clusters import location_independent_cluster, outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
-from pilot.envoy.endpoint.load_assignments import endpoints_of, sni_endpoints_of
+from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, sni_load_assignments
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.mesh.model.proxy import NodeType
@@ -149,9 +149,9 @@ def test_every_cluster_that_waits_for_endpoints_gets_them(seed: int, part: int) 
             world.set(slot(choose) if choose.random() < 0.8 else {})
         for facet in FACETS:
             pairs = [
-                (outbound_clusters, endpoints_of),
-                (inline_clusters, endpoints_of),
-                (sni_routed_clusters, sni_endpoints_of),
+                (outbound_clusters, outbound_load_assignments),
+                (inline_clusters, outbound_load_assignments),
+                (sni_routed_clusters, sni_load_assignments),
             ]
             for clusters, assignments in pairs[: 3 if facet.type is NodeType.ROUTER else 2]:
                 waiting = {r.warms for r in world.mesh.watch(clusters, facet).value.values() if r.warms}
@@ -184,7 +184,9 @@ def test_an_edit_of_a_rule_builds_the_clusters_of_its_host_once_for_all() -> Non
     nodes = [world.mesh.watch(outbound_clusters, facet) for facet in facets]
     before = content(world, nodes)
     built: list[Any] = []
-    world.mesh.on_run = lambda node: built.append(node.args[0].name) if node.fn is placeless_cluster else None
+    world.mesh.on_run = lambda node: (
+        built.append(node.args[0].name) if node.fn is location_independent_cluster else None
+    )
     world.apply(RULE % "new")
     after = content(world, nodes)
     host = "s7.a.svc.cluster.local"
@@ -202,8 +204,8 @@ def test_a_namespace_without_rules_of_its_own_shares_the_clusters_of_others() ->
     for scope in ("b", "c"):
         ran.clear()
         world.mesh.on_run = lambda node: ran.append(node.fn)
-        for group in (outbound_clusters, endpoints_of):
+        for group in (outbound_clusters, outbound_load_assignments):
             world.mesh.watch(group, OutboundFacet(type=NodeType.SIDECAR, scope=ScopeFacet(scope)))
-        listed = ran.count(placeless_cluster)
+        listed = ran.count(location_independent_cluster)
         assert listed == (21 if scope == "b" else 0), "each cluster is built for the first namespace"
     assert len(ran) < 30, "what is left is what the namespace sees, not what is in it"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pilot.envoy.endpoint.load_assignments import endpoints_of
+from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
 from pilot.mesh.proxies.classify import outbound_facet
 from pilot.mesh.registry.endpoints import service_accounts
 from pilot.mesh.registry.service_targets import service_targets
@@ -180,8 +180,8 @@ def derive(mesh: Mesh, keys: list[str], watched: list[Any] | None = None) -> dic
     for key in keys:
         facet = outbound_facet(mesh, key)
         if watched is not None:
-            watched.append(mesh.watch(endpoints_of, facet))
-        endpoints = {k.name: r.any for k, r in endpoints_of(mesh, facet).items()}
+            watched.append(mesh.watch(outbound_load_assignments, facet))
+        endpoints = {k.name: r.any for k, r in outbound_load_assignments(mesh, facet).items()}
         found[key] = (service_targets(mesh, key), proxy_labels(mesh, key), facet, endpoints)
     return found
 
@@ -237,13 +237,13 @@ def large() -> tuple[World, list[str]]:
 def runs_after(made: World, keys: list[str], *objects: Plain) -> list[str]:
     """The derivations that run for an edit, after everything was derived."""
     for key in keys:
-        made.mesh.watch(endpoints_of, made.mesh.watch(outbound_facet, key).value)
+        made.mesh.watch(outbound_load_assignments, made.mesh.watch(outbound_facet, key).value)
         made.mesh.watch(service_targets, key)
     ran: list[str] = []
     made.mesh.on_run = lambda node: ran.append(str(node.fn))
     made.set(rows_of(objects))
     for key in keys:
-        endpoints_of(made.mesh, outbound_facet(made.mesh, key))
+        outbound_load_assignments(made.mesh, outbound_facet(made.mesh, key))
         service_targets(made.mesh, key)
     return sorted(ran)
 

@@ -267,7 +267,7 @@ def test_an_edit_of_one_virtual_service_runs_the_same_whatever_else_there_is() -
     assert ran[0] == ran[1]
     assert ran[0]["virtual_host"] == 2  # as its own namespace sees it, and as all others do
     assert ran[0]["segment_bytes"] == 2
-    assert ran[0]["layout"] == ran[0]["segment_hosts"] == 0
+    assert ran[0]["route_layout"] == ran[0]["segment_hosts"] == 0
     assert ran[0].total() < 60
 
 
@@ -278,7 +278,7 @@ def test_virtual_hosts_are_shared_between_namespaces() -> None:
     world.mesh.on_run = lambda node: built.update([node.fn.__name__])  # type: ignore[attr-defined]
     snapshot(world, ids)
     assert built["virtual_host"] == 40 + 2 * 8  # from afar, and for the two clients that are in a namespace of services
-    assert built["layout"] == 1
+    assert built["route_layout"] == 1
     assert built["sidecar_routes"] == len(CLIENTS)
 
 

@@ -9,7 +9,7 @@ from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.access_loggers.filters.cel.v3 import cel_pb2
 
-from pilot.envoy.access_log.loggers import OLD_PEER_STATE, PEER_STATE, ConnectionLogger, Logger, RequestLogger
+from pilot.envoy.access_log.loggers import LEGACY_PEER_STATE, PEER_STATE, ConnectionLogger, Logger, RequestLogger
 from pilot.envoy.well_known_types import pack
 
 CEL_FILTER_NAME = "envoy.access_loggers.extension_filters.cel"
@@ -45,12 +45,12 @@ class FilteredLogger(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says who logs. `service`: the access log service of the bootstrap does too; `of_listeners`: connections that reach no filter chain are
+    """Says who logs. `service`: the access log service of the bootstrap does too; `logs_listeners`: connections that reach no filter chain are
     logged."""
 
     loggers: tuple[FilteredLogger, ...] = ()
     service: bool = False
-    of_listeners: bool = True
+    logs_listeners: bool = True
 
 
 @lru_cache(maxsize=256)
@@ -58,7 +58,7 @@ def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, .
     """Returns the logs of an HTTP connection manager."""
     return _build(
         logs,
-        RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE),
+        RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE),
     )
 
 
@@ -67,17 +67,19 @@ def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ..
     """Returns the logs of a TCP proxy."""
     return _build(
         logs,
-        ConnectionLogger(cluster=SERVICE_CLUSTER, log_name="tcp_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE),
+        ConnectionLogger(
+            cluster=SERVICE_CLUSTER, log_name="tcp_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE
+        ),
     )
 
 
 @lru_cache(maxsize=256)
 def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
     """Returns the logs of a listener: only connections that reach no filter chain."""
-    if not logs.of_listeners:
+    if not logs.logs_listeners:
         return ()
     service = ConnectionLogger(
-        cluster=SERVICE_CLUSTER, log_name="listener_envoy_accesslog", states=PEER_STATE + OLD_PEER_STATE
+        cluster=SERVICE_CLUSTER, log_name="listener_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE
     )
     return _build(logs, service, _UNMATCHED)
 

@@ -62,7 +62,7 @@ DEFAULT_TEXT = (
 DEFAULT_FIELDS = msgspec.json.encode(_FIELDS).decode()
 
 
-class LineFormat(msgspec.Struct, frozen=True, cache_hash=True):
+class AccessLogFormat(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what a line looks like: `text`, "" for the default one, or `fields`, a JSON object as text. `omit_empty`: what has no value is left out
     instead of a dash."""
 
@@ -71,12 +71,14 @@ class LineFormat(msgspec.Struct, frozen=True, cache_hash=True):
     omit_empty: bool = False
 
 
-def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> LineFormat:
+def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> AccessLogFormat:
     """Returns the format of JSON with those fields, the default ones where there are none."""
-    return LineFormat(fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty)
+    return AccessLogFormat(
+        fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty
+    )
 
 
-def build_log_format(said: LineFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
+def build_log_format(said: AccessLogFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
     """Returns a format; every line ends with a line break."""
     formatted = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=said.omit_empty)
     if said.fields:

@@ -12,7 +12,7 @@ from envoy.extensions.access_loggers.open_telemetry.v3 import logs_service_pb2
 from google.protobuf import any_pb2
 from opentelemetry.proto.common.v1 import common_pb2
 
-from pilot.envoy.access_log.log_format import DEFAULT_TEXT, LineFormat, build_formatters, build_log_format
+from pilot.envoy.access_log.log_format import DEFAULT_TEXT, AccessLogFormat, build_formatters, build_log_format
 from pilot.envoy.well_known_types import pack
 
 FILE_NAME = "envoy.access_loggers.file"
@@ -30,14 +30,14 @@ OPEN_TELEMETRY_NAME = "envoy.access_loggers.open_telemetry"
 PEER_STATE = ("upstream_peer", "downstream_peer")
 
 
-OLD_PEER_STATE = ("wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id")
+LEGACY_PEER_STATE = ("wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id")
 
 
 class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
     """Writes into a file of the proxy."""
 
     path: str
-    format: LineFormat = LineFormat()
+    format: AccessLogFormat = AccessLogFormat()
 
     name = FILE_NAME
 

@@ -12,18 +12,18 @@ from google.protobuf import duration_pb2
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.cluster.cluster_builder import exchange_filter
+from pilot.envoy.cluster.cluster_builder import build_metadata_exchange_filter
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
-from pilot.envoy.cluster.endpoint_discovery import build_dynamic, lookup_family
-from pilot.envoy.cluster.policy.cluster_sockets import Peer, build_context
-from pilot.envoy.cluster.policy.connection_pool import PRESERVE_CASE, apply_connection_pool, bind_addresses
-from pilot.envoy.cluster.policy.effective_policy import NOTHING, EffectivePolicy
-from pilot.envoy.cluster.stat_name import delimited
+from pilot.envoy.cluster.endpoint_discovery import build_dynamic_forward_proxy, lookup_family
+from pilot.envoy.cluster.policy.cluster_sockets import TlsPeer, build_context
+from pilot.envoy.cluster.policy.connection_pool import PRESERVE_CASE, apply_connection_pool, build_bind_config
+from pilot.envoy.cluster.policy.effective_policy import NO_POLICY, EffectivePolicy
+from pilot.envoy.cluster.stat_name import with_stat_delimiter
 from pilot.envoy.http_filter.dynamic_forward_proxy import build_allow_any_dns_cache
 from pilot.envoy.resource import Resource
-from pilot.envoy.transport_socket.transport_sockets import build_upstream
+from pilot.envoy.transport_socket.transport_sockets import build_upstream_tls
 from pilot.envoy.well_known_types import build_duration
 from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.tables.database import Mesh
@@ -48,7 +48,7 @@ def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     return _Cluster(
         name=name,
         type=_Cluster.STATIC,
-        alt_stat_name=delimited(name),
+        alt_stat_name=with_stat_delimiter(name),
         connect_timeout=build_duration(defaults.connect_timeout),
     )
 
@@ -57,7 +57,7 @@ def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cl
     """Returns the cluster to where the client went, for what no service is known for."""
     draft = _passing(names.PASSTHROUGH_CLUSTER, traits, defaults)
     if defaults.metadata_exchange and traits.metadata_exchange:
-        draft.cluster.filters.add().CopyFrom(exchange_filter(defaults.metadata_exchange_labels))
+        draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
     return draft.build()
 
 
@@ -65,26 +65,26 @@ def build_inbound_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefault
     """Returns the cluster to the application, for ports that no service has."""
     draft = _passing(names.INBOUND_PASSTHROUGH_CLUSTER, traits, defaults)
     both = (BIND_IPV4, BIND_IPV6) if traits.ipv6 else (BIND_IPV4,)
-    draft.cluster.upstream_bind_config.CopyFrom(bind_addresses(both if traits.ipv4 else (BIND_IPV6,)))
+    draft.cluster.upstream_bind_config.CopyFrom(build_bind_config(both if traits.ipv4 else (BIND_IPV6,)))
     return draft.build()
 
 
 def _passing(name: str, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
     cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED)
-    cluster.alt_stat_name = delimited(names.PASSTHROUGH_CLUSTER)  # of both, so that they are one in metrics
+    cluster.alt_stat_name = with_stat_delimiter(names.PASSTHROUGH_CLUSTER)  # of both, so that they are one in metrics
     draft = ClusterDraft(cluster)
-    _follow_client(draft, traits)
+    _use_downstream_protocol(draft, traits)
     pool = defaults.traffic_policy.connection_pool if defaults.traffic_policy is not None else None
     # On a draft of its own: the mesh's pool sets limits, timeouts and keepalive, but not how HTTP passes through.
     apply_connection_pool(ClusterDraft(cluster), EffectivePolicy(connection_pool=pool), defaults)
     return draft
 
 
-def _follow_client(draft: ClusterDraft, traits: ClusterTraitsKey) -> None:
+def _use_downstream_protocol(draft: ClusterDraft, traits: ClusterTraitsKey) -> None:
     """Lets the cluster speak any protocol; connections that are idle for long are closed."""
     if traits.preserve_case:
         draft.options.explicit_http_config.http_protocol_options.CopyFrom(PRESERVE_CASE)
-    draft.follow_client()
+    draft.use_downstream_protocol()
     draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
 
 
@@ -94,18 +94,18 @@ def build_allow_any_dynamic(
     """Returns the cluster of the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS: hosts of no service, resolved when they are asked for."""
     plain = tls is None or tls.mode == "DISABLE"
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
-    draft = build_dynamic(
+    draft = build_dynamic_forward_proxy(
         names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plain
     )
-    apply_connection_pool(draft, NOTHING, defaults)
+    apply_connection_pool(draft, NO_POLICY, defaults)
     if tls is not None and not plain:
-        context = build_context(draft, tls, Peer(), traits, defaults)
+        context = build_context(draft, tls, TlsPeer(), traits, defaults)
         if context is not None:
-            draft.cluster.transport_socket.CopyFrom(build_upstream(context))
+            draft.cluster.transport_socket.CopyFrom(build_upstream_tls(context))
     if not draft.has_options:  # TLS that takes its SNI from the request speaks HTTP/1.1
-        _follow_client(draft, traits)
+        _use_downstream_protocol(draft, traits)
     if defaults.metadata_exchange and traits.metadata_exchange:
-        draft.cluster.filters.add().CopyFrom(exchange_filter(defaults.metadata_exchange_labels))
+        draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
     return draft.build()
 
 
@@ -115,7 +115,7 @@ def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     cluster = _Cluster(
         name=name,
         type=_Cluster.STATIC,
-        alt_stat_name=delimited(name),
+        alt_stat_name=with_stat_delimiter(name),
         connect_timeout=build_duration(defaults.connect_timeout),
     )
     cluster.load_assignment.cluster_name = name
@@ -123,7 +123,7 @@ def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     member = endpoint_components_pb2.LbEndpoint(endpoint=endpoint_components_pb2.Endpoint(address=address))
     cluster.load_assignment.endpoints.add().lb_endpoints.append(member)
     draft = ClusterDraft(cluster)
-    draft.speak_http2()
+    draft.use_http2()
     return draft.build()
 
 
@@ -132,20 +132,20 @@ def _named(*clusters: cluster_pb2.Cluster) -> Mapping[str, Resource]:
 
 
 @derived
-def sidecar_fixed_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
+def sidecar_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
     """Returns the clusters that the outbound side of every sidecar has."""
     defaults = cluster_defaults(db)
     return _named(build_black_hole(defaults), build_passthrough(traits, defaults))
 
 
 @derived
-def inbound_fixed_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
+def inbound_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
     """Returns the clusters that the inbound side of every sidecar has."""
     return _named(build_inbound_passthrough(traits, cluster_defaults(db)))
 
 
 @derived
-def router_fixed_clusters(db: Mesh) -> Mapping[str, Resource]:
+def router_builtin_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters that every router has, which has no original destination to pass through to."""
     return _named(build_black_hole(cluster_defaults(db)))
 

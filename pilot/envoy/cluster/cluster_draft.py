@@ -48,12 +48,12 @@ class ClusterDraft:
         """Returns whether the cluster goes to where the client went."""
         return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
 
-    def speak_http2(self) -> None:
+    def use_http2(self) -> None:
         """Makes it speak nothing but HTTP/2, unless a protocol is chosen already."""
         if not self.protocol:
             self.options.explicit_http_config.http2_protocol_options.SetInParent()
 
-    def follow_client(self) -> None:
+    def use_downstream_protocol(self) -> None:
         """Makes it speak the protocol that the client speaks."""
         http1 = protocol_pb2.Http1ProtocolOptions()
         if self.options.explicit_http_config.HasField("http_protocol_options"):

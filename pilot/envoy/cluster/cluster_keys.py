@@ -16,7 +16,7 @@ from envoy.config.cluster.v3 import cluster_pb2
 from pilot.config.protocol import Protocol
 from pilot.derive import Gather, derived
 from pilot.envoy import names
-from pilot.envoy.cluster.cluster_builder import ClusterDestination, find_shape
+from pilot.envoy.cluster.cluster_builder import ClusterDestination, find_cluster_shape
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
 from pilot.envoy.cluster.endpoint_discovery import INLINE, discovery_type, has_cluster, is_dynamic
 from pilot.mesh.model.facets import PARTS_KEPT, Labels, OutboundFacet, ScopeFacet
@@ -43,7 +43,7 @@ class ClusterKey(NamedTuple):
         return names.outbound_cluster(self.port, self.subset, self.ref.hostname)
 
 
-class RuledClusterKey(NamedTuple):
+class ResolvedClusterKey(NamedTuple):
     """Names a cluster, and the DestinationRules that make the one which its clients follow."""
 
     cluster: ClusterKey
@@ -71,10 +71,10 @@ class ClusterListKey(msgspec.Struct, frozen=True, cache_hash=True):
     labels: Labels
 
 
-class ServiceKeys(NamedTuple):
+class ServiceClusterKeys(NamedTuple):
     """Holds the keys of one service. `inline`: its endpoints are part of its clusters, unless a rule passes through."""
 
-    keys: tuple[RuledClusterKey, ...]
+    keys: tuple[ResolvedClusterKey, ...]
     inline: bool
 
 
@@ -107,7 +107,7 @@ def _views(db: Mesh, by: ClusterListKey) -> tuple[ServiceViewKey, ...]:
 
 
 @derived
-def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceKeys | None:
+def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceClusterKeys | None:
     ref = seen.imported.ref
     found = service(db, ref)
     if found is None:
@@ -121,43 +121,43 @@ def _keys_of_service(db: Mesh, seen: ServiceViewKey) -> ServiceKeys | None:
     rule = merged_rule(db, rule_key) if rule_key and not is_dynamic(found) else None
     subsets = dict.fromkeys(s.name for s in rule.spec.subsets) if rule is not None else ()
     keys = tuple(
-        RuledClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets)
+        ResolvedClusterKey(ClusterKey(ref, port, subset), rule_key) for port in ports for subset in ("", *subsets)
     )
-    return ServiceKeys(keys, discovery_type(found, router=False) in INLINE)
+    return ServiceClusterKeys(keys, discovery_type(found, router=False) in INLINE)
 
 
-_keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceKeys] = Gather(
+_keys_by_service: Gather[ServiceViewKey, [ClusterListKey], ServiceClusterKeys] = Gather(
     "cluster keys of services", _views, _keys_of_service, passed=lambda by: ()
 )
 """The keys of each service, which proxies of many namespaces share."""
 
 
 @derived
-def _listed(db: Mesh, by: ClusterListKey, inline: bool) -> tuple[RuledClusterKey, ...]:
+def _listed(db: Mesh, by: ClusterListKey, inline: bool) -> tuple[ResolvedClusterKey, ...]:
     """Returns the keys of the services whose clusters hold their endpoints, or of those whose clusters do not."""
     return tuple(chain.from_iterable(s.keys for s in _keys_by_service(db, by).values() if s.inline is inline))
 
 
 @derived
-def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
+def cluster_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, ...]:
     """Returns the keys of all outbound clusters of a proxy, also of those that come to nothing for lack of endpoints."""
     by = list_key(outbound)
     return _listed(db, by, False) + _listed(db, by, True)
 
 
 @derived
-def placeless_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
+def location_independent_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, ...]:
     """Returns the clusters that are the same wherever the proxy is: their endpoints come by EDS, or not at all."""
     return _listed(db, list_key(outbound), False)
 
 
 @derived
-def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[RuledClusterKey, ...]:
+def inline_keys(db: Mesh, outbound: OutboundFacet) -> tuple[ResolvedClusterKey, ...]:
     """Returns the clusters that hold their endpoints, which are ordered by where the proxy is."""
     return _listed(db, list_key(outbound), True)
 
 
-def find_destination(db: Mesh, ruled: RuledClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
+def find_destination(db: Mesh, ruled: ResolvedClusterKey, sni_routed: bool = False) -> ClusterDestination | None:
     """Returns what a key stands for; None where it no longer stands for anything."""
     key, rule_key = ruled
     found = service(db, key.ref)
@@ -173,9 +173,9 @@ def find_destination(db: Mesh, ruled: RuledClusterKey, sni_routed: bool = False)
     )
 
 
-def find_eds_destination(db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType) -> ClusterDestination | None:
+def find_eds_destination(db: Mesh, ruled: ResolvedClusterKey, proxy_type: NodeType) -> ClusterDestination | None:
     """Returns what a key stands for where the endpoints of its cluster come by EDS, else None. No node of its own."""
     to = find_destination(db, ruled)
     if to is None or is_dynamic(to.service):
         return None
-    return to if find_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS else None
+    return to if find_cluster_shape(to, proxy_type, cluster_defaults(db)).final == cluster_pb2.Cluster.EDS else None

@@ -20,7 +20,7 @@ def istio_fields(cluster: cluster_pb2.Cluster) -> struct_pb2.Struct:
     return fields
 
 
-def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
+def add_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
     """Adds the services that the cluster stands for, from which telemetry takes its labels."""
     values = istio_fields(cluster).fields["services"].list_value.values
     for service in services:
@@ -30,14 +30,14 @@ def name_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> 
         fields["namespace"].string_value = service.namespace
 
 
-def name_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
+def set_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
     """Sets the DestinationRule that shaped the cluster."""
     istio_fields(cluster).fields["config"].string_value = names.config_path(
         "destination-rule", rule.namespace, rule.name
     )
 
 
-def name_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
+def set_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
     """Sets the subset that the cluster leads to."""
     istio_fields(cluster).fields["subset"].string_value = subset
 
@@ -47,11 +47,11 @@ def mark_external(cluster: cluster_pb2.Cluster) -> None:
     istio_fields(cluster).fields["external"].bool_value = True
 
 
-def skip_exchange(cluster: cluster_pb2.Cluster) -> None:
+def disable_metadata_exchange(cluster: cluster_pb2.Cluster) -> None:
     """Marks a cluster whose endpoints are all reached through tunnels: nobody exchanges metadata in these."""
     istio_fields(cluster).fields["disable_mx"].bool_value = True
 
 
-def keep_alpn(cluster: cluster_pb2.Cluster) -> None:
+def disable_alpn_override(cluster: cluster_pb2.Cluster) -> None:
     """Marks TLS as the application's own, so that the filter istio.alpn does not rewrite what it offers."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

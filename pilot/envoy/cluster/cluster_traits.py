@@ -47,7 +47,7 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
 
 
 @lru_cache(maxsize=PARTS_KEPT)
-def without_place(outbound: OutboundFacet) -> OutboundFacet:
+def without_location(outbound: OutboundFacet) -> OutboundFacet:
     """Returns the facet without its place, on which only clusters with endpoints of their own depend, so that more proxies share the
     others."""
     return OutboundFacet(
@@ -69,7 +69,7 @@ def without_scope(outbound: OutboundFacet) -> OutboundFacet:
     return msgspec.structs.replace(outbound, scope=ScopeFacet(""))
 
 
-def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
+def ip_families(ips: tuple[str, ...]) -> tuple[bool, bool]:
     """Returns whether the addresses of a proxy have IPv4, and whether they have IPv6."""
     six = [":" in ip for ip in ips]
     return False in six, True in six
@@ -78,7 +78,7 @@ def families(ips: tuple[str, ...]) -> tuple[bool, bool]:
 @lru_cache(maxsize=PARTS_KEPT)
 def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
     """Returns the traits of a sidecar's inbound side."""
-    four, six = families(inbound.ips)
+    four, six = ip_families(inbound.ips)
     listening = inbound.listening
     case = bool(listening.headers.preserve_http1_header_case)
     return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, False, four, six, case)

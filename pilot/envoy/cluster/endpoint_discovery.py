@@ -16,7 +16,7 @@ from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
 from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy
-from pilot.envoy.cluster.stat_name import delimited
+from pilot.envoy.cluster.stat_name import with_stat_delimiter
 from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.model.service import Port, Registry, Resolution, Service
 
@@ -53,7 +53,7 @@ def has_cluster(service: Service, port: Port) -> bool:
     return not is_dynamic(service) or port.protocol in HOST_AWARE_PROTOCOLS
 
 
-def type_by_policy(
+def apply_policy_to_type(
     found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False
 ) -> cluster_pb2.Cluster.DiscoveryType:
     """Returns what becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
@@ -123,12 +123,12 @@ DYNAMIC_FORWARD_PROXY = "envoy.clusters.dynamic_forward_proxy"
 HOST_AWARE_PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP2})
 
 
-def build_dynamic(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
+def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
     """Returns a cluster over a DNS cache, which must be the same in the filters before it; `insecure`: hosts need not be verified."""
     config = dynamic_pb2.ClusterConfig(dns_cache_config=cache, allow_insecure_cluster_options=insecure)
     cluster = cluster_pb2.Cluster(
         name=name,
-        alt_stat_name=delimited(name),
+        alt_stat_name=with_stat_delimiter(name),
         lb_policy=cluster_pb2.Cluster.CLUSTER_PROVIDED,
         cluster_type=cluster_pb2.Cluster.CustomClusterType(name=DYNAMIC_FORWARD_PROXY, typed_config=pack(config)),
     )

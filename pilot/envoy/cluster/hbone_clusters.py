@@ -19,12 +19,12 @@ from pilot.envoy.cluster.builtin_clusters import IDLE_SECONDS, build_black_hole
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.policy.connection_pool import apply_circuit_breakers
-from pilot.envoy.cluster.stat_name import delimited
+from pilot.envoy.cluster.stat_name import with_stat_delimiter
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone_sockets import (
     ORIGINAL_DST,
     TLS_INSIDE,
-    build_internal,
+    build_internal_upstream,
     build_tunnel_client,
     build_tunnel_context,
 )
@@ -49,9 +49,11 @@ _HOUR = Duration.of(3600)
 _CLEANUP = duration_pb2.Duration(seconds=60)
 
 
-def build_to_listener(name: str, listener: str, socket: base_pb2.TransportSocket) -> ClusterDraft:
+def build_internal_listener_cluster(name: str, listener: str, socket: base_pb2.TransportSocket) -> ClusterDraft:
     """Returns a cluster to a listener inside of the proxy."""
-    cluster = _Cluster(name=name, type=_Cluster.STATIC, alt_stat_name=delimited(name), transport_socket=socket)
+    cluster = _Cluster(
+        name=name, type=_Cluster.STATIC, alt_stat_name=with_stat_delimiter(name), transport_socket=socket
+    )
     apply_circuit_breakers(cluster, None)
     endpoint = endpoint_components_pb2.LbEndpoint()
     endpoint.endpoint.address.envoy_internal_address.server_listener_name = listener
@@ -60,20 +62,23 @@ def build_to_listener(name: str, listener: str, socket: base_pb2.TransportSocket
     return ClusterDraft(cluster)
 
 
-def build_decapsulated(name: str, listener: str) -> cluster_pb2.Cluster:
+def build_decapsulation_cluster(name: str, listener: str) -> cluster_pb2.Cluster:
     """Returns a cluster to a listener inside of the proxy that speaks whatever its client speaks."""
-    draft = build_to_listener(name, listener, build_internal())
-    draft.follow_client()
+    draft = build_internal_listener_cluster(name, listener, build_internal_upstream())
+    draft.use_downstream_protocol()
     draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
     return draft.build()
 
 
-def build_originate(
+def build_origination_cluster(
     name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
 ) -> cluster_pb2.Cluster:
     """Returns the cluster that connects to the other end of tunnels. `to_waypoints`: an endpoint may name one as that end."""
     cluster = _Cluster(
-        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+        name=name,
+        type=_Cluster.ORIGINAL_DST,
+        lb_policy=_Cluster.CLUSTER_PROVIDED,
+        alt_stat_name=with_stat_delimiter(name),
     )
     cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
@@ -82,10 +87,10 @@ def build_originate(
         _lead_to_waypoints(cluster)
     cluster.transport_socket.CopyFrom(socket)
     apply_circuit_breakers(cluster, None)
-    return speak_connect(ClusterDraft(cluster), defaults, pooled)
+    return finish_connect_cluster(ClusterDraft(cluster), defaults, pooled)
 
 
-def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
+def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
     """Returns the cluster, which asks for tunnels by HTTP/2. Not `pooled`: each tunnel has a connection of its own, for a tunnel in it cannot be
     shared."""
     common = draft.options.common_http_protocol_options
@@ -103,11 +108,14 @@ def speak_connect(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) 
     return draft.build()
 
 
-def build_forwarder(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
+def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     """Returns the cluster of a gateway between networks that hands on a tunnel as it is, to the workload or waypoint where it ends."""
     name = names.FORWARD_INNER_CONNECT
     cluster = _Cluster(
-        name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED, alt_stat_name=delimited(name)
+        name=name,
+        type=_Cluster.ORIGINAL_DST,
+        lb_policy=_Cluster.CLUSTER_PROVIDED,
+        alt_stat_name=with_stat_delimiter(name),
     )
     cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
@@ -134,25 +142,29 @@ def _client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.TransportSocke
 @derived
 def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters of sidecars and gateways that send HBONE."""
-    return _named((build_originate(names.CONNECT_ORIGINATE, _client(db), cluster_defaults(db), to_waypoints=True),))
+    return _named(
+        (build_origination_cluster(names.CONNECT_ORIGINATE, _client(db), cluster_defaults(db), to_waypoints=True),)
+    )
 
 
 @derived
 def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters of proxies that take HBONE."""
-    return _named((build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
+    return _named((build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
 
 
 @derived
-def waypoint_fixed_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
+def waypoint_builtin_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
     """Returns the clusters that every waypoint of a namespace has: what it forwards to may be of this namespace, whoever runs it."""
     skips = db.settings.tls.skip_validate_trust_domain
     prefixes = () if skips else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
     return _named(
         (
-            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
-            build_decapsulated(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
-            build_originate(names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True),
+            build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_decapsulation_cluster(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
+            build_origination_cluster(
+                names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True
+            ),
         )
     )
 
@@ -163,25 +175,29 @@ def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
     defaults = cluster_defaults(db)
     return _named(
         (
-            build_decapsulated(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
-            build_to_listener(names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal()).build(),
-            build_forwarder(defaults),
+            build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
+            build_internal_listener_cluster(
+                names.ENCAP_CLUSTER, names.FORWARD_INNER_CONNECT, build_internal_upstream()
+            ).build(),
+            build_forwarding_cluster(defaults),
             build_black_hole(defaults),
         )
     )
 
 
 @derived
-def crossing_clusters(db: Mesh) -> Mapping[str, Resource]:
+def double_hbone_clusters(db: Mesh) -> Mapping[str, Resource]:
     """Returns the clusters of tunnels in tunnels, by which other networks are reached: the inner one ends at the workload or its waypoint, the outer
     one at the gateway of the network."""
     defaults, client = cluster_defaults(db), _client(db)
-    inner = build_to_listener(
-        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal(client, name=TLS_INSIDE)
+    inner = build_internal_listener_cluster(
+        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal_upstream(client, name=TLS_INSIDE)
     )
     return _named(
         (
-            speak_connect(inner, defaults, pooled=False),
-            build_originate(names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False),
+            finish_connect_cluster(inner, defaults, pooled=False),
+            build_origination_cluster(
+                names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False
+            ),
         )
     )

@@ -17,13 +17,13 @@ from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.cluster import cluster_metadata as metadata
 from pilot.envoy.cluster.builtin_clusters import BIND_IPV4, BIND_IPV6
-from pilot.envoy.cluster.cluster_builder import has_other_port
+from pilot.envoy.cluster.cluster_builder import has_target_port_override
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults, cluster_defaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, inbound_traits
-from pilot.envoy.cluster.policy.connection_pool import apply_connection_pool, apply_protocol, bind_addresses
-from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, build_policy
-from pilot.envoy.cluster.stat_name import build_stat_name, delimited
+from pilot.envoy.cluster.policy.connection_pool import apply_connection_pool, apply_protocol, build_bind_config
+from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, effective_port_policy
+from pilot.envoy.cluster.stat_name import build_stat_name, with_stat_delimiter
 from pilot.envoy.resource import Resource
 from pilot.lib.hosts import is_address
 from pilot.lib.xds_types import CLUSTER
@@ -39,7 +39,7 @@ from pilot.mesh.traffic.imports import scope_services
 _Cluster = cluster_pb2.Cluster
 
 
-NEVER = 9_223_372_035  # seconds; as long as a duration can be
+MAX_DURATION_SECONDS = 9_223_372_035  # seconds; as long as a duration can be
 
 
 LOCALHOSTS = ("127.0.0.1", "::1")
@@ -77,29 +77,29 @@ def build_inbound(
     cluster = _Cluster(
         name=name,
         type=_Cluster.STATIC if to.endpoint is not None else _Cluster.ORIGINAL_DST,
-        alt_stat_name=delimited(stat_name),
+        alt_stat_name=with_stat_delimiter(stat_name),
     )
     cluster.common_lb_config.SetInParent()
     if to.endpoint is not None:
         _lead_to(cluster, to.endpoint)
     else:
         cluster.lb_policy = _Cluster.CLUSTER_PROVIDED
-        if has_other_port(first, to.port):
+        if has_target_port_override(first, to.port):
             cluster.original_dst_lb_config.upstream_port_override.value = int(to.port.target)
-        cluster.cleanup_interval.CopyFrom(duration_pb2.Duration(seconds=NEVER))
+        cluster.cleanup_interval.CopyFrom(duration_pb2.Duration(seconds=MAX_DURATION_SECONDS))
     draft = ClusterDraft(cluster)
     apply_protocol(draft, to.port.protocol, traits)
     if defaults.telemetry_label and not first.mesh_external:
-        metadata.name_services(cluster, services)
+        metadata.add_services(cluster, services)
         if rule is not None and rule.spec.traffic_policy is not None:
-            metadata.name_rule(cluster, rule.key)
+            metadata.set_rule(cluster, rule.key)
     apply_connection_pool(draft, policy, defaults)
     if to.endpoint is None or to.endpoint.address not in LOCALHOSTS:
-        cluster.upstream_bind_config.CopyFrom(bind_addresses(bind_ips(traits, defaults)))
+        cluster.upstream_bind_config.CopyFrom(build_bind_config(inbound_bind_addresses(traits, defaults)))
     return draft.build()
 
 
-def bind_ips(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
+def inbound_bind_addresses(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
     """Returns the addresses that connections to the application come from, by which iptables lets them through."""
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
@@ -124,11 +124,13 @@ def inbound_policy(
 ) -> EffectivePolicy:
     """Returns the policy of an inbound cluster: only limits, those of the Sidecar, else those of the rule, which the client keeps too,
     else the mesh's."""
-    policy = build_policy(rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy)
+    policy = effective_port_policy(
+        rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy
+    )
     return EffectivePolicy(connection_pool=pool or policy.connection_pool, retry_budget=policy.retry_budget)
 
 
-def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
+def find_inbound_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
     """Returns the connection pool that a Sidecar sets for a port of the workload, if it sets any."""
     if sidecar is None:
         return None
@@ -140,7 +142,7 @@ def find_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | 
     return next(own, sidecar.inbound_connection_pool)
 
 
-def stand_in(declared_by: ObjectKey, port: Port) -> Service:
+def placeholder_service(declared_by: ObjectKey, port: Port) -> Service:
     """Returns a service for a port that only a Sidecar knows."""
     return Service(
         hostname=f"{declared_by.name}.{declared_by.namespace}",
@@ -165,9 +167,9 @@ def _inbound_cluster(db: Mesh, to: InboundClusterKey, traits: ClusterTraitsKey) 
     if not services:
         if to.declared_by is None:
             return None
-        services = (stand_in(to.declared_by, to.port),)
+        services = (placeholder_service(to.declared_by, to.port),)
     rule = merged_rule(db, to.rule_key) if to.rule_key else None
-    policy = inbound_policy(rule, to.port.number, find_pool(find_sidecar(db, to.sidecar), to.number), defaults)
+    policy = inbound_policy(rule, to.port.number, find_inbound_pool(find_sidecar(db, to.sidecar), to.number), defaults)
     return Resource.of(CLUSTER, build_inbound(to, services, policy, rule, traits, defaults))
 
 

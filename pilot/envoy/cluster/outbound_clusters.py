@@ -8,7 +8,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination, build_outbound
 from pilot.envoy.cluster.cluster_defaults import cluster_defaults
-from pilot.envoy.cluster.cluster_keys import RuledClusterKey, find_destination, placeless_keys
+from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, find_destination, location_independent_keys
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits
 from pilot.envoy.cluster.policy.effective_policy import passes_through
 from pilot.envoy.resource import Resource
@@ -21,24 +21,24 @@ from pilot.mesh.tables.database import Mesh
 
 
 @derived
-def all_take_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
+def all_accept_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
     """Returns whether a port has endpoints and all of them take mesh TLS: where the client chooses the endpoint, it is all or none."""
     found = endpoints(db, ref, port)
     return bool(found) and all(e.tls_mode != "disabled" for e in found)
 
 
 @derived
-def all_take_hbone(db: Mesh, ref: ServiceRef, port: int) -> bool:
+def all_accept_hbone(db: Mesh, ref: ServiceRef, port: int) -> bool:
     """Returns whether a port has endpoints and all of them take HBONE."""
     found = endpoints(db, ref, port)
     return bool(found) and all(e.hbone for e in found)
 
 
-def peers_mtls(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
+def peer_mtls_mode(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
     """Returns what clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
     if service.mesh_external:
         return "UNKNOWN"
-    if passing and not all_take_mtls(db, service.ref, port):
+    if passing and not all_accept_mtls(db, service.ref, port):
         return "DISABLE"
     mode = namespace_mtls(db, service.namespace)
     return "PERMISSIVE" if mode == "UNKNOWN" else mode
@@ -54,7 +54,7 @@ def _passing(to: ClusterDestination) -> bool:
 
 def resolve_cluster(
     db: Mesh,
-    ruled: RuledClusterKey,
+    ruled: ResolvedClusterKey,
     traits: ClusterTraitsKey,
     inline: endpoint_pb2.ClusterLoadAssignment | None,
     sni_routed: bool = False,
@@ -63,27 +63,30 @@ def resolve_cluster(
     to, key = find_destination(db, ruled, sni_routed), ruled.cluster
     if to is None:
         return None
-    mtls = "UNKNOWN" if sni_routed else peers_mtls(db, to.service, key.port, _passing(to))
+    mtls = "UNKNOWN" if sni_routed else peer_mtls_mode(db, to.service, key.port, _passing(to))
     if db.settings.ambient.enabled and not sni_routed:
-        to = to._replace(tunnelled=all_take_hbone(db, key.ref, key.port))
+        to = to._replace(all_hbone=all_accept_hbone(db, key.ref, key.port))
     accounts = () if sni_routed else service_accounts(db, key.ref)
     built = build_outbound(to, accounts, mtls, traits, cluster_defaults(db), inline)
-    return as_resource(built) if built is not None else None
+    return cluster_resource(built) if built is not None else None
 
 
-def as_resource(built: cluster_pb2.Cluster) -> Resource:
+def cluster_resource(built: cluster_pb2.Cluster) -> Resource:
     """Returns the resource of a cluster; one with endpoints by EDS is ready only with these."""
     eds = built.HasField("eds_cluster_config")
     return Resource.of(CLUSTER, built, warms=built.name if eds else "")
 
 
 @derived
-def placeless_cluster(db: Mesh, ruled: RuledClusterKey, traits: ClusterTraitsKey) -> Resource | None:
+def location_independent_cluster(db: Mesh, ruled: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
     """Returns the cluster of a key, where it is the same wherever its proxy is."""
     return resolve_cluster(db, ruled, traits, None)
 
 
-outbound_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "outbound clusters", placeless_keys, placeless_cluster, passed=lambda outbound: (outbound_traits(outbound),)
+outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
+    "outbound clusters",
+    location_independent_keys,
+    location_independent_cluster,
+    passed=lambda outbound: (outbound_traits(outbound),),
 )
-"""The outbound clusters without endpoints of their own. The argument is the facet `without_place`, so that proxies of all places share them."""
+"""The outbound clusters without endpoints of their own. The argument is the facet `without_location`, so that proxies of all places share them."""

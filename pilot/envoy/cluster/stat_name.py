@@ -8,7 +8,7 @@ from __future__ import annotations
 from pilot.mesh.model.service import Port, Registry, Service
 
 
-def delimited(name: str) -> str:
+def with_stat_delimiter(name: str) -> str:
     """Returns a name as metrics need it, with a delimiter at its end."""
     return name + STAT_DELIMITER
 

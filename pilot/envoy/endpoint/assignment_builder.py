@@ -8,12 +8,12 @@ import msgspec
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.envoy import names
-from pilot.envoy.endpoint.client_location import VantageKey
+from pilot.envoy.endpoint.client_location import ClientLocationKey
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
-from pilot.envoy.endpoint.lb_endpoint import EndpointTunnel, Member, Presentation, drains
+from pilot.envoy.endpoint.lb_endpoint import EndpointTunnel, LbEndpointOptions, LocalityMember, is_draining
 from pilot.envoy.endpoint.locality_group import LocalityGroup, build_assignment, group_by_locality
-from pilot.envoy.endpoint.locality_priorities import spread
-from pilot.envoy.endpoint.split_horizon import only_mtls, through_gateways
+from pilot.envoy.endpoint.locality_priorities import arrange_by_locality
+from pilot.envoy.endpoint.split_horizon import keep_mtls, replace_with_gateways
 from pilot.lib.addresses import is_ip, joined
 from pilot.lib.labels import GATEWAY_MANAGED, MESH_CONTROLLER
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
@@ -22,7 +22,7 @@ from pilot.mesh.registry.networks import NetworkGateways
 _WAYPOINT = (GATEWAY_MANAGED, MESH_CONTROLLER)
 
 
-class Rules(msgspec.Struct, frozen=True):
+class AssignmentOptions(msgspec.Struct, frozen=True):
     """Says what one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
     names; with EDS it takes only addresses.
 
@@ -32,9 +32,9 @@ class Rules(msgspec.Struct, frozen=True):
     """
 
     policy: EndpointPolicy
-    vantage: VantageKey
+    client_location: ClientLocationKey
     gateways: NetworkGateways
-    show: Presentation
+    show: LbEndpointOptions
     sni: bool = False
     inline: bool = False
     hbone_first: bool = False
@@ -45,32 +45,36 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def build_cluster_load_assignment(
-    name: str, endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
+    name: str, endpoints: Iterable[Endpoint], rules: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Returns the assignment of a cluster; `takes_mtls` tells whether mesh mTLS is used to an endpoint."""
-    return build_assignment(name, build_groups(endpoints, rules, takes_mtls), rules.show)
+    """Returns the assignment of a cluster; `uses_mtls` tells whether mesh mTLS is used to an endpoint."""
+    return build_assignment(name, build_groups(endpoints, rules, uses_mtls), rules.show)
 
 
 def build_groups(
-    endpoints: Iterable[Endpoint], rules: Rules, takes_mtls: Callable[[Endpoint], bool]
+    endpoints: Iterable[Endpoint], rules: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> list[LocalityGroup]:
     """Returns the endpoints that a client gets, by locality and priority."""
     groups = group_by_locality(
-        [Member(e, takes_mtls(e), e.weight or 1, find_tunnel(e, rules)) for e in endpoints if is_sent(e, rules)]
+        [
+            LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, rules))
+            for e in endpoints
+            if is_eligible(e, rules)
+        ]
     )
-    if rules.gateways.gateways or rules.vantage.ways != "sni":
-        groups = through_gateways(
-            groups, rules.gateways, rules.vantage, EndpointTunnel("", chosen=not rules.vip, within=rules.host)
+    if rules.gateways.gateways or rules.client_location.ways != "sni":
+        groups = replace_with_gateways(
+            groups, rules.gateways, rules.client_location, EndpointTunnel("", chosen=not rules.vip, within=rules.host)
         )
     if rules.sni:
-        groups = only_mtls(groups)
+        groups = keep_mtls(groups)
     balance = rules.policy.balance
-    return spread(groups, balance, rules.vantage) if balance is not None else groups
+    return arrange_by_locality(groups, balance, rules.client_location) if balance is not None else groups
 
 
-def find_tunnel(e: Endpoint, rules: Rules) -> EndpointTunnel | None:
+def find_tunnel(e: Endpoint, rules: AssignmentOptions) -> EndpointTunnel | None:
     """Returns the tunnel to an endpoint, None where there is none."""
-    if not rules.vantage.hbone:
+    if not rules.client_location.hbone:
         return None
     own = joined(e.addresses[0], e.port)
     if rules.entered is not None:
@@ -82,25 +86,25 @@ def find_tunnel(e: Endpoint, rules: Rules) -> EndpointTunnel | None:
     )
 
 
-def is_sent(e: Endpoint, rules: Rules) -> bool:
+def is_eligible(e: Endpoint, rules: AssignmentOptions) -> bool:
     """Returns whether a client gets an endpoint at all."""
-    policy, vantage = rules.policy, rules.vantage
+    policy, client_location = rules.policy, rules.client_location
     if (
         not policy.labels <= e.labels
         or e.health is EndpointHealth.TERMINATING
         or (e.health is EndpointHealth.UNHEALTHY and not policy.unhealthy)
     ):
         return False
-    if policy.node_local and (e.node != vantage.node or e.cluster_id != vantage.cluster_id):
+    if policy.node_local and (e.node != client_location.node or e.cluster_id != client_location.cluster_id):
         return False
-    if e.cluster_id != vantage.cluster_id and not policy.bounds.leaves(e.cluster_id):
+    if e.cluster_id != client_location.cluster_id and not policy.bounds.leaves(e.cluster_id):
         return False
-    if not policy.sticky and drains(e, rules.show.draining_label):
+    if not policy.sticky and is_draining(e, rules.show.draining_label):
         return False
-    return vantage.sees(e.network) and _has_usable_address(e, rules)
+    return client_location.sees(e.network) and _has_usable_address(e, rules)
 
 
-def _has_usable_address(e: Endpoint, rules: Rules) -> bool:
+def _has_usable_address(e: Endpoint, rules: AssignmentOptions) -> bool:
     if not e.addresses[0]:
         return bool(rules.gateways.gateways)
     return rules.inline or not e.port or is_ip(e.addresses[0])

@@ -13,16 +13,16 @@ from pilot.mesh.model.endpoint import Endpoint, Locality
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 
-Ways = Literal["sni", "hbone", "none"]
+CrossNetwork = Literal["sni", "hbone", "none"]
 """How endpoints behind a gateway between networks are reached: by SNI through mesh mTLS, by a tunnel in a tunnel, or not at all."""
 
 
-class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Holds what endpoints depend on of a client's place; fields are empty where they do not matter. `nearness`: the client's values of
+class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """Holds what endpoints depend on of a client's place; fields are empty where they do not matter. `label_values`: the client's values of
     the labels that decide who is near. `hbone`: it may begin tunnels to them; `ways`: how it passes the gateways of other networks."""
 
     locality: Locality = Locality()
-    nearness: tuple[str, ...] = ()
+    label_values: tuple[str, ...] = ()
     node: str = ""
     cluster_id: str = ""
     network: str = ""
@@ -31,7 +31,7 @@ class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
     ipv6: bool = True
     sidecar: bool = True
     hbone: bool = False
-    ways: Ways = "sni"
+    ways: CrossNetwork = "sni"
 
     def sees(self, network: str) -> bool:
         """Returns whether the client asked to see a network; one without a name is always seen."""
@@ -43,21 +43,25 @@ class VantageKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @lru_cache(maxsize=256)
-def anywhere(cluster_id: str, hbone: bool = False) -> VantageKey:
+def unlocated_client(cluster_id: str, hbone: bool = False) -> ClientLocationKey:
     """Returns the vantage of every client of a Kubernetes cluster that sends HBONE, or of every one that does not."""
-    return VantageKey(cluster_id=cluster_id, hbone=hbone)
+    return ClientLocationKey(cluster_id=cluster_id, hbone=hbone)
 
 
-def build_vantage(
-    policy: EndpointPolicy, outbound: OutboundFacet, multi_network: bool, hbone: bool = False, ways: Ways = "sni"
-) -> VantageKey:
+def build_client_location(
+    policy: EndpointPolicy,
+    outbound: OutboundFacet,
+    multi_network: bool,
+    hbone: bool = False,
+    ways: CrossNetwork = "sni",
+) -> ClientLocationKey:
     """Returns the vantage of a client, for an outbound cluster of this policy."""
     reach, balance = outbound.reach, policy.balance
     if balance is None and not multi_network and not reach.networks and not policy.node_local:
-        return anywhere(reach.cluster_id, hbone)
-    return VantageKey(
+        return unlocated_client(reach.cluster_id, hbone)
+    return ClientLocationKey(
         locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
-        nearness=_nearness(balance.failover_priority, outbound) if balance is not None else (),
+        label_values=_nearness(balance.failover_priority, outbound) if balance is not None else (),
         node=reach.node if policy.node_local else "",
         cluster_id=reach.cluster_id,
         network=reach.network if multi_network else "",
@@ -87,7 +91,7 @@ def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...
     return tuple(p[1] if len(p) == 2 else have.get(p[0], "") for p in parts)
 
 
-def distance(endpoint: Endpoint, asked: tuple[str, ...], client: tuple[str, ...]) -> int:
+def label_distance(endpoint: Endpoint, asked: tuple[str, ...], client: tuple[str, ...]) -> int:
     """Returns how far an endpoint is by labels: 0 where all are alike, else more the earlier the first that differs.
 
     Where the network comes first and differs, the others still count, and the endpoint is farther than any of the same network.

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pilot.derive import hub
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
-from pilot.envoy.endpoint.client_location import VantageKey, Ways, build_vantage
-from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy, MeshBalance, Sending, build_endpoint_policy
-from pilot.envoy.endpoint.lb_endpoint import Presentation
+from pilot.envoy.endpoint.client_location import ClientLocationKey, CrossNetwork, build_client_location
+from pilot.envoy.endpoint.endpoint_policy import (
+    EndpointPolicy,
+    MeshLocalitySettings,
+    UnhealthySettings,
+    build_endpoint_policy,
+)
+from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
 from pilot.mesh.model.ambient import crosses_networks, sends_hbone, serves_waypoints
 from pilot.mesh.model.endpoint import Endpoint
@@ -22,33 +27,35 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 @hub
-def mesh_balance(db: Mesh) -> MeshBalance:
+def mesh_locality_settings(db: Mesh) -> MeshLocalitySettings:
     """Returns what this mesh says of balancing."""
     mesh = mesh_config(db)
-    return MeshBalance(mesh.locality_lb_setting, mesh.zone_aware_lb_setting, mesh.default_traffic_policy)
+    return MeshLocalitySettings(mesh.locality_lb_setting, mesh.zone_aware_lb_setting, mesh.default_traffic_policy)
 
 
 def endpoint_policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
     """Returns which endpoints a cluster has and how they are arranged. `inline`: it holds them itself. No node of its own."""
     settings = db.settings
-    sending = Sending(settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints)
-    return build_endpoint_policy(to, mesh_balance(db), inline, sending, bounds(db, to.service))
+    sending = UnhealthySettings(
+        settings.clusters.send_unhealthy_endpoints, settings.clusters.always_send_unhealthy_endpoints
+    )
+    return build_endpoint_policy(to, mesh_locality_settings(db), inline, sending, bounds(db, to.service))
 
 
-def begins_tunnels(db: Mesh, outbound: OutboundFacet) -> bool:
+def originates_tunnels(db: Mesh, outbound: OutboundFacet) -> bool:
     """Returns whether a client begins tunnels to endpoints that take them. No node of its own."""
     ambient = db.settings.ambient
     allowed = serves_waypoints(ambient) if outbound.type is NodeType.WAYPOINT else sends_hbone(ambient)
     return allowed and outbound.features.internal_listeners and not outbound.no_hbone
 
 
-def _ways(db: Mesh, outbound: OutboundFacet) -> Ways:
+def _ways(db: Mesh, outbound: OutboundFacet) -> CrossNetwork:
     if not crosses_networks(db.settings.ambient) or outbound.type is NodeType.SIDECAR:
         return "sni"
     return "hbone" if outbound.crosses else "none"
 
 
-def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
+def is_location_independent(db: Mesh, outbound: OutboundFacet) -> bool:
     """Returns whether no cluster's endpoints depend on where the client runs, except on its cluster. No node of its own."""
     matters = placement(db)
     return not (
@@ -56,18 +63,18 @@ def is_everywhere_alike(db: Mesh, outbound: OutboundFacet) -> bool:
     )
 
 
-def vantage(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> VantageKey:
+def client_location(db: Mesh, policy: EndpointPolicy, outbound: OutboundFacet) -> ClientLocationKey:
     """Returns from where a client sees the endpoints of a policy. No node of its own."""
     ways = _ways(db, outbound)
     several = bool(all_network_gateways(db).gateways) or ways != "sni"
-    return build_vantage(policy, outbound, several, begins_tunnels(db, outbound), ways)
+    return build_client_location(policy, outbound, several, originates_tunnels(db, outbound), ways)
 
 
-def presentation(db: Mesh, found: Service) -> Presentation:
+def lb_endpoint_options(db: Mesh, found: Service) -> LbEndpointOptions:
     """Returns how the endpoints of a service are shown. No node of its own."""
     settings = db.settings
     labels = dict(found.labels) if settings.registry.label_external_services and found.mesh_external else {}
-    return Presentation(
+    return LbEndpointOptions(
         settings.telemetry.cluster_label and settings.telemetry.endpoint_label,
         settings.registry.dual_stack,
         settings.registry.draining_label,
@@ -76,7 +83,7 @@ def presentation(db: Mesh, found: Service) -> Presentation:
     )
 
 
-def takes_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
+def uses_mtls(db: Mesh, e: Endpoint, policy: EndpointPolicy) -> bool:
     """Returns whether mesh mTLS is used to an endpoint: by the rule, else where its workload takes it and no policy there is against it."""
     if policy.mtls is not None:
         return policy.mtls

@@ -15,7 +15,7 @@ from pilot.config.networking.destination_rule import (
     ZoneAwareLoadBalancerSetting,
 )
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
-from pilot.envoy.cluster.policy.effective_policy import NOTHING, build_policy, build_subset_policy
+from pilot.envoy.cluster.policy.effective_policy import NO_POLICY, effective_port_policy, effective_subset_policy
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.registry.clusterset import Bounds
 from pilot.mesh.traffic.locality_lb import EffectiveLocality, effective_locality
@@ -34,10 +34,10 @@ class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
     sticky: bool = False
     node_local: bool = False
     bounds: Bounds = Bounds()
-    balance: Balance | None = None
+    balance: LocalityBalancing | None = None
 
 
-class MeshBalance(msgspec.Struct, frozen=True):
+class MeshLocalitySettings(msgspec.Struct, frozen=True):
     """Holds the mesh config's word on localities, and what rules leave open."""
 
     locality: LocalityLoadBalancerSetting | None = None
@@ -45,7 +45,7 @@ class MeshBalance(msgspec.Struct, frozen=True):
     defaults: DefaultTrafficPolicy | None = None
 
 
-class Sending(msgspec.Struct, frozen=True):
+class UnhealthySettings(msgspec.Struct, frozen=True):
     """Holds what the settings say about endpoints that are not ready."""
 
     unhealthy: bool = True
@@ -53,18 +53,18 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 def build_endpoint_policy(
-    to: ClusterDestination, mesh: MeshBalance, inline: bool, sending: Sending, bounds: Bounds
+    to: ClusterDestination, mesh: MeshLocalitySettings, inline: bool, sending: UnhealthySettings, bounds: Bounds
 ) -> EndpointPolicy:
     """Returns the policy of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
     service, port = to.service, to.port.number
     spec = to.rule.spec if to.rule is not None else None
-    policy = NOTHING
+    policy = NO_POLICY
     if spec is not None or (inline and mesh.defaults is not None):
-        policy = build_policy(
+        policy = effective_port_policy(
             spec.traffic_policy if spec is not None else None, port, mesh.defaults if inline else None
         )
     if to.subset is not None:
-        policy = build_subset_policy(policy, to.subset.traffic_policy, port)
+        policy = effective_subset_policy(policy, to.subset.traffic_policy, port)
     outlier = policy.outlier_detection
     always = sending.always_unhealthy or bool(service.traffic_distribution)
     return EndpointPolicy(
@@ -74,7 +74,7 @@ def build_endpoint_policy(
         sticky=bool(service.session_label),
         node_local=service.node_local,
         bounds=bounds,
-        balance=build_balance(
+        balance=build_locality_balancing(
             effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None
         ),
     )
@@ -104,7 +104,7 @@ def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
     return tls.mode if tls is not None else ""
 
 
-class Balance(msgspec.Struct, frozen=True):
+class LocalityBalancing(msgspec.Struct, frozen=True):
     """Says how endpoints are spread. `distribute`: weights by locality, and then nothing else counts. Else priorities: first by the
     labels of `failover_priority` ("key" or "key=value"), then by locality where `by_locality` (only by region where `by_region`)."""
 
@@ -120,7 +120,7 @@ class Balance(msgspec.Struct, frozen=True):
         return bool(self.distribute) or self.by_locality or self.by_region
 
 
-def build_balance(effective: EffectiveLocality, outlier_detection: bool) -> Balance | None:
+def build_locality_balancing(effective: EffectiveLocality, outlier_detection: bool) -> LocalityBalancing | None:
     """Returns None where nothing takes effect: Envoy never leaves a priority unless something ejects its endpoints or tells their health."""
     setting = effective.setting
     if setting is None or setting.enabled is False:
@@ -128,13 +128,15 @@ def build_balance(effective: EffectiveLocality, outlier_detection: bool) -> Bala
     if isinstance(
         setting, ZoneAwareLoadBalancerSetting
     ):  # Envoy itself balances the zones of a priority; priorities keep regions apart
-        return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
+        return LocalityBalancing(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
     if setting.distribute:
-        return Balance(distribute=setting.distribute)
+        return LocalityBalancing(distribute=setting.distribute)
     if not outlier_detection and not effective.forced:
         return None
     by_locality = bool(setting.failover) or not setting.failover_priority
-    return Balance(failover_priority=setting.failover_priority, failover=setting.failover, by_locality=by_locality)
+    return LocalityBalancing(
+        failover_priority=setting.failover_priority, failover=setting.failover, by_locality=by_locality
+    )
 
 
 # DOC """Decides how the endpoints of a cluster are spread over localities and priorities.

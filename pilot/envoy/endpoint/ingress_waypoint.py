@@ -20,7 +20,7 @@ from pilot.mesh.tables.database import Mesh
 _SCALE = 10_000  # so that the shares of waypoints stay precise when they are divided among their pods
 
 
-class WaypointEntry(msgspec.Struct, frozen=True):
+class IngressWaypoint(msgspec.Struct, frozen=True):
     """The endpoints of the waypoints of a service, and what they are asked for: a port of its address."""
 
     service: Service
@@ -32,7 +32,7 @@ class WaypointEntry(msgspec.Struct, frozen=True):
         return joined(_addresses(self.service, waypoint_endpoint.cluster_id)[0], self.port)
 
 
-def entry_by_waypoint(db: Mesh, key: ClusterKey, found: Service) -> WaypointEntry | None:
+def ingress_waypoint(db: Mesh, key: ClusterKey, found: Service) -> IngressWaypoint | None:
     """Returns the waypoints of a service; None where gateways are to send to its endpoints. A canary takes its share; one that is not there leaves
     nothing to send to, rather than a way around it. No node of its own."""
     if not enters_waypoints(db.settings.ambient) or not _addresses(found, ""):
@@ -41,9 +41,9 @@ def entry_by_waypoint(db: Mesh, key: ClusterKey, found: Service) -> WaypointEntr
     if attached.waypoint is None or not attached.ingress:
         return None
     if attached.canary is None:
-        return WaypointEntry(found, key.port, _endpoints(db, attached.waypoint))
+        return IngressWaypoint(found, key.port, _endpoints(db, attached.waypoint))
     shares = ((attached.waypoint, 100 - attached.weight), (attached.canary, attached.weight))
-    return WaypointEntry(
+    return IngressWaypoint(
         found, key.port, tuple(e for name, share in shares for e in _shared(_endpoints(db, name), share))
     )
 

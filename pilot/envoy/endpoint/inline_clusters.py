@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from pilot.derive import Gather, derived
-from pilot.envoy.cluster.cluster_keys import RuledClusterKey, cluster_keys, find_destination, inline_keys
+from pilot.envoy.cluster.cluster_keys import ResolvedClusterKey, cluster_keys, find_destination, inline_keys
 from pilot.envoy.cluster.cluster_traits import outbound_traits
 from pilot.envoy.cluster.endpoint_discovery import INLINE, discovery_type, is_dynamic
 from pilot.envoy.cluster.outbound_clusters import resolve_cluster
-from pilot.envoy.endpoint.load_assignments import inline_assignment, unscoped
+from pilot.envoy.endpoint.load_assignments import inline_load_assignment, item_arguments
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.tables.database import Mesh
 
 
 @derived
-def _inline_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return resolve_cluster(db, ruled, outbound_traits(outbound), inline_assignment(db, ruled, outbound))
+def _inline_cluster(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return resolve_cluster(db, ruled, outbound_traits(outbound), inline_load_assignment(db, ruled, outbound))
 
 
-inline_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=unscoped
+inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
+    "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=item_arguments
 )
 """The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
 
 
 @derived
-def _sni_routed_cluster(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+def _sni_routed_cluster(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
     to = find_destination(db, ruled)
     if to is None or to.service.mesh_external or is_dynamic(to.service):
         return None
     inline = (
-        inline_assignment(db, ruled, outbound, sni=True) if discovery_type(to.service, router=True) in INLINE else None
+        inline_load_assignment(db, ruled, outbound, sni=True)
+        if discovery_type(to.service, router=True) in INLINE
+        else None
     )
     return resolve_cluster(db, ruled, outbound_traits(outbound), inline, sni_routed=True)
 
 
-sni_routed_clusters: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=unscoped
+sni_routed_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
+    "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=item_arguments
 )
 """The further clusters of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients
 send as SNI, without any TLS of the router's own."""

@@ -38,7 +38,7 @@ class EndpointTunnel(NamedTuple):
     listener: str = names.CONNECT_ORIGINATE
 
 
-class Member(NamedTuple):
+class LocalityMember(NamedTuple):
     """Holds an endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it. `tunnel`: it is reached by one."""
 
     endpoint: Endpoint
@@ -54,7 +54,7 @@ class Member(NamedTuple):
         return self.endpoint.tls_mode if self.mtls and self.endpoint.tls_mode != "disabled" else ""
 
 
-class Presentation(msgspec.Struct, frozen=True):
+class LbEndpointOptions(msgspec.Struct, frozen=True):
     """Says how endpoints are shown. `canonical`: the name and revision of the service that stand for those of its endpoints, with
     `namespace`, where a service outside of the mesh is labelled; else "". `draining_label`: a label by which a workload drains.
     `telemetry`: name workloads. `dual_stack`: show all addresses."""
@@ -66,7 +66,9 @@ class Presentation(msgspec.Struct, frozen=True):
     namespace: str = ""
 
 
-def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member, show: Presentation) -> None:
+def fill_lb_endpoint(
+    message: endpoint_components_pb2.LbEndpoint, member: LocalityMember, show: LbEndpointOptions
+) -> None:
     """Fills an empty message with an endpoint."""
     e, tunnel = member.endpoint, member.tunnel
     if tunnel is not None:
@@ -76,7 +78,7 @@ def fill_lb_endpoint(message: endpoint_components_pb2.LbEndpoint, member: Member
     if show.dual_stack and tunnel is None:
         for other in e.addresses[1:]:
             fill_address(message.endpoint.additional_addresses.add().address, other, e.port)
-    if health := health_check_pb2.DRAINING if drains(e, show.draining_label) else _STATUS[e.health]:
+    if health := health_check_pb2.DRAINING if is_draining(e, show.draining_label) else _STATUS[e.health]:
         message.health_status = health
     message.load_balancing_weight.value = member.weight
     metadata = message.metadata
@@ -118,14 +120,14 @@ def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
         message.pipe.path = address
 
 
-def drains(e: Endpoint, draining_label: str) -> bool:
+def is_draining(e: Endpoint, draining_label: str) -> bool:
     """Returns whether an endpoint keeps the sessions that it has and takes no new ones."""
     return e.health is EndpointHealth.DRAINING or (
         bool(draining_label) and any(k == draining_label and v for k, v in e.labels)
     )
 
 
-def workload_text(e: Endpoint, show: Presentation) -> str:
+def workload_text(e: Endpoint, show: LbEndpointOptions) -> str:
     """Returns `workload;namespace;canonical name;canonical revision;cluster`, from which Istio's telemetry takes its labels."""
     labels: Mapping[str, str] = dict(e.labels)
     name, revision = show.canonical if show.canonical[0] else canonical_service(labels, e.workload)

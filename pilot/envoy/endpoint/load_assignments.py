@@ -13,24 +13,24 @@ from pilot.envoy import names
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.cluster_keys import (
     ClusterKey,
-    RuledClusterKey,
+    ResolvedClusterKey,
     find_destination,
     find_eds_destination,
-    placeless_keys,
+    location_independent_keys,
 )
 from pilot.envoy.cluster.cluster_traits import without_scope
-from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment
-from pilot.envoy.endpoint.client_location import VantageKey, anywhere
+from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment
+from pilot.envoy.endpoint.client_location import ClientLocationKey, unlocated_client
 from pilot.envoy.endpoint.endpoint_inputs import (
-    begins_tunnels,
+    client_location,
     endpoint_policy,
-    is_everywhere_alike,
-    presentation,
-    takes_mtls,
-    vantage,
+    is_location_independent,
+    lb_endpoint_options,
+    originates_tunnels,
+    uses_mtls,
 )
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
-from pilot.envoy.endpoint.ingress_waypoint import WaypointEntry, entry_by_waypoint
+from pilot.envoy.endpoint.ingress_waypoint import IngressWaypoint, ingress_waypoint
 from pilot.envoy.resource import Resource
 from pilot.lib.addresses import joined
 from pilot.lib.xds_types import ENDPOINT
@@ -45,78 +45,78 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _load_assignment(
-    db: Mesh, ruled: RuledClusterKey, proxy_type: NodeType, seen_from: VantageKey, sni: bool
+    db: Mesh, ruled: ResolvedClusterKey, proxy_type: NodeType, client: ClientLocationKey, sni: bool
 ) -> Resource | None:
     to = find_eds_destination(db, ruled, proxy_type)
     if to is None or (sni and to.service.mesh_external):
         return None
     entry = (
-        entry_by_waypoint(db, ruled.cluster, to.service)
-        if proxy_type is NodeType.ROUTER and seen_from.hbone and not sni
+        ingress_waypoint(db, ruled.cluster, to.service)
+        if proxy_type is NodeType.ROUTER and client.hbone and not sni
         else None
     )
     if entry is not None:
-        built = _build_entry(db, ruled.cluster, to, seen_from, entry)
+        built = _build_entry(db, ruled.cluster, to, client, entry)
     else:
-        built = _build(db, ruled.cluster, to, seen_from, sni, network_gateways(db), inline=False)
+        built = _build(db, ruled.cluster, to, client, sni, network_gateways(db), inline=False)
     return Resource.of(ENDPOINT, built, built.cluster_name)
 
 
 def _build_entry(
-    db: Mesh, key: ClusterKey, to: ClusterDestination, seen_from: VantageKey, entry: WaypointEntry
+    db: Mesh, key: ClusterKey, to: ClusterDestination, client: ClientLocationKey, entry: IngressWaypoint
 ) -> endpoint_pb2.ClusterLoadAssignment:
     """Returns the waypoints of a service in the place of its endpoints; none of the rules for these counts."""
     policy = EndpointPolicy(bounds=bounds(db, to.service))
     host = joined(key.ref.hostname, key.port)
-    rules = Rules(
-        policy, seen_from, network_gateways(db), presentation(db, to.service), entered=entry.address, host=host
+    rules = AssignmentOptions(
+        policy, client, network_gateways(db), lb_endpoint_options(db, to.service), entered=entry.address, host=host
     )
-    return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: takes_mtls(db, e, policy))
+    return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: uses_mtls(db, e, policy))
 
 
-def _resolve(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
+def _resolve(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """Returns what a client gets for a key: from where it sees the endpoints decides."""
-    if is_everywhere_alike(db, outbound):
-        seen_from = anywhere(outbound.reach.cluster_id, begins_tunnels(db, outbound))
+    if is_location_independent(db, outbound):
+        client = unlocated_client(outbound.reach.cluster_id, originates_tunnels(db, outbound))
     else:
         to = find_eds_destination(db, ruled, outbound.type)
         if to is None:
             return None
-        seen_from = vantage(db, endpoint_policy(db, to, False), outbound)
-    return _load_assignment(db, ruled, outbound.type, seen_from, sni)
+        client = client_location(db, endpoint_policy(db, to, False), outbound)
+    return _load_assignment(db, ruled, outbound.type, client, sni)
 
 
 @derived
-def assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+def outbound_load_assignment(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
     """Returns the endpoints of one cluster, None where they do not come by EDS."""
     return _resolve(db, ruled, outbound, sni=False)
 
 
 @derived
-def _sni_assignment_for(db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet) -> Resource | None:
+def _sni_assignment_for(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
     return _resolve(db, ruled, outbound, sni=True)
 
 
-def unscoped(outbound: OutboundFacet) -> tuple[OutboundFacet]:
+def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
     """Returns the argument that the items of an outbound facet have behind their key."""
     return (without_scope(outbound),)
 
 
-endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "load_assignments", placeless_keys, assignment_for, passed=unscoped
+outbound_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
+    "load_assignments", location_independent_keys, outbound_load_assignment, passed=item_arguments
 )
 """The endpoints of a proxy's outbound clusters."""
 
 
-sni_endpoints_of: Gather[RuledClusterKey, [OutboundFacet], Resource] = Gather(
-    "sni_load_assignments", placeless_keys, _sni_assignment_for, passed=unscoped
+sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
+    "sni_load_assignments", location_independent_keys, _sni_assignment_for, passed=item_arguments
 )
 """The endpoints of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
 
 
 # -- clusters that hold their endpoints --------------------------------------------------------------------------------------
-def inline_assignment(
-    db: Mesh, ruled: RuledClusterKey, outbound: OutboundFacet, sni: bool = False
+def inline_load_assignment(
+    db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
     """Returns the endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
 
@@ -125,17 +125,17 @@ def inline_assignment(
     to = find_destination(db, ruled)
     if to is None:
         return None
-    return _inline_load_assignment(db, ruled, vantage(db, endpoint_policy(db, to, True), outbound), sni)
+    return _inline_load_assignment(db, ruled, client_location(db, endpoint_policy(db, to, True), outbound), sni)
 
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, ruled: RuledClusterKey, seen_from: VantageKey, sni: bool
+    db: Mesh, ruled: ResolvedClusterKey, client: ClientLocationKey, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
     to = find_destination(db, ruled)
     if to is None:
         return None
-    built = _build(db, ruled.cluster, to, seen_from, sni, all_network_gateways(db), inline=True)
+    built = _build(db, ruled.cluster, to, client, sni, all_network_gateways(db), inline=True)
     return built if built.endpoints else None
 
 
@@ -143,16 +143,16 @@ def _build(
     db: Mesh,
     key: ClusterKey,
     to: ClusterDestination,
-    seen_from: VantageKey,
+    client: ClientLocationKey,
     sni: bool,
     gateways: NetworkGateways,
     inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
-    policy, show = endpoint_policy(db, to, inline), presentation(db, to.service)
-    rules = Rules(
+    policy, show = endpoint_policy(db, to, inline), lb_endpoint_options(db, to.service)
+    rules = AssignmentOptions(
         policy,
-        seen_from,
+        client,
         gateways,
         show,
         sni,
@@ -161,5 +161,5 @@ def _build(
         host=joined(key.ref.hostname, key.port),
     )
     return build_cluster_load_assignment(
-        name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy)
+        name, endpoints(db, key.ref, key.port), rules, lambda e: uses_mtls(db, e, policy)
     )

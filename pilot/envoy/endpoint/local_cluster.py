@@ -12,9 +12,9 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 
 from pilot.derive import derived
 from pilot.envoy import names
-from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment
-from pilot.envoy.endpoint.client_location import VantageKey
-from pilot.envoy.endpoint.endpoint_inputs import presentation, takes_mtls
+from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment
+from pilot.envoy.endpoint.client_location import ClientLocationKey
+from pilot.envoy.endpoint.endpoint_inputs import lb_endpoint_options, uses_mtls
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
 from pilot.envoy.resource import Resource
 from pilot.lib import labels as label
@@ -47,10 +47,10 @@ def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
         node_local=found.node_local,
         bounds=bounds(db, found),
     )
-    seen_from = VantageKey(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
-    rules = Rules(policy, seen_from, network_gateways(db), presentation(db, found))
+    client = ClientLocationKey(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
+    rules = AssignmentOptions(policy, client, network_gateways(db), lb_endpoint_options(db, found))
     like = [e for e in endpoints(db, of.ref, of.port) if is_sibling(e, of)]
-    built = build_cluster_load_assignment(names.LOCAL_CLUSTER, like, rules, lambda e: takes_mtls(db, e, policy))
+    built = build_cluster_load_assignment(names.LOCAL_CLUSTER, like, rules, lambda e: uses_mtls(db, e, policy))
     return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, built, names.LOCAL_CLUSTER)}
 
 

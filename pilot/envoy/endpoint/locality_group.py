@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 
-from pilot.envoy.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
+from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions, LocalityMember, fill_lb_endpoint
 from pilot.mesh.model.endpoint import Locality
 
 MAX_WEIGHT = 2**32 - 1
@@ -17,7 +17,7 @@ class LocalityGroup(msgspec.Struct):
     """Is filled by one step after the other and never shared. `weight` None: not said."""
 
     locality: Locality
-    members: list[Member]
+    members: list[LocalityMember]
     priority: int = 0
     weight: int | None = None
 
@@ -25,7 +25,7 @@ class LocalityGroup(msgspec.Struct):
         """Sets the weight to that of the members together; without members there is none."""
         self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
-    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, show: Presentation) -> None:
+    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, show: LbEndpointOptions) -> None:
         """Fills an empty message."""
         where = message.locality
         where.SetInParent()
@@ -37,7 +37,7 @@ class LocalityGroup(msgspec.Struct):
         message.priority = self.priority
 
 
-def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
+def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
     """Returns the members by their localities, as these were written, in their order."""
     groups: dict[str, LocalityGroup] = {}
     for member in members:
@@ -53,7 +53,7 @@ def group_by_locality(members: Iterable[Member]) -> list[LocalityGroup]:
 
 
 def build_assignment(
-    name: str, groups: Iterable[LocalityGroup], show: Presentation
+    name: str, groups: Iterable[LocalityGroup], show: LbEndpointOptions
 ) -> endpoint_pb2.ClusterLoadAssignment:
     """Returns the assignment of a cluster."""
     built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 
 from pilot.config.networking.destination_rule import Distribute, Failover
-from pilot.envoy.endpoint.client_location import VantageKey, distance
-from pilot.envoy.endpoint.endpoint_policy import Balance
-from pilot.envoy.endpoint.lb_endpoint import Member
+from pilot.envoy.endpoint.client_location import ClientLocationKey, label_distance
+from pilot.envoy.endpoint.endpoint_policy import LocalityBalancing
+from pilot.envoy.endpoint.lb_endpoint import LocalityMember
 from pilot.envoy.endpoint.locality_group import LocalityGroup
 from pilot.lib.labels import split_locality
 from pilot.mesh.model.endpoint import Locality
@@ -16,18 +16,28 @@ from pilot.mesh.model.endpoint import Locality
 _LOCALITY_STEPS, _REGION_STEPS = 5, 3
 
 
-def spread(groups: list[LocalityGroup], balance: Balance, vantage: VantageKey) -> list[LocalityGroup]:
+def arrange_by_locality(
+    groups: list[LocalityGroup], balance: LocalityBalancing, client_location: ClientLocationKey
+) -> list[LocalityGroup]:
     """Returns the groups arranged for a client; groups are split where members of one locality are not equally near."""
     if balance.distribute:
-        distribute(groups, balance.distribute, vantage.locality)
+        distribute(groups, balance.distribute, client_location.locality)
         return groups
     if balance.failover_priority:
-        groups = [part for g in groups for part in _split(g, balance.failover_priority, vantage.nearness)]
+        groups = [part for g in groups for part in _split(g, balance.failover_priority, client_location.label_values)]
         _close_ranks(groups)
     if balance.by_region:
-        _rank(groups, _REGION_STEPS, [_region_rank(g.locality, vantage.locality, balance.failover) for g in groups])
+        _rank(
+            groups,
+            _REGION_STEPS,
+            [_region_rank(g.locality, client_location.locality, balance.failover) for g in groups],
+        )
     elif balance.by_locality:
-        _rank(groups, _LOCALITY_STEPS, [_locality_rank(g.locality, vantage.locality, balance.failover) for g in groups])
+        _rank(
+            groups,
+            _LOCALITY_STEPS,
+            [_locality_rank(g.locality, client_location.locality, balance.failover) for g in groups],
+        )
     return groups
 
 
@@ -60,9 +70,9 @@ def matches(locality: Locality, pattern: str) -> bool:
 # -- priorities --------------------------------------------------------------------------------------------------------------
 def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
     """Returns the members of a group by their distance, as groups of that priority."""
-    by_distance: dict[int, list[Member]] = {}
+    by_distance: dict[int, list[LocalityMember]] = {}
     for member in group.members:
-        by_distance.setdefault(distance(member.endpoint, asked, client), []).append(member)
+        by_distance.setdefault(label_distance(member.endpoint, asked, client), []).append(member)
     parts = [LocalityGroup(group.locality, by_distance[d], d) for d in sorted(by_distance)]
     for part in parts:
         part.weigh()

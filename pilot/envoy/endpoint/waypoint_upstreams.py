@@ -10,11 +10,18 @@ from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey, outbound_traits, without_scope
-from pilot.envoy.cluster.outbound_clusters import as_resource
-from pilot.envoy.cluster.vip_clusters import RuledVipKey, find_vip, holds_endpoints, resolve_vip, vip_keys_of, vip_type
-from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment
-from pilot.envoy.endpoint.client_location import VantageKey
-from pilot.envoy.endpoint.endpoint_inputs import endpoint_policy, presentation, takes_mtls, vantage
+from pilot.envoy.cluster.outbound_clusters import cluster_resource
+from pilot.envoy.cluster.vip_clusters import (
+    ResolvedVipKey,
+    find_vip_destination,
+    has_inline_endpoints,
+    resolve_vip,
+    service_vip_keys,
+    vip_discovery_type,
+)
+from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment
+from pilot.envoy.endpoint.client_location import ClientLocationKey
+from pilot.envoy.endpoint.endpoint_inputs import client_location, endpoint_policy, lb_endpoint_options, uses_mtls
 from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy
 from pilot.envoy.resource import Resource
 from pilot.lib.addresses import joined
@@ -34,9 +41,11 @@ class VipListKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @derived
-def vip_keys(db: Mesh, by: VipListKey) -> tuple[RuledVipKey, ...]:
+def vip_keys(db: Mesh, by: VipListKey) -> tuple[ResolvedVipKey, ...]:
     """Returns the clusters of all services behind a waypoint."""
-    return tuple(key for ref in served_services(db, by.waypoint) for key in vip_keys_of(db, ref, by.waypoint.namespace))
+    return tuple(
+        key for ref in served_services(db, by.waypoint) for key in service_vip_keys(db, ref, by.waypoint.namespace)
+    )
 
 
 def _unscoped(by: VipListKey) -> tuple[OutboundFacet]:
@@ -53,34 +62,41 @@ def _policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
 
 
 def _build(
-    db: Mesh, ruled: RuledVipKey, to: ClusterDestination, seen_from: VantageKey, gateways: NetworkGateways, inline: bool
+    db: Mesh,
+    ruled: ResolvedVipKey,
+    to: ClusterDestination,
+    client: ClientLocationKey,
+    gateways: NetworkGateways,
+    inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
     key, policy = ruled.cluster, _policy(db, to, inline)
     host = joined(key.ref.hostname, key.port)
-    rules = Rules(policy, seen_from, gateways, presentation(db, to.service), inline=inline, vip=True, host=host)
+    rules = AssignmentOptions(
+        policy, client, gateways, lb_endpoint_options(db, to.service), inline=inline, vip=True, host=host
+    )
     return build_cluster_load_assignment(
-        key.name, endpoints(db, key.ref, key.port), rules, lambda e: takes_mtls(db, e, policy)
+        key.name, endpoints(db, key.ref, key.port), rules, lambda e: uses_mtls(db, e, policy)
     )
 
 
 @derived
-def _assignment(db: Mesh, ruled: RuledVipKey, seen_from: VantageKey) -> Resource | None:
-    to = find_vip(db, ruled)
+def _assignment(db: Mesh, ruled: ResolvedVipKey, client: ClientLocationKey) -> Resource | None:
+    to = find_vip_destination(db, ruled)
     if to is None:
         return None
-    built = _build(db, ruled, to, seen_from, network_gateways(db), inline=False)
+    built = _build(db, ruled, to, client, network_gateways(db), inline=False)
     return Resource.of(ENDPOINT, built, built.cluster_name)
 
 
 @derived
-def _vip_assignment(db: Mesh, ruled: RuledVipKey, outbound: OutboundFacet) -> Resource | None:
-    to = find_vip(db, ruled)
-    if to is None or vip_type(to) != cluster_pb2.Cluster.EDS:
+def _vip_assignment(db: Mesh, ruled: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
+    to = find_vip_destination(db, ruled)
+    if to is None or vip_discovery_type(to) != cluster_pb2.Cluster.EDS:
         return None
-    return _assignment(db, ruled, vantage(db, _policy(db, to, False), outbound))
+    return _assignment(db, ruled, client_location(db, _policy(db, to, False), outbound))
 
 
-vip_endpoints: Gather[RuledVipKey, [VipListKey], Resource] = Gather(
+vip_endpoints: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(
     "vip endpoints", vip_keys, _vip_assignment, passed=_unscoped
 )
 """The endpoints of the services behind a waypoint."""
@@ -88,32 +104,34 @@ vip_endpoints: Gather[RuledVipKey, [VipListKey], Resource] = Gather(
 
 # -- clusters --------------------------------------------------------------------------------------------------------------
 @derived
-def _placeless_cluster(db: Mesh, ruled: RuledVipKey, traits: ClusterTraitsKey) -> Resource | None:
+def _placeless_cluster(db: Mesh, ruled: ResolvedVipKey, traits: ClusterTraitsKey) -> Resource | None:
     built = resolve_vip(db, ruled, traits, None)
-    return as_resource(built) if built is not None else None
+    return cluster_resource(built) if built is not None else None
 
 
 @derived
 def _inline_assignment(
-    db: Mesh, ruled: RuledVipKey, seen_from: VantageKey
+    db: Mesh, ruled: ResolvedVipKey, client: ClientLocationKey
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    to = find_vip(db, ruled)
-    built = _build(db, ruled, to, seen_from, all_network_gateways(db), inline=True) if to is not None else None
+    to = find_vip_destination(db, ruled)
+    built = _build(db, ruled, to, client, all_network_gateways(db), inline=True) if to is not None else None
     return built if built is not None and built.endpoints else None
 
 
 @derived
-def _vip_cluster(db: Mesh, ruled: RuledVipKey, outbound: OutboundFacet) -> Resource | None:
-    to, traits = find_vip(db, ruled), outbound_traits(outbound)
+def _vip_cluster(db: Mesh, ruled: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
+    to, traits = find_vip_destination(db, ruled), outbound_traits(outbound)
     if to is None:
         return None
-    if not holds_endpoints(to.service):
+    if not has_inline_endpoints(to.service):
         return _placeless_cluster(db, ruled, traits)
-    built = resolve_vip(db, ruled, traits, _inline_assignment(db, ruled, vantage(db, _policy(db, to, True), outbound)))
-    return as_resource(built) if built is not None else None
+    built = resolve_vip(
+        db, ruled, traits, _inline_assignment(db, ruled, client_location(db, _policy(db, to, True), outbound))
+    )
+    return cluster_resource(built) if built is not None else None
 
 
-vip_clusters: Gather[RuledVipKey, [VipListKey], Resource] = Gather(
+vip_clusters: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(
     "vip clusters", vip_keys, _vip_cluster, passed=_unscoped
 )
 """The clusters of the services behind a waypoint."""

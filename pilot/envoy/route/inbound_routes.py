@@ -8,8 +8,8 @@ from google.protobuf import wrappers_pb2
 from pilot.config.networking.virtual_service import HTTPRetry
 from pilot.config.protocol import Protocol
 from pilot.envoy.route.action.retry_policy import build_inbound_retry
-from pilot.envoy.route.decorator import operation_of_service
-from pilot.envoy.route.route_match import EVERYTHING
+from pilot.envoy.route.decorator import service_operation_name
+from pilot.envoy.route.route_match import MATCH_ALL
 from pilot.envoy.well_known_types import ZERO_DURATION
 
 _Action = route_components_pb2.RouteAction
@@ -35,9 +35,9 @@ def build_inbound_routes(
     retry = build_inbound_retry(retries) if protocol not in _GRPC else None
     route = route_components_pb2.Route(
         name="default",
-        match=EVERYTHING,
+        match=MATCH_ALL,
         route=_Action(cluster=cluster, timeout=ZERO_DURATION, max_stream_duration=_NO_LIMIT, retry_policy=retry),
-        decorator=route_components_pb2.Decorator(operation=operation_of_service(hostname, port)),
+        decorator=route_components_pb2.Decorator(operation=service_operation_name(hostname, port)),
     )
     host = route_components_pb2.VirtualHost(name=f"inbound|http|{port}", domains=["*"], routes=[route])
     return route_pb2.RouteConfiguration(name=cluster, virtual_hosts=[host], validate_clusters=_FALSE)

@@ -21,7 +21,7 @@ _VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 _FALSE = wrappers_pb2.BoolValue()
 
 
-def as_field(virtual_host: bytes) -> bytes:
+def virtual_host_field(virtual_host: bytes) -> bytes:
     """Returns a serialized virtual host as the field of its configuration."""
     return length_delimited(_VIRTUAL_HOSTS, virtual_host)
 

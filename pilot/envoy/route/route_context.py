@@ -41,7 +41,7 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @derived
-def default_retries(db: Mesh) -> HTTPRetry | None:
+def default_retry_policy(db: Mesh) -> HTTPRetry | None:
     """Returns the mesh's default retry policy."""
     return mesh_config(db).default_http_retry_policy
 

@@ -18,7 +18,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 
-class Asks(msgspec.Struct, frozen=True, cache_hash=True):
+class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what rules ask. `conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of
     the source.
 
@@ -43,10 +43,10 @@ class Asks(msgspec.Struct, frozen=True, cache_hash=True):
         ) if self.labels else frozenset()
 
 
-def combine(many: Iterable[Asks]) -> Asks:
+def merge_dependencies(many: Iterable[RouteDependencies]) -> RouteDependencies:
     """Returns what all of them ask together."""
     items = tuple(many)
-    return Asks(
+    return RouteDependencies(
         any(a.conditional for a in items),
         any(a.namespace for a in items),
         frozenset().union(*(a.labels for a in items)),
@@ -56,18 +56,18 @@ def combine(many: Iterable[Asks]) -> Asks:
 
 
 @derived
-def asks_of(db: Mesh, key: ObjectKey) -> Asks | None:
+def route_dependencies(db: Mesh, key: ObjectKey) -> RouteDependencies | None:
     """Returns what a VirtualService asks; None where it has no HTTP rules."""
     found = virtual_service(db, key)
     if found is None or not found.spec.http:
         return None
     matches = [m for rule in found.spec.http for m in rule.match]
-    return Asks(
+    return RouteDependencies(
         conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in found.spec.http),
         namespace=any(m.source_namespace for m in matches),
         labels=frozenset(k for m in matches for k in m.source_labels),
         hosts=frozenset(_hosts(found.spec)),
-        hashed=tuple(k for k in dict.fromkeys(_destinations(found.spec)) if may_hash(db, k.host)),
+        hashed=tuple(k for k in dict.fromkeys(_destinations(found.spec)) if may_use_consistent_hash(db, k.host)),
     )
 
 
@@ -93,7 +93,7 @@ def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
-def may_hash(db: Mesh, host: str) -> bool:
+def may_use_consistent_hash(db: Mesh, host: str) -> bool:
     """Returns whether there may be consistent hashing for a host, for any client."""
     rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "host", host.lower()))
     return any(row is not None and has_consistent_hash(row.spec) for row in rows) or any(

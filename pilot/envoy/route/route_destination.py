@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pilot.config.networking.virtual_service import Destination
 from pilot.envoy.names import HTTP, outbound_cluster, vip_cluster, vip_subset
-from pilot.envoy.route.sticky_session import StickySession, session_of
+from pilot.envoy.route.sticky_session import StickySession, find_sticky_session
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
@@ -31,7 +31,7 @@ def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> Destin
         return DestinationService()
     ports = (port,) if port else tuple(p.number for p in found.ports)
     return DestinationService(
-        ports, found.external_name, session_of(found) if db.settings.listeners.persistent_sessions else None
+        ports, found.external_name, find_sticky_session(found) if db.settings.listeners.persistent_sessions else None
     )
 
 

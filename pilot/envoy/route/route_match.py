@@ -19,10 +19,10 @@ from pilot.mesh.model.facets import Labels
 CLAIMS = "@request.auth.claims"
 
 
-EVERYTHING = route_components_pb2.RouteMatch(prefix="/")
+MATCH_ALL = route_components_pb2.RouteMatch(prefix="/")
 
 
-def applies(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
+def matches_proxy(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
     """Returns whether the match is for this listener port and for a proxy of these gateways, namespace and labels.
 
     A match that names gateways asks nothing else about the source.
@@ -90,7 +90,7 @@ def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.He
 def _header(name: str, match: StringMatch, invert: bool = False) -> route_components_pb2.HeaderMatcher:
     """Returns a condition on a header. An inverted match holds without the header too: Envoy must be told, except where the match asks
     just that."""
-    if means_present(match):
+    if is_presence_match(match):
         return route_components_pb2.HeaderMatcher(name=name, present_match=True, invert_match=invert)
     return route_components_pb2.HeaderMatcher(
         name=name, string_match=build_string_matcher(match), invert_match=invert, treat_missing_header_as_empty=invert
@@ -98,7 +98,7 @@ def _header(name: str, match: StringMatch, invert: bool = False) -> route_compon
 
 
 def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.QueryParameterMatcher:
-    if means_present(match):
+    if is_presence_match(match):
         return route_components_pb2.QueryParameterMatcher(name=name, present_match=True)
     return route_components_pb2.QueryParameterMatcher(name=name, string_match=build_string_matcher(match))
 
@@ -143,7 +143,7 @@ def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.Me
 
 
 def _claim_value(match: StringMatch) -> value_pb2.ValueMatcher:
-    if means_present(match):
+    if is_presence_match(match):
         return value_pb2.ValueMatcher(present_match=True)
     value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
     listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
@@ -169,7 +169,7 @@ def build_regex(regex: str) -> regex_pb2.RegexMatcher:
     return regex_pb2.RegexMatcher(regex=regex)
 
 
-def means_present(match: StringMatch) -> bool:
+def is_presence_match(match: StringMatch) -> bool:
     """Returns whether a match only asks whether the value is there: without any kind of match, or with the regular expression `*`."""
     return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)
 

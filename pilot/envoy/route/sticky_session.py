@@ -25,7 +25,7 @@ class StickySession(NamedTuple):
     header: str = ""
 
 
-def session_of(service: Service) -> StickySession | None:
+def find_sticky_session(service: Service) -> StickySession | None:
     """Returns what a service's labels ask for; a cookie comes before a header."""
     return (
         StickySession(service.session_label, service.session_header_label)
@@ -34,7 +34,7 @@ def session_of(service: Service) -> StickySession | None:
     )
 
 
-def build_session(session: StickySession) -> any_pb2.Any:
+def build_sticky_session(session: StickySession) -> any_pb2.Any:
     """Returns the configuration of the filter for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")

@@ -14,14 +14,14 @@ from pilot.config.object import EndpointPicker, Object, ObjectKey
 from pilot.envoy.http_filter import endpoint_picker
 from pilot.envoy.http_filter.prebuilt_http_filters import CORS_FILTER, FAULT_FILTER, STATEFUL_SESSION_FILTER
 from pilot.envoy.names import config_path
-from pilot.envoy.route.action.header_operations import build_operations, build_value
+from pilot.envoy.route.action.header_operations import build_append_header, build_header_mutations
 from pilot.envoy.route.action.local_response import build_direct_response, build_redirect
 from pilot.envoy.route.action.per_route_filters import build_cors, build_fault
 from pilot.envoy.route.action.route_action import build_action, destinations
-from pilot.envoy.route.decorator import operation_of
+from pilot.envoy.route.decorator import operation_name
 from pilot.envoy.route.route_context import RouteContext
-from pilot.envoy.route.route_match import applies, build_match, build_regex, is_catch_all
-from pilot.envoy.route.sticky_session import StickySession, build_session
+from pilot.envoy.route.route_match import build_match, build_regex, is_catch_all, matches_proxy
+from pilot.envoy.route.sticky_session import StickySession, build_sticky_session
 from pilot.envoy.well_known_types import pack
 
 ALT_SVC_SECONDS = 86_400
@@ -52,7 +52,7 @@ def has_routes(
 ) -> bool:
     """Returns whether there would be any routes for such a proxy and port."""
     return any(
-        not rule.match or any(applies(m, port, gateways, namespace, labels) for m in rule.match)
+        not rule.match or any(matches_proxy(m, port, gateways, namespace, labels) for m in rule.match)
         for rule in service.http
     )
 
@@ -71,9 +71,11 @@ def build_route(
     metadata: base_pb2.Metadata,
 ) -> route_components_pb2.Route | None:
     """Returns the route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
-    if match is not None and not applies(match, context.port, context.gateways, context.namespace, context.labels):
+    if match is not None and not matches_proxy(
+        match, context.port, context.gateways, context.namespace, context.labels
+    ):
         return None
-    operations = build_operations(rule.headers)
+    operations = build_header_mutations(rule.headers)
     route = route_components_pb2.Route(
         name=f"{rule.name}.{match.name}" if match is not None and match.name else rule.name,
         stat_prefix=match.stat_prefix if match is not None else "",
@@ -84,13 +86,15 @@ def build_route(
     if not _set_action(route, rule, context, operations.authority):
         return None
     if service.origin is not None and service.origin.semantics == "gateway" and route.HasField("route"):
-        set_gateway_semantics(route)
-    route.decorator.operation = operation_of(route, service.name, context.port)
+        apply_gateway_api_semantics(route)
+    route.decorator.operation = operation_name(route, service.name, context.port)
     _set_filters(route, rule, context)
     if service.origin is not None and service.origin.pickers:
         _set_picker(route, dict(service.origin.pickers).get(rule.name))
     if context.alt_svc:
-        route.response_headers_to_add.append(build_value("alt-svc", f'h3=":{context.port}"; ma={ALT_SVC_SECONDS}'))
+        route.response_headers_to_add.append(
+            build_append_header("alt-svc", f'h3=":{context.port}"; ma={ALT_SVC_SECONDS}')
+        )
     return route
 
 
@@ -115,7 +119,7 @@ def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: Rou
 
 def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
     """Adds to the route the headers of a single destination, which has no weighted cluster of its own. The rule's host comes before its."""
-    operations = build_operations(rule.route[0].headers)
+    operations = build_header_mutations(rule.route[0].headers)
     for name, values in operations.fields().items():
         getattr(route, name).extend(values)
     if operations.authority and not route.route.host_rewrite_literal:
@@ -129,7 +133,7 @@ def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: Ro
         route.typed_per_filter_config[CORS_FILTER].CopyFrom(pack(build_cors(rule.cors_policy)))
     session = _session(rule, context) if route.HasField("route") else None
     if session is not None:
-        route.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
+        route.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
 
 
 def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None) -> None:
@@ -157,7 +161,7 @@ _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _REST_OF_PATH = r"/\2"
 
 
-def set_gateway_semantics(route: route_components_pb2.Route) -> None:
+def apply_gateway_api_semantics(route: route_components_pb2.Route) -> None:
     """Sets what is different in a route with destinations.
 
     A backend that is not there answers 500. A prefix that is replaced by "/" is taken away, and what is left begins with one slash.

@@ -18,15 +18,15 @@ from pilot.config.object import Object, ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy.cluster.endpoint_discovery import is_dynamic
-from pilot.envoy.cluster.vip_clusters import VipKey, spoken
+from pilot.envoy.cluster.vip_clusters import VipKey, possible_protocols
 from pilot.envoy.names import HTTP
 from pilot.envoy.route.action.retry_policy import build_retry
 from pilot.envoy.route.action.route_action import build_hash_policy
-from pilot.envoy.route.decorator import operation_of_service
-from pilot.envoy.route.route_context import RouteContext, default_retries
-from pilot.envoy.route.route_dependencies import asks_of
+from pilot.envoy.route.decorator import service_operation_name
+from pilot.envoy.route.route_context import RouteContext, default_retry_policy
+from pilot.envoy.route.route_dependencies import route_dependencies
 from pilot.envoy.route.route_destination import DestinationKey, DestinationService, find_destination_service
-from pilot.envoy.route.route_match import EVERYTHING
+from pilot.envoy.route.route_match import MATCH_ALL
 from pilot.envoy.route.virtual_service_routes import build_routes
 from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.mesh.model.service import Service, ServiceRef
@@ -49,23 +49,25 @@ def vip_routes(db: Mesh, ref: ServiceRef, port: int, by: ServingKey) -> route_pb
     cluster, found = VipKey(ref, port, HTTP).name, service(db, ref)
     domains = [ref.hostname] if found is not None and is_dynamic(found) else ["*"]
     routes = [
-        r for rule in rules(db, ref, by.scope.namespace) for r in build_routes(rule, _context(db, rule.key, port, by))
+        r
+        for rule in waypoint_virtual_services(db, ref, by.scope.namespace)
+        for r in build_routes(rule, _context(db, rule.key, port, by))
     ]
     if routes:
-        return build_configuration(cluster, port, domains, routes)
-    return build_default_configuration(
-        cluster, port, operation_of_service(ref.hostname, port), domains, default_action(db, ref, cluster, by)
+        return build_vip_configuration(cluster, port, domains, routes)
+    return build_default_vip_configuration(
+        cluster, port, service_operation_name(ref.hostname, port), domains, default_vip_action(db, ref, cluster, by)
     )
 
 
-def rules(db: Mesh, ref: ServiceRef, namespace: str) -> Iterator[Object[VirtualService]]:
+def waypoint_virtual_services(db: Mesh, ref: ServiceRef, namespace: str) -> Iterator[Object[VirtualService]]:
     """Yields the VirtualServices that a waypoint of a namespace applies to a service, in the order they are tried."""
     for key in virtual_services_at_waypoint(db, ref.hostname, ref.namespace, namespace):
         if (found := virtual_service(db, key)) is not None:
             yield found
 
 
-def build_configuration(
+def build_vip_configuration(
     name: str, port: int, domains: Sequence[str], routes: Sequence[route_components_pb2.Route]
 ) -> route_pb2.RouteConfiguration:
     """Returns a configuration with one virtual host."""
@@ -73,18 +75,20 @@ def build_configuration(
     return route_pb2.RouteConfiguration(name=name, virtual_hosts=[host], validate_clusters=_FALSE)
 
 
-def build_default_configuration(
+def build_default_vip_configuration(
     name: str, port: int, operation: str, domains: Sequence[str], action: route_components_pb2.RouteAction
 ) -> route_pb2.RouteConfiguration:
     """Returns the configuration of what no VirtualService routes."""
     decorator = route_components_pb2.Decorator(operation=operation)
-    route = route_components_pb2.Route(name="default", match=EVERYTHING, route=action, decorator=decorator)
-    built = build_configuration(name, port, domains, [route])
+    route = route_components_pb2.Route(name="default", match=MATCH_ALL, route=action, decorator=decorator)
+    built = build_vip_configuration(name, port, domains, [route])
     built.max_direct_response_body_size_bytes.value = DIRECT_RESPONSE_BYTES
     return built
 
 
-def default_action(db: Mesh, ref: ServiceRef | None, cluster: str, by: ServingKey) -> route_components_pb2.RouteAction:
+def default_vip_action(
+    db: Mesh, ref: ServiceRef | None, cluster: str, by: ServingKey
+) -> route_components_pb2.RouteAction:
     """Returns where requests go that no VirtualService routes. No node of its own."""
     key = inbound_merged_rule_key(db, by.scope.namespace, ref) if ref is not None else ()
     rule = merged_rule(db, key) if key else None
@@ -95,37 +99,39 @@ def default_action(db: Mesh, ref: ServiceRef | None, cluster: str, by: ServingKe
         cluster=cluster,
         timeout=ZERO_DURATION,
         max_grpc_timeout=ZERO_DURATION,
-        retry_policy=build_retry(default_retries(db)),
+        retry_policy=build_retry(default_retry_policy(db)),
         hash_policy=[hashed] if hashed is not None else [],
     )
 
 
 # -- destinations ------------------------------------------------------------------------------------------------------------
 def _context(db: Mesh, key: ObjectKey, port: int, by: ServingKey) -> RouteContext:
-    asks = asks_of(db, key)
+    asks = route_dependencies(db, key)
     hosts, hashed = (asks.hosts, asks.hashed) if asks is not None else (frozenset(), ())
     destinations = {
-        host: found for host in sorted(hosts) if (found := find_destination(db, host, key.namespace, by)) is not None
+        host: found
+        for host in sorted(hosts)
+        if (found := find_waypoint_destination(db, host, key.namespace, by)) is not None
     }
     return RouteContext(
         port=port,
         namespace=by.scope.namespace,
         destinations=destinations,
         hashes={k: settings for k in hashed if (settings := _hashing(db, k, key.namespace, by)) is not None},
-        retries=default_retries(db),
+        retries=default_retry_policy(db),
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
         waypoint=True,
     )
 
 
-def find_ref(db: Mesh, host: str, owner: str, by: ServingKey) -> ServiceRef | None:
+def find_destination_ref(db: Mesh, host: str, owner: str, by: ServingKey) -> ServiceRef | None:
     """Returns the service that a host name means in a VirtualService of a namespace: one behind the waypoint first."""
     return served_by_host(db, by.waypoint).get(host) or destination_ref(db, host, owner, by.scope.namespace)
 
 
-def find_destination(db: Mesh, host: str, owner: str, by: ServingKey) -> DestinationService | None:
+def find_waypoint_destination(db: Mesh, host: str, owner: str, by: ServingKey) -> DestinationService | None:
     """Returns the service that a destination names, as far as routes to it depend on it. No node of its own."""
-    ref = find_ref(db, host, owner, by)
+    ref = find_destination_ref(db, host, owner, by)
     return waypoint_destination(db, ref, by.waypoint) if ref is not None else None
 
 
@@ -140,10 +146,10 @@ def waypoint_destination(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> Dest
 
 def _speaking(found: Service) -> tuple[tuple[int, str], ...]:
     """Returns what a route is taken to speak to each port: HTTP where it may be."""
-    return tuple((p.number, spoken(p.protocol)[-1]) for p in found.ports if p.protocol is not Protocol.UDP)
+    return tuple((p.number, possible_protocols(p.protocol)[-1]) for p in found.ports if p.protocol is not Protocol.UDP)
 
 
 def _hashing(db: Mesh, key: DestinationKey, owner: str, by: ServingKey) -> ConsistentHashLB | None:
-    ref = find_ref(db, key.host, owner, by)
+    ref = find_destination_ref(db, key.host, owner, by)
     rule = destination_rule(db, by.scope, ref, by.labels) if ref is not None else None
     return destination_hash(rule.spec, key.subset, key.port) if rule is not None else None

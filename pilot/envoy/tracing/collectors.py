@@ -20,7 +20,7 @@ _SAFE = "/%$&+,:;=@!*'()~-._"  # what a path holds as it is, https://www.rfc-edi
 Headers = tuple[tuple[str, str], ...]
 
 
-class HttpEndpoint(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class HttpCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Takes requests of HTTP at a URI."""
 
     cluster: str
@@ -36,7 +36,7 @@ class HttpEndpoint(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
         )
 
 
-class GrpcEndpoint(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Takes calls of gRPC; `headers` go with every one."""
 
     cluster: str

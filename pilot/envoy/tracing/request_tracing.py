@@ -28,7 +28,7 @@ _YES = wrappers_pb2.BoolValue(value=True)
 _NOT_PROPAGATED = Manager.Tracing.FromString(bytes((13 << 3, 1)))
 
 
-class Spans(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):
     """Says how requests are traced. `tracer` None: by the one of the proxy's bootstrap. `sampling` is in percent; `max_path_length` 0: Envoy's own
     limit; `child_span`: the request that is sent on has a span of its own; `request_id_sampling`: the request's id remembers what was chosen."""
 
@@ -42,7 +42,7 @@ class Spans(msgspec.Struct, frozen=True, kw_only=True):
     request_id_sampling: bool = True
 
 
-def build_spans(spans: Spans, workload: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager:
+def build_request_tracing(spans: RequestTracing, workload: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager:
     """Returns the fields of a manager by which it traces for a workload."""
     tracing = Manager.Tracing(
         client_sampling=_FULL,

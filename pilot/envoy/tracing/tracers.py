@@ -15,7 +15,7 @@ from envoy.extensions.tracers.opentelemetry.samplers.v3 import dynatrace_sampler
 from google.protobuf import any_pb2, wrappers_pb2
 
 from pilot.envoy.names import outbound_cluster
-from pilot.envoy.tracing.collectors import GrpcEndpoint, HttpEndpoint
+from pilot.envoy.tracing.collectors import GrpcCollector, HttpCollector
 from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.registry.mesh_services import ProviderPort
@@ -41,7 +41,7 @@ class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Speaks Zipkin's JSON. Proxies whose build does not take the endpoint `to` (`by_endpoint`) are given the port and the path."""
 
     at: ProviderPort
-    to: HttpEndpoint
+    to: HttpCollector
     path: str
     by_endpoint: bool = True
     short_ids: bool = False
@@ -88,7 +88,7 @@ class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Speaks to SkyWalking's collector."""
 
-    to: GrpcEndpoint
+    to: GrpcCollector
 
     name = "envoy.tracers.skywalking"
 
@@ -99,7 +99,7 @@ class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=Tru
 class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Asks Dynatrace how many spans it wants."""
 
-    at: HttpEndpoint
+    at: HttpCollector
     tenant: str
     cluster_id: int
     root_spans_per_minute: int
@@ -117,7 +117,7 @@ class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_
 class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Speaks OTLP. `conventional`: the workload is called by OpenTelemetry's conventions for Kubernetes, not as the proxy's node calls it."""
 
-    to: HttpEndpoint | GrpcEndpoint
+    to: HttpCollector | GrpcCollector
     conventional: bool = False
     detectors: tuple[Detector, ...] = ()
     sampler: DynatraceSamplerSettings | None = None
@@ -129,7 +129,7 @@ class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=
             service_name=workload.conventional_service if self.conventional else workload.node_cluster,
             resource_detectors=[_DETECTORS[kind] for kind in self.detectors],
         )
-        if isinstance(self.to, HttpEndpoint):
+        if isinstance(self.to, HttpCollector):
             built.http_service.CopyFrom(self.to.build())
         else:
             built.grpc_service.CopyFrom(self.to.build())

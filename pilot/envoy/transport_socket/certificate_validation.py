@@ -11,7 +11,7 @@ from envoy.type.matcher.v3 import string_pb2
 
 
 @lru_cache(maxsize=4096)
-def exact(value: str) -> string_pb2.StringMatcher:
+def exact_matcher(value: str) -> string_pb2.StringMatcher:
     """Returns a matcher of exactly that name; it is shared, so it is only ever copied into messages."""
     return string_pb2.StringMatcher(exact=value)
 
@@ -21,7 +21,7 @@ def build_validation(
 ) -> common_pb2.CertificateValidationContext:
     """Returns a validation by subject alternative names of which one must match (none: any will do), and a file of revoked certificates."""
     context = common_pb2.CertificateValidationContext()
-    context.match_subject_alt_names.extend([exact(n) for n in alt_names])
+    context.match_subject_alt_names.extend([exact_matcher(n) for n in alt_names])
     context.match_subject_alt_names.extend([string_pb2.StringMatcher(prefix=p) for p in prefixes])
     if crl:
         context.crl.CopyFrom(file_source(crl))

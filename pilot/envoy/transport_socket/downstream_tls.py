@@ -86,7 +86,7 @@ def build_inbound_context(
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     parameters = common.tls_params
     parameters.cipher_suites.extend((mesh_mtls and mesh_mtls.cipher_suites) or MESH_CIPHERS)
-    parameters.tls_minimum_protocol_version = minimum_version(mesh_mtls)
+    parameters.tls_minimum_protocol_version = minimum_tls_version(mesh_mtls)
     parameters.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
     files = certificates.files
     _serve(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
@@ -99,7 +99,7 @@ def build_inbound_context(
     )
 
 
-def minimum_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
+def minimum_tls_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
     """Returns the lowest version of TLS by a part of the mesh config: 1.2 unless it asks for 1.3."""
     return (
         common_pb2.TlsParameters.TLSv1_3
@@ -204,6 +204,6 @@ def _limit(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaul
     if settings.min_protocol_version != "TLS_AUTO":
         common.tls_params.tls_minimum_protocol_version = _PROTOCOLS[settings.min_protocol_version]
     elif defaults is not None and defaults.min_protocol_version != "TLS_AUTO":
-        common.tls_params.tls_minimum_protocol_version = minimum_version(defaults)
+        common.tls_params.tls_minimum_protocol_version = minimum_tls_version(defaults)
     if settings.max_protocol_version != "TLS_AUTO":
         common.tls_params.tls_maximum_protocol_version = _PROTOCOLS[settings.max_protocol_version]

@@ -13,7 +13,7 @@ from envoy.type.metadata.v3 import metadata_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.envoy.transport_socket.certificate_validation import build_combined
-from pilot.envoy.transport_socket.sds import ROOTS, WORKLOAD
+from pilot.envoy.transport_socket.sds import MESH_ROOTS, WORKLOAD_CERTIFICATE
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
 from pilot.envoy.well_known_types import pack
 
@@ -51,16 +51,16 @@ PEER_METADATA = "istio.peer_metadata"
 
 
 # Which metadata of a cluster and its endpoints a listener inside of the proxy gets to know.
-OF_ENDPOINTS = ((_HOST, ORIGINAL_DST), (_HOST, ISTIO))
+ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_HOST, ISTIO))
 
 
-OF_ALL = ((_HOST, ORIGINAL_DST), (_CLUSTER, ISTIO), (_HOST, ISTIO))
+CLUSTER_AND_ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_CLUSTER, ISTIO), (_HOST, ISTIO))
 
 
 PEERS = ((_CLUSTER, PEER_METADATA), (_HOST, PEER_METADATA))
 
 
-def build_internal(
+def build_internal_upstream(
     inner: base_pb2.TransportSocket = PLAIN,
     passed: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
     name: str = AT_WAYPOINT,
@@ -85,8 +85,8 @@ def build_tunnel_context(
         alpn_protocols=["h2"],
         tls_params=common_pb2.TlsParameters(tls_minimum_protocol_version=v3, tls_maximum_protocol_version=v3),
     )
-    context.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
-    context.combined_validation_context.CopyFrom(build_combined(validation, ROOTS))
+    context.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD_CERTIFICATE)
+    context.combined_validation_context.CopyFrom(build_combined(validation, MESH_ROOTS))
     apply_compliance(context, compliance)
     return context
 

@@ -42,10 +42,10 @@ def _from_server(name: str, cluster: str, authority: str = "", wait: bool = Fals
     return secret_pb2.SdsSecretConfig(name=name, sds_config=source)
 
 
-WORKLOAD = _from_server(names.WORKLOAD_SECRET, names.SDS_CLUSTER, wait=True)
+WORKLOAD_CERTIFICATE = _from_server(names.WORKLOAD_SECRET, names.SDS_CLUSTER, wait=True)
 
 
-ROOTS = _from_server(names.ROOT_SECRET, names.SDS_CLUSTER, wait=True)
+MESH_ROOTS = _from_server(names.ROOT_SECRET, names.SDS_CLUSTER, wait=True)
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +56,7 @@ def build_file_secret(name: str, default: str = "", user_server: bool = False) -
     """
     if name and user_server:
         return _from_server(name, names.SDS_FILES_CLUSTER)
-    mesh = {names.WORKLOAD_SECRET: WORKLOAD, names.ROOT_SECRET: ROOTS}
+    mesh = {names.WORKLOAD_SECRET: WORKLOAD_CERTIFICATE, names.ROOT_SECRET: MESH_ROOTS}
     return mesh.get(name or default) or _from_server(name, names.SDS_CLUSTER)
 
 
@@ -72,9 +72,9 @@ def build_credential_secret(
     No fetch timeout of zero here: a credential that does not exist must not hold back the rest of a listener or cluster.
     """
     if name == names.BUILTIN_CREDENTIAL:
-        return WORKLOAD
+        return WORKLOAD_CERTIFICATE
     if name == names.BUILTIN_CREDENTIAL + names.CA_SUFFIX:
-        return ROOTS
+        return MESH_ROOTS
     if name.startswith(names.SDS_CREDENTIAL):
         if user_server:
             return _from_server(name, names.SDS_EXTERNAL_CLUSTER)

@@ -20,17 +20,17 @@ RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"
 QUIC_NAME = "envoy.transport_sockets.quic"
 
 
-def build_upstream(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
+def build_upstream_tls(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket for TLS that a cluster originates."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
-def build_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+def build_downstream_tls(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket for TLS that a filter chain ends."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
-def build_quic(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
+def build_quic_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
     """Returns the socket for TLS that a filter chain of an HTTP/3 listener ends."""
     return base_pb2.TransportSocket(
         name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context))

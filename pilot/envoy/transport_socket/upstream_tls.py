@@ -14,8 +14,13 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from pilot.config.mesh.mesh_config import TLSConfig
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.envoy import names
-from pilot.envoy.transport_socket.certificate_validation import build_combined, build_validation, exact
-from pilot.envoy.transport_socket.sds import ROOTS, WORKLOAD, build_credential_secret, build_file_secret
+from pilot.envoy.transport_socket.certificate_validation import build_combined, build_validation, exact_matcher
+from pilot.envoy.transport_socket.sds import (
+    MESH_ROOTS,
+    WORKLOAD_CERTIFICATE,
+    build_credential_secret,
+    build_file_secret,
+)
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
 from pilot.mesh.model.facets import SecretServersFacet
 
@@ -41,8 +46,8 @@ def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls
     common.alpn_protocols.extend(
         [*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])]
     )
-    common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD)
-    common.combined_validation_context.CopyFrom(build_combined(common_pb2.CertificateValidationContext(), ROOTS))
+    common.tls_certificate_sds_secret_configs.add().CopyFrom(WORKLOAD_CERTIFICATE)
+    common.combined_validation_context.CopyFrom(build_combined(common_pb2.CertificateValidationContext(), MESH_ROOTS))
     apply_compliance(common, compliance)
     return tls_pb2.UpstreamTlsContext(common_tls_context=common)
 
@@ -61,7 +66,7 @@ def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.Upstre
     context.CopyFrom(_mesh_template(tls.http2, tls.metadata_exchange, compliance))
     context.sni = tls.sni
     validation = context.common_tls_context.combined_validation_context.default_validation_context
-    validation.match_subject_alt_names.extend([exact(n) for n in tls.alt_names])
+    validation.match_subject_alt_names.extend([exact_matcher(n) for n in tls.alt_names])
     return context
 
 

@@ -12,7 +12,7 @@ from google.protobuf import any_pb2
 from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
 from pilot.envoy.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.envoy.resource import Resource
-from pilot.envoy.tracing.request_tracing import Spans, build_spans
+from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tracing
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
@@ -199,7 +199,7 @@ def test_where_logs_are_written() -> None:
 
 def test_parts_are_the_whole() -> None:
     """A listener assembled from bytes is the one that is built at once, by a second decoder too."""
-    spans = build_spans(Spans(), SpanTagsFacet(service="x"))
+    spans = build_request_tracing(RequestTracing(), SpanTagsFacet(service="x"))
     template = build_http_connection_manager(HttpOptions(side="inbound"), [])
     whole = hcm_pb2.HttpConnectionManager()
     whole.MergeFrom(template)

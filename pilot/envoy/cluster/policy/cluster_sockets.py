@@ -18,8 +18,12 @@ from pilot.config.networking.destination_rule import ClientTLSSettings, ProxyPro
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
-from pilot.envoy.transport_socket.hbone_sockets import INTERNAL_UPSTREAM, OF_ALL, build_internal
-from pilot.envoy.transport_socket.transport_sockets import PLAIN, RAW_BUFFER, build_proxy_protocol, build_upstream
+from pilot.envoy.transport_socket.hbone_sockets import (
+    CLUSTER_AND_ENDPOINT_METADATA,
+    INTERNAL_UPSTREAM,
+    build_internal_upstream,
+)
+from pilot.envoy.transport_socket.transport_sockets import PLAIN, RAW_BUFFER, build_proxy_protocol, build_upstream_tls
 from pilot.envoy.transport_socket.upstream_tls import UpstreamTls, build_mesh_context, build_upstream_context
 from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import TlsFilesFacet
@@ -35,7 +39,7 @@ _CONFIG_MAP = "configmap://"
 _MESH = "tlsMode-istio"
 
 
-class Peer(NamedTuple):
+class TlsPeer(NamedTuple):
     """Says whom a cluster talks to. `accounts`: the identities of its workloads; `mtls`: what they accept, as far as it is known.
 
     `entry`: it is of a ServiceEntry. `for_workloads`: the rule has a workload selector.
@@ -57,7 +61,7 @@ class EffectiveTls(NamedTuple):
 
 
 def effective_tls(
-    said: ClientTLSSettings | None, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults
+    said: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> EffectiveTls:
     """Returns what the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
 
@@ -75,7 +79,7 @@ def effective_tls(
 
 
 def _completed(
-    said: ClientTLSSettings, peer: Peer, files: TlsFilesFacet, defaults: ClusterDefaults
+    said: ClientTLSSettings, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> ClientTLSSettings:
     if said.mode in ("DISABLE", "SIMPLE"):
         return said
@@ -108,12 +112,16 @@ def _from_files(
 
 
 def apply_upstream_tls(
-    draft: ClusterDraft, said: ClientTLSSettings | None, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults
+    draft: ClusterDraft,
+    said: ClientTLSSettings | None,
+    peer: TlsPeer,
+    traits: ClusterTraitsKey,
+    defaults: ClusterDefaults,
 ) -> None:
     """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode, and so does a tunnel where the client sends HBONE."""
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
     context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
-    socket = build_upstream(context) if context is not None else None
+    socket = build_upstream_tls(context) if context is not None else None
     automatic = automatic and settings is not None and settings.mode == "ISTIO_MUTUAL"
     if draft.passes_through and settings is not None:
         matches: list[cluster_pb2.Cluster.TransportSocketMatch] = []
@@ -145,7 +153,11 @@ def _tunnel_matches(
 
 def _tunnel_match(inner: base_pb2.TransportSocket) -> cluster_pb2.Cluster.TransportSocketMatch:
     match = struct_pb2.Struct(fields={"tunnel": struct_pb2.Value(string_value="http")})
-    return _Match(name="hbone", match=match, transport_socket=build_internal(inner, OF_ALL, INTERNAL_UPSTREAM))
+    return _Match(
+        name="hbone",
+        match=match,
+        transport_socket=build_internal_upstream(inner, CLUSTER_AND_ENDPOINT_METADATA, INTERNAL_UPSTREAM),
+    )
 
 
 def _with_socket(
@@ -170,7 +182,7 @@ def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 
 
 def build_context(
-    draft: ClusterDraft, settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey, defaults: ClusterDefaults
+    draft: ClusterDraft, settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> tls_pb2.UpstreamTlsContext | None:
     """Returns the TLS context of a cluster; None where it uses no TLS."""
     if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
@@ -179,17 +191,17 @@ def build_context(
     if settings.mode == "ISTIO_MUTUAL":
         sni = settings.sni or ("" if draft.dynamic else draft.cluster.name)
         if draft.dynamic:
-            follow_host(draft, settings)
+            apply_auto_sni(draft, settings)
         return build_mesh_context(
             UpstreamTls(sni, settings.subject_alt_names, draft.is_http2, exchanges), defaults.compliance
         )
-    follow_host(draft, settings)
+    apply_auto_sni(draft, settings)
     alt_names = settings.subject_alt_names or (peer.accounts if peer.entry else ())
     tls = UpstreamTls(settings.sni, alt_names, draft.is_http2)
     return build_upstream_context(settings, tls, traits.secret_servers, defaults.tls, defaults.compliance)
 
 
-def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: ClusterTraitsKey) -> bool:
+def _lacks_credential(settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey) -> bool:
     """Returns whether a credential cannot be used: a sidecar takes one only by a rule for some workloads, for many others could not read
     it and would not start."""
     name = settings.credential_name
@@ -199,18 +211,18 @@ def _lacks_credential(settings: ClientTLSSettings, peer: Peer, traits: ClusterTr
     )
 
 
-def follow_host(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
+def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
     """Takes the SNI from the request's host where none is said, and verifies the certificate for it unless names are said."""
     auto_sni = not settings.sni
     verify = (draft.dynamic or (auto_sni and not settings.subject_alt_names)) and not settings.insecure_skip_verify
     if draft.dynamic and not (auto_sni and verify):
-        allow_insecure(draft)
+        allow_insecure_cluster(draft)
     if auto_sni or verify:
         options = draft.options.upstream_http_protocol_options
         options.auto_sni, options.auto_san_validation = auto_sni, verify
 
 
-def allow_insecure(draft: ClusterDraft) -> None:
+def allow_insecure_cluster(draft: ClusterDraft) -> None:
     """Tells Envoy that hosts are not verified by name on purpose: without that it refuses a dynamic forward proxy that does not do so."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
     config.allow_insecure_cluster_options = True

@@ -43,13 +43,13 @@ def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTrait
     A router does not follow its clients: it offers them HTTP/2 always, which the service may not speak.
     """
     if protocol.is_http2:
-        draft.speak_http2()
+        draft.use_http2()
         return
     unknown = protocol is Protocol.UNSUPPORTED
     if traits.preserve_case and (protocol.is_http or unknown):
         draft.options.explicit_http_config.http_protocol_options.CopyFrom(PRESERVE_CASE)
     if unknown and traits.type is not NodeType.ROUTER:
-        draft.follow_client()
+        draft.use_downstream_protocol()
 
 
 def apply_h2_upgrade(
@@ -60,7 +60,7 @@ def apply_h2_upgrade(
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
         return
     if http.h2_upgrade_policy == "UPGRADE" or (mesh_upgrades and (protocol is None or protocol.is_http)):
-        draft.speak_http2()
+        draft.use_http2()
 
 
 def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults: ClusterDefaults) -> None:
@@ -76,7 +76,7 @@ def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults
     if pool is not None:
         _apply_lifetime(draft, pool)
         if pool.http is not None and pool.http.use_client_protocol:
-            draft.follow_client()
+            draft.use_downstream_protocol()
 
 
 def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None:
@@ -122,7 +122,7 @@ def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
             http2.connection_keepalive.timeout.CopyFrom(build_duration(keepalive.timeout))
 
 
-def bind_addresses(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
+def build_bind_config(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
     """Returns the source addresses of connections: the first, and others for other IP families, each with any port."""
     first, *others = (address_pb2.SocketAddress(address=a, port_value=0) for a in addresses)
     return address_pb2.BindConfig(

@@ -31,7 +31,7 @@ class EffectivePolicy(NamedTuple):
     retry_budget: RetryBudget | None = None
 
 
-NOTHING = EffectivePolicy()
+NO_POLICY = EffectivePolicy()
 
 
 def _for_port(policy: TrafficPolicy, port: int) -> PortTrafficPolicy | None:
@@ -53,10 +53,12 @@ def _port_parts(policy: PortTrafficPolicy) -> EffectivePolicy:
     return EffectivePolicy(policy.connection_pool, policy.outlier_detection, policy.load_balancer, policy.tls)
 
 
-def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None) -> EffectivePolicy:
+def effective_port_policy(
+    policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None
+) -> EffectivePolicy:
     """Returns the policy of a rule for one port: what it says for the port stands alone, it inherits nothing; the mesh's defaults fill
     whole parts."""
-    found = NOTHING
+    found = NO_POLICY
     if policy is not None:
         of_port = _for_port(policy, port)
         found = _port_parts(of_port) if of_port is not None else _parts(policy)
@@ -68,7 +70,7 @@ def build_policy(policy: TrafficPolicy | None, port: int, defaults: DefaultTraff
     )
 
 
-def build_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, port: int) -> EffectivePolicy:
+def effective_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, port: int) -> EffectivePolicy:
     """Returns the policy of a subset for one port: its parts replace those of the rule; what it says for the port replaces them all, said or not."""
     if subset is None:
         return rule

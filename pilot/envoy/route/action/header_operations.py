@@ -19,7 +19,7 @@ _APPEND = base_pb2.HeaderValueOption.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
-class Operations(NamedTuple):
+class HeaderMutations(NamedTuple):
     """Holds what Envoy's routes, virtual hosts and weighted clusters all have fields for; `authority` is "" where it stays."""
 
     request_add: list[base_pb2.HeaderValueOption]
@@ -38,13 +38,13 @@ class Operations(NamedTuple):
         }
 
 
-def build_operations(headers: Headers | None) -> Operations:
+def build_header_mutations(headers: Headers | None) -> HeaderMutations:
     """Returns the operations: values to set come before those to add, each by name."""
     if headers is None:
-        return Operations([], [], [], [])
+        return HeaderMutations([], [], [], [])
     request = headers.request or HeaderOperations()
     response = headers.response or HeaderOperations()
-    return Operations(
+    return HeaderMutations(
         [*_values(request.set, _OVERWRITE), *_values(request.add, _APPEND)],
         _names(request.remove),
         [*_values(response.set, _OVERWRITE), *_values(response.add, _APPEND)],
@@ -53,7 +53,7 @@ def build_operations(headers: Headers | None) -> Operations:
     )
 
 
-def build_value(name: str, value: str) -> base_pb2.HeaderValueOption:
+def build_append_header(name: str, value: str) -> base_pb2.HeaderValueOption:
     """Returns a value to add to those that the header has."""
     return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value), append_action=_APPEND)
 

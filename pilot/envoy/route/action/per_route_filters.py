@@ -11,7 +11,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.virtual_service import Abort, CorsPolicy, Delay, HTTPFaultInjection, StringMatch
-from pilot.envoy.route.action.fractional_percent import ALL, build_fraction, build_whole
+from pilot.envoy.route.action.fractional_percent import HUNDRED_PERCENT, build_fractional_percent, build_whole_percent
 from pilot.envoy.route.route_match import build_string_matcher
 from pilot.envoy.well_known_types import build_duration
 
@@ -50,7 +50,11 @@ def build_fault(fault: HTTPFaultInjection) -> fault_pb2.HTTPFault:
 def _delay(delay: Delay | None) -> delay_pb2.FaultDelay | None:
     if delay is None or delay.fixed_delay is None:
         return None
-    share = build_fraction(delay.percentage) if delay.percentage is not None else build_whole(delay.percent)
+    share = (
+        build_fractional_percent(delay.percentage)
+        if delay.percentage is not None
+        else build_whole_percent(delay.percent)
+    )
     return delay_pb2.FaultDelay(fixed_delay=build_duration(delay.fixed_delay), percentage=share)
 
 
@@ -58,7 +62,7 @@ def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
     """Returns the abort; without a percentage Envoy aborts no request."""
     if abort is None or (abort.http_status is None and abort.grpc_status is None):
         return None
-    share = build_fraction(abort.percentage) if abort.percentage is not None else None
+    share = build_fractional_percent(abort.percentage) if abort.percentage is not None else None
     if abort.http_status is not None:
         return fault_pb2.FaultAbort(http_status=abort.http_status, percentage=share)
     return fault_pb2.FaultAbort(grpc_status=_GRPC_CODES.get(abort.grpc_status or "", 0), percentage=share)
@@ -74,7 +78,7 @@ def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
         expose_headers=",".join(policy.expose_headers),
         max_age=str(policy.max_age // 1_000_000_000) if policy.max_age is not None else "",
         allow_credentials=_wrapped(policy.allow_credentials),
-        filter_enabled=ALL,
+        filter_enabled=HUNDRED_PERCENT,
         forward_not_matching_preflights=_wrapped(policy.unmatched_preflights != "IGNORE"),
     )
 

@@ -11,8 +11,13 @@ from google.protobuf import wrappers_pb2
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, HTTPCookie
 from pilot.config.networking.virtual_service import Destination, HTTPRewrite, HTTPRoute, HTTPRouteDestination, Percent
-from pilot.envoy.route.action.fractional_percent import ALL, build_fraction, build_runtime, build_whole
-from pilot.envoy.route.action.header_operations import build_operations
+from pilot.envoy.route.action.fractional_percent import (
+    HUNDRED_PERCENT,
+    build_fractional_percent,
+    build_runtime_percent,
+    build_whole_percent,
+)
+from pilot.envoy.route.action.header_operations import build_header_mutations
 from pilot.envoy.route.action.retry_policy import build_retry
 from pilot.envoy.route.route_context import RouteContext
 from pilot.envoy.route.route_destination import destination_cluster, destination_key
@@ -74,7 +79,7 @@ def _set_clusters(action: route_components_pb2.RouteAction, rule: HTTPRoute, con
 
 
 def _weighted(route: HTTPRouteDestination, context: RouteContext) -> route_components_pb2.WeightedCluster.ClusterWeight:
-    operations = build_operations(route.headers)
+    operations = build_header_mutations(route.headers)
     out = route_components_pb2.WeightedCluster.ClusterWeight(
         name=_cluster(route, context), weight=wrappers_pb2.UInt32Value(value=route.weight), **operations.fields()
     )
@@ -111,10 +116,10 @@ def _mirror(
 def _share(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
     """Returns the share that is mirrored: all requests where nothing is said, None for a share of 0."""
     if percentage is not None:
-        return build_runtime(build_fraction(percentage)) if percentage.value > 0 else None
+        return build_runtime_percent(build_fractional_percent(percentage)) if percentage.value > 0 else None
     if whole is not None:
-        return build_runtime(build_whole(whole)) if whole > 0 else None
-    return ALL
+        return build_runtime_percent(build_whole_percent(whole)) if whole > 0 else None
+    return HUNDRED_PERCENT
 
 
 def set_path_rewrite(action: route_components_pb2.RouteAction, rewrite: HTTPRewrite) -> None:

@@ -31,7 +31,7 @@ class ServerHosts(NamedTuple):
     redirects: bool
 
 
-class Bound(NamedTuple):
+class BoundVirtualService(NamedTuple):
     """Holds a VirtualService bound to a Gateway; `ports` are those of the Gateway's servers for which it has any route."""
 
     key: ObjectKey
@@ -54,7 +54,7 @@ class _Host:
 
 
 def plan_hosts(
-    servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[Bound]], collapse: bool
+    servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
 ) -> tuple[GatewayHostKey, ...]:
     """Returns the virtual hosts of the servers that share a route configuration, by name.
 
@@ -82,14 +82,14 @@ def _offer(
     found: dict[str, _Host],
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey],
     server: ServerHosts,
-    service: Bound,
+    service: BoundVirtualService,
 ) -> None:
     """Adds the routes of a VirtualService to the hosts that a server shares with it.
 
     The first server of a Gateway for whose port there are routes says for which port they are built: the others of the same
     route configuration get the same.
     """
-    shared = intersect(of_namespace(server.hosts, service.key.namespace), service.hosts)
+    shared = intersect_hosts(hosts_for_namespace(server.hosts, service.key.namespace), service.hosts)
     if not shared:
         return
     key = server.gateway, service.key
@@ -117,13 +117,13 @@ def _collapse(planned: list[GatewayHostKey]) -> list[GatewayHostKey]:
     return list(merged.values())
 
 
-def of_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
+def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
     """Returns the hosts that VirtualServices of a namespace may have, without the namespaces that they are limited to."""
     parts = (h.rpartition("/") for h in server_hosts)
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 
 
-def intersect(first: Iterable[str], second: Sequence[str]) -> list[str]:
+def intersect_hosts(first: Iterable[str], second: Sequence[str]) -> list[str]:
     """Returns, of every pair of hosts where one covers the other, the narrower one, once each."""
     out: dict[str, None] = {}
     for a in first:

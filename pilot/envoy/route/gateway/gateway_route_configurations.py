@@ -15,10 +15,10 @@ from pilot.derive import Gather, derived, hub
 from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTER
 from pilot.envoy.names import gateway_routes, gateway_tls_routes
 from pilot.envoy.resource import Resource, length_delimited
-from pilot.envoy.route.gateway.gateway_host_plan import Bound, GatewayHostKey, ServerHosts, plan_hosts
-from pilot.envoy.route.gateway.gateway_route_sources import OfferKey, RouteBytes, session_of_host, source_routes
-from pilot.envoy.route.route_configuration import as_field, build_route_configuration
-from pilot.envoy.route.sticky_session import StickySession, build_session
+from pilot.envoy.route.gateway.gateway_host_plan import BoundVirtualService, GatewayHostKey, ServerHosts, plan_hosts
+from pilot.envoy.route.gateway.gateway_route_sources import RouteBytes, RouterContextKey, host_session, source_routes
+from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
+from pilot.envoy.route.sticky_session import StickySession, build_sticky_session
 from pilot.envoy.route.virtual_service_routes import has_routes
 from pilot.mesh.gateways.gateways import merged_gateway, server
 from pilot.mesh.gateways.servers import GatewayRouteKey, MergedGateway, ServerKey
@@ -77,17 +77,17 @@ def _bound_keys(
 @derived
 def _bound(
     db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet
-) -> Bound | None:
+) -> BoundVirtualService | None:
     """Returns a VirtualService that has routes for one of the ports; None where it has none."""
     found = virtual_service(db, key)
     if found is None:
         return None
     names, namespace = frozenset((f"{gateway.namespace}/{gateway.name}",)), routing.scope.namespace
     routed = frozenset(port for port in ports if has_routes(found.spec, port, names, namespace, routing.sources))
-    return Bound(key, found.spec.hosts, routed) if routed else None
+    return BoundVirtualService(key, found.spec.hosts, routed) if routed else None
 
 
-_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], Bound] = Gather(
+_bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], BoundVirtualService] = Gather(
     "bound_to_gateway", _bound_keys, _bound
 )
 
@@ -115,12 +115,12 @@ def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> 
 @derived
 def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
     """Returns one virtual host, as the field of its configuration."""
-    offer = OfferKey(
+    offer = RouterContextKey(
         routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing)
     )
     routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
-    session = session_of_host(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
-    return as_field(build_gateway_host(planned, routes, routing.attempt_count, session))
+    session = host_session(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
+    return virtual_host_field(build_gateway_host(planned, routes, routing.attempt_count, session))
 
 
 def build_gateway_host(
@@ -137,7 +137,7 @@ def build_gateway_host(
         include_request_attempt_count=attempt_count and bool(planned.sources or planned.redirects),
     )
     if session is not None:
-        host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
+        host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
     last = sorted(routes, key=lambda route: route.catch_all)
     return b"".join(
         (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last))

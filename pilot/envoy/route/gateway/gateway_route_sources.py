@@ -9,8 +9,8 @@ import msgspec
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.derive import derived
 from pilot.envoy.route.gateway.gateway_host_plan import RouteSourceKey
-from pilot.envoy.route.route_context import RouteContext, default_retries
-from pilot.envoy.route.route_dependencies import asks_of
+from pilot.envoy.route.route_context import RouteContext, default_retry_policy
+from pilot.envoy.route.route_dependencies import route_dependencies
 from pilot.envoy.route.route_destination import DestinationKey, DestinationService, find_destination_service
 from pilot.envoy.route.route_match import is_catch_all
 from pilot.envoy.route.sticky_session import StickySession
@@ -30,7 +30,7 @@ class RouteBytes(NamedTuple):
     catch_all: bool
 
 
-class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
+class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `GatewayRoutesFacet`."""
 
     scope: ScopeFacet
@@ -41,9 +41,9 @@ class OfferKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @derived
-def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[RouteBytes, ...]:
+def source_routes(db: Mesh, source: RouteSourceKey, offer: RouterContextKey) -> tuple[RouteBytes, ...]:
     """Returns the routes of a source, in order."""
-    found, asks = virtual_service(db, source.virtual_service), asks_of(db, source.virtual_service)
+    found, asks = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
     if found is None or asks is None:
         return ()
     owner, viewer = source.virtual_service.namespace, offer.scope.namespace
@@ -53,12 +53,12 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
         namespace=viewer,
         labels=offer.sources,
         destinations={
-            host: destination_of(db, ref)
+            host: destination_service(db, ref)
             for host in asks.hosts
             if (ref := destination_ref(db, host, owner, viewer)) is not None
         },
         hashes={key: settings for key in asks.hashed if (settings := _hashing(db, key, offer)) is not None},
-        retries=default_retries(db),
+        retries=default_retry_policy(db),
         forwarded_host=offer.forwarded_host,
         tls=source.tls,
         alt_svc=offer.alt_svc,
@@ -69,7 +69,7 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: OfferKey) -> tuple[Ro
     )
 
 
-def _hashing(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB | None:
+def _hashing(db: Mesh, key: DestinationKey, offer: RouterContextKey) -> ConsistentHashLB | None:
     """Returns what the DestinationRule that a router follows for a destination says of hashing."""
     ref = service_in_sight(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
@@ -77,16 +77,16 @@ def _hashing(db: Mesh, key: DestinationKey, offer: OfferKey) -> ConsistentHashLB
 
 
 @derived
-def destination_of(db: Mesh, ref: ServiceRef) -> DestinationService:
+def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
     """Returns a service, as far as routes to it depend on it."""
     return find_destination_service(db, ref)
 
 
 @derived
-def session_of_host(db: Mesh, host: str, source: RouteSourceKey, offer: OfferKey) -> StickySession | None:
+def host_session(db: Mesh, host: str, source: RouteSourceKey, offer: RouterContextKey) -> StickySession | None:
     """Returns the sticky session of the host of a virtual host, where its VirtualService leads to the service of that very name."""
-    asks = asks_of(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
+    asks = route_dependencies(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
     if asks is None or host not in asks.hosts:
         return None
     ref = destination_ref(db, host, source.virtual_service.namespace, offer.scope.namespace)
-    return destination_of(db, ref).session if ref is not None else None
+    return destination_service(db, ref).session if ref is not None else None

@@ -90,25 +90,25 @@ def kubernetes_namespace(hostname: str) -> str:
     return name.partition(".")[2] if mark else ""
 
 
-def far(dns_domain: str) -> str:
+def without_namespace(dns_domain: str) -> str:
     """Returns the DNS domain of clients of no namespace in particular."""
     _, mark, suffix = dns_domain.partition(_MARK)
     return mark + suffix if mark else dns_domain
 
 
-def reduced(dns_domain: str, hostname: str) -> str:
+def relevant_dns_domain(dns_domain: str, hostname: str) -> str:
     """Returns the DNS domain as far as it matters to the names of one host: clients of other namespaces are alike."""
     own = dns_domain.partition(_MARK)[0]
-    return dns_domain if kubernetes_namespace(hostname) == own else far(dns_domain)
+    return dns_domain if kubernetes_namespace(hostname) == own else without_namespace(dns_domain)
 
 
 DEFAULT_PORT = 80
 
 
-NEAR = "@"  # before the namespace whose clients alone may use a short name
+NAMESPACE_MARK = "@"  # before the namespace whose clients alone may use a short name
 
 
-class Contender(NamedTuple):
+class DomainClaim(NamedTuple):
     """Holds a host and port, and the domains that it would have. `service`: its name is one that no other host may take for a short name."""
 
     key: tuple[str, int]
@@ -116,8 +116,8 @@ class Contender(NamedTuple):
     domains: Domains
 
 
-def settle(
-    contenders: Iterable[Contender], contested: frozenset[str] | None
+def resolve_conflicts(
+    contenders: Iterable[DomainClaim], contested: frozenset[str] | None
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
     """Returns what each has to do without: the first that wants a domain has it, a short name yields to the service of that very name.
 
@@ -132,10 +132,10 @@ def settle(
         dropped: dict[str, None] = {}
         for name in domains.names:
             lower = name.lower()
-            if contested is not None and lower not in contested and NEAR not in lower:
+            if contested is not None and lower not in contested and NAMESPACE_MARK not in lower:
                 continue
             if lower in taken or (name in domains.short and name in known):
-                dropped[name.partition(NEAR)[0]] = None
+                dropped[name.partition(NAMESPACE_MARK)[0]] = None
             else:
                 taken.add(lower)
         if contested is None and key[1] != DEFAULT_PORT:

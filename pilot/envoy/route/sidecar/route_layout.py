@@ -13,11 +13,17 @@ import msgspec
 
 from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
-from pilot.envoy.route.route_dependencies import asks_of
+from pilot.envoy.route.route_dependencies import route_dependencies
 from pilot.envoy.route.route_destination import DestinationService, find_destination_service
-from pilot.envoy.route.sidecar.domains import NEAR, Contender, Domains, kubernetes_namespace, settle
+from pilot.envoy.route.sidecar.domains import (
+    NAMESPACE_MARK,
+    DomainClaim,
+    Domains,
+    kubernetes_namespace,
+    resolve_conflicts,
+)
 from pilot.envoy.route.sidecar.segment import HostKey, SegmentKey, host_domains, segment_domains, segment_hosts
-from pilot.envoy.route.sticky_session import session_of
+from pilot.envoy.route.sticky_session import find_sticky_session
 from pilot.lib.hosts import is_wildcard, matches
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
@@ -73,7 +79,7 @@ def refs_by_port(db: Mesh, imports: tuple[ImportKey, ...]) -> Mapping[int, tuple
 
 
 @derived
-def layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
+def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
     """Returns the virtual hosts of a route configuration."""
     by_namespace: dict[str, list[ServiceRef]] = {}
     for ref in key.refs:
@@ -107,7 +113,7 @@ def _other_hosts(
     found: dict[tuple[str, int], list[ObjectKey]] = {}
     for bound in bindings:
         unknown = () if bound.by_route else _unknown(bound.hosts, services)
-        if not unknown or asks_of(db, bound.key) is None:
+        if not unknown or route_dependencies(db, bound.key) is None:
             continue
         exact = [
             h.lower() for h in bound.hosts if not is_wildcard(h)
@@ -130,7 +136,7 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
     out: list[ObjectKey] = []
     for rule in dict.fromkeys(rules):
         out.append(rule)
-        asks = asks_of(db, rule)
+        asks = route_dependencies(db, rule)
         if asks is not None and not asks.conditional:
             break
     return tuple(out)
@@ -151,8 +157,8 @@ def _dropped(
     places = {bound.key: i for i, bound in enumerate(bindings)}
     ages = {ref: i for i, ref in enumerate(key.refs)}
     ordered = sorted((*others, *hosts), key=lambda host: _place(host, places, ages))
-    contenders = [Contender((h.host, h.port), h.ref is not None, _wanted(db, h, key)) for h in ordered]
-    return settle(contenders, contested if key.port else None)
+    contenders = [DomainClaim((h.host, h.port), h.ref is not None, _wanted(db, h, key)) for h in ordered]
+    return resolve_conflicts(contenders, contested if key.port else None)
 
 
 def _wanted(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
@@ -161,7 +167,7 @@ def _wanted(db: Mesh, host: HostKey, key: RouteLayoutKey) -> Domains:
     if key.port:
         for namespace in dict.fromkeys(kubernetes_namespace(n) for n in (host.host, *host.aliases)):
             near = host_domains(db, host, namespace + key.dns_domain, key.families, key.port).names if namespace else ()
-            names += tuple(f"{name}{NEAR}{namespace}" for name in near if name not in names)
+            names += tuple(f"{name}{NAMESPACE_MARK}{namespace}" for name in near if name not in names)
     return Domains(names, short)
 
 
@@ -196,7 +202,7 @@ def _peculiar(db: Mesh) -> frozenset[str]:
     """Returns the host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""
     refs: Iterable[ServiceRef] = ()
     if db.settings.listeners.persistent_sessions:
-        refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and session_of(s) is not None)
+        refs = (r for r in service_refs(db) if (s := service(db, r)) is not None and find_sticky_session(s) is not None)
     return frozenset(r.hostname for r in (*external_names(db), *refs))
 
 

@@ -13,9 +13,14 @@ import msgspec
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
-from pilot.envoy.route.route_dependencies import Asks, asks_of, combine, may_hash
+from pilot.envoy.route.route_dependencies import (
+    RouteDependencies,
+    may_use_consistent_hash,
+    merge_dependencies,
+    route_dependencies,
+)
 from pilot.envoy.route.route_destination import DestinationKey
-from pilot.envoy.route.sidecar.domains import Domains, build_domains, far, kubernetes_namespace
+from pilot.envoy.route.sidecar.domains import Domains, build_domains, kubernetes_namespace, without_namespace
 from pilot.lib.hosts import bracketed
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
@@ -55,7 +60,7 @@ def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
         if found is None:
             continue
         for port in http_ports(found, key.port):
-            rules = rules_of(db, ref, key.viewer)
+            rules = candidate_virtual_services(db, ref, key.viewer)
             if rules or found.resolution is not Resolution.ALIAS:
                 hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.viewer)))
     return tuple(hosts)
@@ -67,11 +72,11 @@ def http_ports(found: Service, number: int) -> list[Port]:
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
-def rules_of(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
+def candidate_virtual_services(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
     """Returns the VirtualServices that may route a service; those behind one that always does are left out."""
     out: list[ObjectKey] = []
     for key in virtual_services_of(db, ref.hostname, ref.namespace, viewer):
-        asks = asks_of(db, key)
+        asks = route_dependencies(db, key)
         if asks is not None:
             out.append(key)
             if not asks.conditional:
@@ -93,30 +98,34 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
 
 
 # -- what a segment depends on ---------------------------------------------------------------------------------------------
-class Needs(msgspec.Struct, frozen=True, cache_hash=True):
+class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
 
-    asks: Asks
+    asks: RouteDependencies
     namespaces: frozenset[str]
 
 
 @derived
-def segment_needs(db: Mesh, key: SegmentKey) -> Needs:
+def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
     """Returns what all hosts of a segment need together."""
     hosts = segment_hosts(db, key)
-    return Needs(
-        combine(host_asks(db, host) for host in hosts),
+    return SegmentDependencies(
+        merge_dependencies(host_dependencies(db, host) for host in hosts),
         frozenset(kubernetes_namespace(n) for h in hosts for n in (h.host, *h.aliases)),
     )
 
 
 @derived
-def host_asks(db: Mesh, host: HostKey) -> Asks:
+def host_dependencies(db: Mesh, host: HostKey) -> RouteDependencies:
     """Returns what the routes of one host ask, and its default route where the VirtualServices may have none."""
-    asked = [asks for rule in host.rules if (asks := asks_of(db, rule)) is not None]
-    if host.ref is not None and all(asks.conditional for asks in asked) and may_hash(db, host.ref.hostname):
-        asked.append(Asks(hashed=(default_destination(host.ref, host.port),)))
-    return combine(asked) if asked else Asks()
+    asked = [asks for rule in host.rules if (asks := route_dependencies(db, rule)) is not None]
+    if (
+        host.ref is not None
+        and all(asks.conditional for asks in asked)
+        and may_use_consistent_hash(db, host.ref.hostname)
+    ):
+        asked.append(RouteDependencies(hashed=(default_destination(host.ref, host.port),)))
+    return merge_dependencies(asked) if asked else RouteDependencies()
 
 
 def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
@@ -154,6 +163,6 @@ def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: Addres
     return SegmentDomains(frozenset(seen), frozenset(repeated))
 
 
-def domain_for(dns_domain: str, needs: Needs) -> str:
+def segment_dns_domain(dns_domain: str, needs: SegmentDependencies) -> str:
     """Returns the DNS domain of a proxy as far as it matters to the names in a segment."""
-    return dns_domain if dns_domain.partition(".svc.")[0] in needs.namespaces else far(dns_domain)
+    return dns_domain if dns_domain.partition(".svc.")[0] in needs.namespaces else without_namespace(dns_domain)

@@ -6,11 +6,17 @@ import msgspec
 
 from pilot.config.networking.destination_rule import ConsistentHashLB, destination_hash
 from pilot.derive import derived
-from pilot.envoy.route.route_dependencies import Asks
+from pilot.envoy.route.route_dependencies import RouteDependencies
 from pilot.envoy.route.route_destination import DestinationKey, DestinationService
-from pilot.envoy.route.sidecar.domains import reduced, short_names
+from pilot.envoy.route.sidecar.domains import relevant_dns_domain, short_names
 from pilot.envoy.route.sidecar.route_layout import RouteLayout
-from pilot.envoy.route.sidecar.segment import HostKey, SegmentKey, domain_for, segment_hosts, segment_needs
+from pilot.envoy.route.sidecar.segment import (
+    HostKey,
+    SegmentKey,
+    segment_dependencies,
+    segment_dns_domain,
+    segment_hosts,
+)
 from pilot.envoy.route.sidecar.sidecar_virtual_host import VirtualHostKey
 from pilot.mesh.model.facets import Labels
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
@@ -40,21 +46,21 @@ def segment_traits(
     db: Mesh, segment: SegmentKey, layout: RouteLayout, routing: SidecarRoutesFacet, plain: dict[str, SegmentTraitsKey]
 ) -> SegmentTraitsKey:
     """Returns what a segment needs. `plain`: traits by DNS domain, for segments that ask for nothing else; it is added to."""
-    needs = segment_needs(db, segment)
-    domain = domain_for(routing.dns_domain, needs) if segment.port else routing.dns_domain
+    needs = segment_dependencies(db, segment)
+    domain = segment_dns_domain(routing.dns_domain, needs) if segment.port else routing.dns_domain
     dropped: Dropped = ()
     if layout.dropped or (layout.dotless and domain == routing.dns_domain):
         dropped = _dropped(segment_hosts(db, segment), layout, domain)
     if dropped or layout.destinations or not needs.asks.plain:
-        return build_traits(db, needs.asks, domain, dropped, layout, routing)
+        return build_segment_traits(db, needs.asks, domain, dropped, layout, routing)
     traits = plain.get(domain)
     if traits is None:
-        traits = plain[domain] = build_traits(db, needs.asks, domain, (), layout, routing)
+        traits = plain[domain] = build_segment_traits(db, needs.asks, domain, (), layout, routing)
     return traits
 
 
-def build_traits(
-    db: Mesh, asks: Asks, domain: str, dropped: Dropped, layout: RouteLayout, routing: SidecarRoutesFacet
+def build_segment_traits(
+    db: Mesh, asks: RouteDependencies, domain: str, dropped: Dropped, layout: RouteLayout, routing: SidecarRoutesFacet
 ) -> SegmentTraitsKey:
     namespace, labels = asks.source(routing.scope.namespace, routing.labels)
     known = layout.destinations
@@ -92,7 +98,7 @@ def _hashing(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> Cons
     return destination_hash(found.spec, key.subset, key.port) if found is not None else None
 
 
-def virtual_host_key(host: HostKey, asks: Asks, listener: int, traits: SegmentTraitsKey) -> VirtualHostKey:
+def virtual_host_key(host: HostKey, asks: RouteDependencies, listener: int, traits: SegmentTraitsKey) -> VirtualHostKey:
     """Returns the key of one host, with the traits as far as it matters to that."""
     namespace, labels = asks.source(traits.namespace, traits.labels)
     names = (host.host, *host.aliases)
@@ -100,8 +106,8 @@ def virtual_host_key(host: HostKey, asks: Asks, listener: int, traits: SegmentTr
         host=host,
         listener=listener,
         dns_domain=next(
-            (d for n in names if (d := reduced(traits.dns_domain, n)) == traits.dns_domain),
-            reduced(traits.dns_domain, host.host),
+            (d for n in names if (d := relevant_dns_domain(traits.dns_domain, n)) == traits.dns_domain),
+            relevant_dns_domain(traits.dns_domain, host.host),
         ),
         families=traits.families,
         namespace=namespace,

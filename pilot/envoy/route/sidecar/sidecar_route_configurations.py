@@ -14,12 +14,17 @@ from pilot.config.protocol import Protocol, parse_protocol
 from pilot.derive import derived
 from pilot.envoy.names import HTTP_PROXY
 from pilot.envoy.resource import Resource
-from pilot.envoy.route.route_configuration import as_field, build_route_configuration
+from pilot.envoy.route.route_configuration import build_route_configuration, virtual_host_field
 from pilot.envoy.route.sidecar.catch_all import build_catch_all
-from pilot.envoy.route.sidecar.domains import far
-from pilot.envoy.route.sidecar.route_layout import RouteLayoutKey, layout, refs_by_port
-from pilot.envoy.route.sidecar.segment import SegmentKey, host_asks, segment_hosts
-from pilot.envoy.route.sidecar.segment_traits import SegmentTraitsKey, build_traits, segment_traits, virtual_host_key
+from pilot.envoy.route.sidecar.domains import without_namespace
+from pilot.envoy.route.sidecar.route_layout import RouteLayoutKey, refs_by_port, route_layout
+from pilot.envoy.route.sidecar.segment import SegmentKey, host_dependencies, segment_hosts
+from pilot.envoy.route.sidecar.segment_traits import (
+    SegmentTraitsKey,
+    build_segment_traits,
+    segment_traits,
+    virtual_host_key,
+)
 from pilot.envoy.route.sidecar.sidecar_virtual_host import virtual_host
 from pilot.mesh.proxies.sidecar_routing import SidecarRoutesFacet
 from pilot.mesh.scope.sidecar_scope import EgressListener, egress_listeners, outbound_traffic_policy
@@ -31,7 +36,7 @@ UNIX = "unix://"
 
 
 # -- names -----------------------------------------------------------------------------------------------------------------
-def parse_name(name: str) -> tuple[str, int] | None:
+def parse_route_name(name: str) -> tuple[str, int] | None:
     """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
     sockets.
 
@@ -43,7 +48,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
     return (host, int(port)) if port.isascii() and port.isdecimal() else None
 
 
-def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
+def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
     """Returns the index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
     for index, listener in enumerate(listeners):
         if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
@@ -55,11 +60,11 @@ def find_listener(listeners: Iterable[EgressListener], name: str, port: int) -> 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
     """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""
-    parsed = parse_name(name)
+    parsed = parse_route_name(name)
     if parsed is None:
         return None
     host, port = parsed
-    index = find_listener(egress_listeners(db, routing.scope), name, port)
+    index = find_egress_listener(egress_listeners(db, routing.scope), name, port)
     if index is None:
         return build_route_configuration(name, (catch_all(db, routing),))
     key = layout_key(db, routing, index, port)
@@ -79,18 +84,20 @@ def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> 
     if listener.hosts.everything:
         viewer = ViewerKey(namespace if namespace in viewers(db) else "")
     refs = refs_by_port(db, egress_services(db, routing.scope, index)).get(port, ())
-    return RouteLayoutKey(refs, port, viewer, far(routing.dns_domain) if port else routing.dns_domain, routing.families)
+    return RouteLayoutKey(
+        refs, port, viewer, without_namespace(routing.dns_domain) if port else routing.dns_domain, routing.families
+    )
 
 
 def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    found = layout(db, key)
+    found = route_layout(db, key)
     plain: dict[str, SegmentTraitsKey] = {}
     for segment in found.segments:
         yield segment_bytes(db, segment, segment_traits(db, segment, found, routing, plain))
     for host in found.others:
-        asks = host_asks(db, host)
+        asks = host_dependencies(db, host)
         dropped = found.dropped.get((host.host, host.port), ())
-        traits = build_traits(
+        traits = build_segment_traits(
             db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing
         )
         yield virtual_host(db, virtual_host_key(host, asks, key.port, traits))
@@ -101,7 +108,7 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> by
     """Returns the virtual hosts of a segment, as fields."""
     return b"".join(
         [
-            virtual_host(db, virtual_host_key(h, host_asks(db, h), segment.port, traits))
+            virtual_host(db, virtual_host_key(h, host_dependencies(db, h), segment.port, traits))
             for h in segment_hosts(db, segment)
         ]
     )
@@ -109,7 +116,7 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> by
 
 def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
     """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
-    found = layout(db, key)
+    found = route_layout(db, key)
     segment = found.by_hostname.get(hostname)
     if segment is None:
         return
@@ -117,7 +124,10 @@ def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarR
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
             yield virtual_host(
-                db, replace(virtual_host_key(host, host_asks(db, host), key.port, traits), sniffed=True, dropped=())
+                db,
+                replace(
+                    virtual_host_key(host, host_dependencies(db, host), key.port, traits), sniffed=True, dropped=()
+                ),
             )
 
 
@@ -125,6 +135,6 @@ def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarR
 def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
     """Returns the virtual host for all that is not known, as a field."""
     policy = outbound_traffic_policy(db, routing.scope)
-    return as_field(
+    return virtual_host_field(
         build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True)
     )

@@ -15,13 +15,13 @@ from pilot.envoy.http_filter.prebuilt_http_filters import STATEFUL_SESSION_FILTE
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.route.action.retry_policy import build_retry
 from pilot.envoy.route.action.route_action import build_hash_policy
-from pilot.envoy.route.decorator import operation_of_service
-from pilot.envoy.route.route_configuration import as_field
-from pilot.envoy.route.route_context import RouteContext, default_retries
+from pilot.envoy.route.decorator import service_operation_name
+from pilot.envoy.route.route_configuration import virtual_host_field
+from pilot.envoy.route.route_context import RouteContext, default_retry_policy
 from pilot.envoy.route.route_destination import DestinationKey, DestinationService
-from pilot.envoy.route.route_match import EVERYTHING
+from pilot.envoy.route.route_match import MATCH_ALL
 from pilot.envoy.route.sidecar.segment import HostKey, default_destination, host_domains
-from pilot.envoy.route.sticky_session import StickySession, build_session, session_of
+from pilot.envoy.route.sticky_session import StickySession, build_sticky_session, find_sticky_session
 from pilot.envoy.route.virtual_service_routes import build_routes, has_routes
 from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.lib.hosts import with_port
@@ -66,12 +66,14 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
     if not domains:
         return b""
     routes = (
-        build_routes(rule, _context(db, key)) if rule is not None else [build_default_route(key, default_retries(db))]
+        build_routes(rule, _context(db, key))
+        if rule is not None
+        else [build_default_route(key, default_retry_policy(db))]
     )
     built = build_virtual_host(
         with_port(key.host.host, key.host.port), domains, routes, key.attempt_count, _session(db, key)
     )
-    return as_field(built.SerializeToString(deterministic=True))
+    return virtual_host_field(built.SerializeToString(deterministic=True))
 
 
 def _rule(db: Mesh, key: VirtualHostKey) -> Object[VirtualService] | None:
@@ -96,7 +98,7 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
         labels=key.labels,
         destinations=dict(key.destinations),
         hashes=dict(key.hashes),
-        retries=default_retries(db),
+        retries=default_retry_policy(db),
         forwarded_host=key.forwarded_host,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
@@ -106,7 +108,7 @@ def _session(db: Mesh, key: VirtualHostKey) -> StickySession | None:
     found = (
         service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
     )
-    return session_of(found) if found is not None else None
+    return find_sticky_session(found) if found is not None else None
 
 
 def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route_components_pb2.Route:
@@ -117,7 +119,7 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
     hashed = [h for to, settings in key.hashes if to == own and (h := build_hash_policy(settings)) is not None]
     return route_components_pb2.Route(
         name="default",
-        match=EVERYTHING,
+        match=MATCH_ALL,
         route=route_components_pb2.RouteAction(
             cluster=outbound_cluster(port, "", hostname),
             timeout=ZERO_DURATION,
@@ -125,7 +127,7 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
             retry_policy=build_retry(retries),
             hash_policy=hashed,
         ),
-        decorator=route_components_pb2.Decorator(operation=operation_of_service(hostname, port)),
+        decorator=route_components_pb2.Decorator(operation=service_operation_name(hostname, port)),
     )
 
 
@@ -141,5 +143,5 @@ def build_virtual_host(
         name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count
     )
     if session is not None:
-        out.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_session(session))
+        out.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
     return out

@@ -20,11 +20,11 @@ from pilot.config.networking.destination_rule import (
     ZoneAwareLoadBalancerSetting,
 )
 from pilot.config.networking.virtual_service import PortSelector
-from pilot.envoy.endpoint.assignment_builder import Rules, build_cluster_load_assignment, build_groups
-from pilot.envoy.endpoint.client_location import VantageKey, build_vantage, distance
-from pilot.envoy.endpoint.endpoint_inputs import presentation
-from pilot.envoy.endpoint.endpoint_policy import Balance, EndpointPolicy, _mtls, build_balance
-from pilot.envoy.endpoint.lb_endpoint import Member, Presentation, fill_lb_endpoint
+from pilot.envoy.endpoint.assignment_builder import AssignmentOptions, build_cluster_load_assignment, build_groups
+from pilot.envoy.endpoint.client_location import ClientLocationKey, build_client_location, label_distance
+from pilot.envoy.endpoint.endpoint_inputs import lb_endpoint_options
+from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy, LocalityBalancing, _mtls, build_locality_balancing
+from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions, LocalityMember, fill_lb_endpoint
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.mesh.model.facets import OutboundFacet, ReachFacet, ScopeFacet
@@ -38,7 +38,7 @@ from tests.support.objects import make
 from tests.support.world import World
 
 NO_GATEWAYS = NetworkGateways()
-SHOW = Presentation(draining_label="istio.io/draining")
+SHOW = LbEndpointOptions(draining_label="istio.io/draining")
 
 
 def endpoint(address: str, locality: str = "", labels: dict[str, str] | None = None, **more: Any) -> Endpoint:
@@ -64,12 +64,20 @@ Arranged = list[tuple[int, int | None, list[str]]]
 
 
 def arrange(
-    *endpoints: Endpoint, balance: Balance | None = None, vantage: VantageKey | None = None, **more: Any
+    *endpoints: Endpoint,
+    balance: LocalityBalancing | None = None,
+    client_location: ClientLocationKey | None = None,
+    **more: Any,
 ) -> Arranged:
     """Priority, weight and addresses of each group."""
     gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
-    rules = Rules(
-        EndpointPolicy(balance=balance, **more), vantage or VantageKey(cluster_id="K"), gateways, SHOW, sni, inline
+    rules = AssignmentOptions(
+        EndpointPolicy(balance=balance, **more),
+        client_location or ClientLocationKey(cluster_id="K"),
+        gateways,
+        SHOW,
+        sni,
+        inline,
     )
     groups = build_groups(endpoints, rules, lambda e: e.tls_mode == "istio")
     return [(g.priority, g.weight, [m.endpoint.addresses[0] for m in g.members]) for g in groups]
@@ -81,7 +89,9 @@ def arrange(
 def shown(e: Endpoint, mtls: bool = True, **show: Any) -> dict[str, Any]:
     message = endpoint_components_pb2.LbEndpoint()
     fill_lb_endpoint(
-        message, Member(e, mtls, e.weight or 1), Presentation(**{"draining_label": "istio.io/draining", **show})
+        message,
+        LocalityMember(e, mtls, e.weight or 1),
+        LbEndpointOptions(**{"draining_label": "istio.io/draining", **show}),
     )
     found: dict[str, Any] = json_format.MessageToDict(message)
     return found
@@ -154,7 +164,10 @@ def test_endpoints_of_a_service_outside_have_its_name_where_asked_for(
     for host, expected in (("x.example.com", (canonical, namespace)), ("y.example.com", (("", ""), ""))):
         found = service(made.mesh, ServiceRef(host, "a"))
         assert found is not None
-        assert (presentation(made.mesh, found).canonical, presentation(made.mesh, found).namespace) == expected
+        assert (
+            lb_endpoint_options(made.mesh, found).canonical,
+            lb_endpoint_options(made.mesh, found).namespace,
+        ) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +185,10 @@ def test_settings_say_what_is_shown_of_endpoints(flag: str, telemetry: bool) -> 
     )
     found = service(made.mesh, ServiceRef("x.example.com", "a"))
     assert found is not None
-    assert (presentation(made.mesh, found).telemetry, presentation(made.mesh, found).dual_stack) == (telemetry, False)
+    assert (lb_endpoint_options(made.mesh, found).telemetry, lb_endpoint_options(made.mesh, found).dual_stack) == (
+        telemetry,
+        False,
+    )
 
 
 def test_a_socket_and_a_status_that_nobody_knows() -> None:
@@ -206,10 +222,12 @@ def test_node_cluster_and_network() -> None:
         endpoint("10.0.0.1", node="n1", network="net1"),
         endpoint("10.0.0.2", node="n2", network="net2", cluster_id="L"),
     )
-    assert sent(one, two, node_local=True, vantage=VantageKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
-    assert sent(one, two, node_local=True, vantage=VantageKey(node="n2", cluster_id="K")) == []
-    assert sent(one, two, bounds=Bounds(cluster_local=True), vantage=VantageKey(cluster_id="L")) == ["10.0.0.2"]
-    assert sent(one, two, endpoint("10.0.0.3"), vantage=VantageKey(networks=frozenset({"net2"}))) == [
+    assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
+    assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n2", cluster_id="K")) == []
+    assert sent(one, two, bounds=Bounds(cluster_local=True), client_location=ClientLocationKey(cluster_id="L")) == [
+        "10.0.0.2"
+    ]
+    assert sent(one, two, endpoint("10.0.0.3"), client_location=ClientLocationKey(networks=frozenset({"net2"}))) == [
         "10.0.0.2",
         "10.0.0.3",
     ]
@@ -232,7 +250,7 @@ def test_localities_in_their_order_with_their_weights() -> None:
 
 
 def test_an_assignment_without_endpoints_has_its_name() -> None:
-    rules = Rules(EndpointPolicy(), VantageKey(), NO_GATEWAYS, SHOW)
+    rules = AssignmentOptions(EndpointPolicy(), ClientLocationKey(), NO_GATEWAYS, SHOW)
     assert json_format.MessageToDict(build_cluster_load_assignment("c", (), rules, lambda _: True)) == {
         "clusterName": "c"
     }
@@ -242,14 +260,14 @@ def test_an_assignment_without_endpoints_has_its_name() -> None:
 
 # -- priorities and weights --------------------------------------------------------------------------------------------------
 
-NEAR = VantageKey(locality=Locality("r1", "z1", "s1"))
+NEAR = ClientLocationKey(locality=Locality("r1", "z1", "s1"))
 EVERYWHERE = [
     endpoint(f"10.0.0.{i}", place) for i, place in enumerate(["r1/z1/s1", "r1/z1/s2", "r1/z2", "r2/z1", "r3"])
 ]
 
 
 def test_failover_by_locality() -> None:
-    found = arrange(*EVERYWHERE, balance=Balance(by_locality=True), vantage=NEAR)
+    found = arrange(*EVERYWHERE, balance=LocalityBalancing(by_locality=True), client_location=NEAR)
     assert [(p, a) for p, _, a in found] == [
         (0, ["10.0.0.0"]),
         (1, ["10.0.0.1"]),
@@ -262,20 +280,25 @@ def test_failover_by_locality() -> None:
 def test_failover_to_a_region() -> None:
     found = arrange(
         *EVERYWHERE,
-        balance=Balance(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
-        vantage=NEAR,
+        balance=LocalityBalancing(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
+        client_location=NEAR,
     )
     assert [p for p, _, _ in found] == [0, 1, 2, 4, 3]
 
 
 def test_priorities_have_no_gaps() -> None:
     assert [
-        p for p, _, _ in arrange(EVERYWHERE[2], EVERYWHERE[4], balance=Balance(by_locality=True), vantage=NEAR)
+        p
+        for p, _, _ in arrange(
+            EVERYWHERE[2], EVERYWHERE[4], balance=LocalityBalancing(by_locality=True), client_location=NEAR
+        )
     ] == [0, 1]
 
 
 def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
-    found = arrange(*EVERYWHERE, balance=Balance(by_region=True, failover=(Failover("r1", "r3"),)), vantage=NEAR)
+    found = arrange(
+        *EVERYWHERE, balance=LocalityBalancing(by_region=True, failover=(Failover("r1", "r3"),)), client_location=NEAR
+    )
     assert [p for p, _, _ in found] == [0, 0, 0, 2, 1]
 
 
@@ -285,7 +308,11 @@ def test_failover_by_labels_splits_localities() -> None:
         for i, (v, t) in enumerate([("1", "a"), ("1", "b"), ("2", "a")])
     )
     found = arrange(
-        one, two, three, balance=Balance(failover_priority=("v", "t")), vantage=VantageKey(nearness=("1", "a"))
+        one,
+        two,
+        three,
+        balance=LocalityBalancing(failover_priority=("v", "t")),
+        client_location=ClientLocationKey(label_values=("1", "a")),
     )
     assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
 
@@ -293,8 +320,10 @@ def test_failover_by_labels_splits_localities() -> None:
 def test_labels_before_localities() -> None:
     one, two = endpoint("10.0.0.1", "r1/z1/s1", {"v": "2"}), endpoint("10.0.0.2", "r2", {"v": "1"})
     three = endpoint("10.0.0.3", "r3", {"v": "1"})
-    balance = Balance(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
-    found = arrange(one, two, three, balance=balance, vantage=VantageKey(nearness=("1",), locality=NEAR.locality))
+    balance = LocalityBalancing(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
+    found = arrange(
+        one, two, three, balance=balance, client_location=ClientLocationKey(label_values=("1",), locality=NEAR.locality)
+    )
     assert sorted((p, a) for p, _, a in found) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
 
 
@@ -310,7 +339,7 @@ def test_labels_before_localities() -> None:
     ],
 )
 def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, str], expected: int) -> None:
-    assert distance(endpoint("10.0.0.1", labels=labels), (NETWORK, REGION, ZONE), ("n", "r", "z")) == expected
+    assert label_distance(endpoint("10.0.0.1", labels=labels), (NETWORK, REGION, ZONE), ("n", "r", "z")) == expected
 
 
 @pytest.mark.parametrize(
@@ -325,10 +354,12 @@ def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, 
 def test_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> None:
     if len(expected) == 3:
         regions = [endpoint(f"10.0.0.{i}", f"r{i}/z") for i in (1, 2, 3)]
-        found = arrange(*regions, balance=Balance(rules), vantage=NEAR)
+        found = arrange(*regions, balance=LocalityBalancing(rules), client_location=NEAR)
         assert found == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
     else:
-        assert [w for _, w, _ in arrange(*EVERYWHERE, balance=Balance(rules), vantage=NEAR)] == expected
+        assert [
+            w for _, w, _ in arrange(*EVERYWHERE, balance=LocalityBalancing(rules), client_location=NEAR)
+        ] == expected
 
 
 @pytest.mark.parametrize(("enabled", "forced"), [(None, True), (True, True), (False, False)])
@@ -345,18 +376,22 @@ def test_localities_of_the_mesh_count_unless_they_are_off(enabled: bool | None, 
 
 def test_which_settings_take_effect() -> None:
     plain = EffectiveLocality(LocalityLoadBalancerSetting())
-    assert build_balance(EffectiveLocality(), True) is None
-    assert build_balance(plain, False) is None
-    assert build_balance(plain, True) == Balance(by_locality=True)
-    assert build_balance(SAME_ZONE, False) == Balance(failover_priority=SAME_ZONE.setting.failover_priority)  # type: ignore[union-attr]
+    assert build_locality_balancing(EffectiveLocality(), True) is None
+    assert build_locality_balancing(plain, False) is None
+    assert build_locality_balancing(plain, True) == LocalityBalancing(by_locality=True)
+    assert build_locality_balancing(SAME_ZONE, False) == LocalityBalancing(
+        failover_priority=SAME_ZONE.setting.failover_priority
+    )  # type: ignore[union-attr]
     labels = EffectiveLocality(LocalityLoadBalancerSetting(failover_priority=("x",), failover=(Failover("a", "b"),)))
-    assert build_balance(labels, True) == Balance(
+    assert build_locality_balancing(labels, True) == LocalityBalancing(
         failover_priority=("x",), failover=(Failover("a", "b"),), by_locality=True
     )
     weights = EffectiveLocality(LocalityLoadBalancerSetting(distribute=(Distribute("a", {"b": 100}),)))
-    assert build_balance(weights, False) == Balance((Distribute("a", {"b": 100}),))
-    assert build_balance(EffectiveLocality(ZoneAwareLoadBalancerSetting(enabled=False)), True) is None
-    assert build_balance(EffectiveLocality(ZoneAwareLoadBalancerSetting()), False) == Balance(by_region=True)
+    assert build_locality_balancing(weights, False) == LocalityBalancing((Distribute("a", {"b": 100}),))
+    assert build_locality_balancing(EffectiveLocality(ZoneAwareLoadBalancerSetting(enabled=False)), True) is None
+    assert build_locality_balancing(EffectiveLocality(ZoneAwareLoadBalancerSetting()), False) == LocalityBalancing(
+        by_region=True
+    )
 
 
 # -- from where --------------------------------------------------------------------------------------------------------------
@@ -370,19 +405,25 @@ def client(**reach: Any) -> OutboundFacet:
 
 def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
     here = client(locality=Locality("r", "z"), node="n", network="net")
-    assert build_vantage(EndpointPolicy(), here, False) == build_vantage(EndpointPolicy(), client(), False)
-    by_place = EndpointPolicy(balance=Balance(by_locality=True))
-    assert build_vantage(by_place, here, False) == VantageKey(locality=Locality("r", "z"), cluster_id="Kubernetes")
-    assert build_vantage(EndpointPolicy(node_local=True), here, False).node == "n"
-    assert build_vantage(EndpointPolicy(), here, True).network == "net"
+    assert build_client_location(EndpointPolicy(), here, False) == build_client_location(
+        EndpointPolicy(), client(), False
+    )
+    by_place = EndpointPolicy(balance=LocalityBalancing(by_locality=True))
+    assert build_client_location(by_place, here, False) == ClientLocationKey(
+        locality=Locality("r", "z"), cluster_id="Kubernetes"
+    )
+    assert build_client_location(EndpointPolicy(node_local=True), here, False).node == "n"
+    assert build_client_location(EndpointPolicy(), here, True).network == "net"
 
 
 def test_what_decides_who_is_near() -> None:
     asked = ("v", "v=9", "other", REGION, HOSTNAME)
-    made = build_vantage(
-        EndpointPolicy(balance=Balance(failover_priority=asked)), client(locality=Locality("r"), node="n"), False
+    made = build_client_location(
+        EndpointPolicy(balance=LocalityBalancing(failover_priority=asked)),
+        client(locality=Locality("r"), node="n"),
+        False,
     )
-    assert made.nearness == ("1", "9", "", "r", "n")
+    assert made.label_values == ("1", "9", "", "r", "n")
     assert SAME_NODE.setting is not None
 
 
@@ -395,7 +436,7 @@ GATEWAYS = build_network_gateways(
         NetworkGateway("2.2.2.2", 15443, "home", "K"),
     ]
 )
-HOME = VantageKey(network="home", ipv6=False)
+HOME = ClientLocationKey(network="home", ipv6=False)
 
 
 def test_other_networks_are_reached_through_their_gateways() -> None:
@@ -409,24 +450,31 @@ def test_other_networks_are_reached_through_their_gateways() -> None:
         endpoint("", network="far"),
         endpoint("", network="home"),
         gateways=GATEWAYS,
-        vantage=HOME,
+        client_location=HOME,
     )
     assert found == [(0, 16, ["10.0.0.1", "10.0.0.5", "10.0.0.6", "1.1.1.1", "1.1.1.2"])]
 
 
 def test_a_client_without_a_network_goes_through_gateways_too() -> None:
     assert sent(
-        endpoint("10.0.0.1", network="home"), endpoint("10.0.0.2"), gateways=GATEWAYS, vantage=VantageKey()
+        endpoint("10.0.0.1", network="home"),
+        endpoint("10.0.0.2"),
+        gateways=GATEWAYS,
+        client_location=ClientLocationKey(),
     ) == ["10.0.0.2", "2.2.2.2"]
 
 
 def test_gateways_that_a_client_cannot_reach() -> None:
     assert (
-        sent(endpoint("10.0.0.2", network="far"), gateways=GATEWAYS, vantage=VantageKey(network="home", ipv4=False))
+        sent(
+            endpoint("10.0.0.2", network="far"),
+            gateways=GATEWAYS,
+            client_location=ClientLocationKey(network="home", ipv4=False),
+        )
         == []
     )
     silent = build_network_gateways([NetworkGateway("1.1.1.1", 0, "far", "K", 15008)])
-    assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, vantage=HOME) == ["10.0.0.2"]
+    assert sent(endpoint("10.0.0.2", network="far"), gateways=silent, client_location=HOME) == ["10.0.0.2"]
 
 
 def test_by_sni_only_mesh_tls_is_reached() -> None:

@@ -9,7 +9,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from msgspec.structs import replace
 
 from pilot.envoy.tracing.collectors import join_url
-from pilot.envoy.tracing.request_tracing import Spans, build_spans
+from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tracing
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.model.proxy import Proxy
@@ -129,7 +129,7 @@ def test_tags_by_format_are_for_proxies_that_know_them() -> None:
 
 
 def test_a_trace_that_is_not_propagated_says_so_in_a_field_that_our_messages_do_not_have() -> None:
-    built = build_spans(Spans(propagated=False), SpanTagsFacet())
+    built = build_request_tracing(RequestTracing(propagated=False), SpanTagsFacet())
     assert bytes((13 << 3, 1)) in built.SerializeToString()
     assert hcm_pb2.HttpConnectionManager.FromString(built.SerializeToString()) == built
 

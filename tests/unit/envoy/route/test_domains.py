@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.envoy.route.sidecar.domains import (
-    NEAR,
-    Contender,
+    NAMESPACE_MARK,
+    DomainClaim,
     Domains,
     build_domains,
-    far,
     kubernetes_namespace,
-    reduced,
-    settle,
+    relevant_dns_domain,
+    resolve_conflicts,
     short_names,
+    without_namespace,
 )
 from pilot.mesh.model.service import Port, Registry, Resolution, Service
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, bound_addresses, virtual_addresses
@@ -59,10 +59,18 @@ def test_short_names(hostname: str, dns_domain: str, expected: tuple[str, ...]) 
 
 
 def test_clients_of_other_namespaces_are_alike() -> None:
-    assert far("prod.svc.cluster.local") == far("test.svc.cluster.local") == ".svc.cluster.local"
-    assert far("local.campus.net") == "local.campus.net"
-    assert reduced(LOCAL, "reviews.prod.svc.cluster.local") == LOCAL
-    assert reduced(LOCAL, "reviews.test.svc.cluster.local") == reduced(LOCAL, "www.example.com") == ".svc.cluster.local"
+    assert (
+        without_namespace("prod.svc.cluster.local")
+        == without_namespace("test.svc.cluster.local")
+        == ".svc.cluster.local"
+    )
+    assert without_namespace("local.campus.net") == "local.campus.net"
+    assert relevant_dns_domain(LOCAL, "reviews.prod.svc.cluster.local") == LOCAL
+    assert (
+        relevant_dns_domain(LOCAL, "reviews.test.svc.cluster.local")
+        == relevant_dns_domain(LOCAL, "www.example.com")
+        == ".svc.cluster.local"
+    )
     assert kubernetes_namespace("reviews.prod.svc.cluster.local") == "prod"
     assert kubernetes_namespace("www.example.com") == ""
 
@@ -195,37 +203,41 @@ def test_addresses_that_are_listened_at(
 # -- domains that several claim --------------------------------------------------------------------------------------------
 
 
-def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> Contender:
-    return Contender((host, port), is_service, Domains(names, frozenset(short)))
+def claim(host: str, *names: str, port: int = 80, short: tuple[str, ...] = (), is_service: bool = True) -> DomainClaim:
+    return DomainClaim((host, port), is_service, Domains(names, frozenset(short)))
 
 
 def test_the_first_has_it() -> None:
     first, second = claim("a", "a", "10.0.0.1"), claim("b", "b", "10.0.0.1")
-    assert settle([first, second], frozenset(("10.0.0.1",))) == {("b", 80): ("10.0.0.1",)}
-    assert settle([second, first], frozenset(("10.0.0.1",))) == {("a", 80): ("10.0.0.1",)}
+    assert resolve_conflicts([first, second], frozenset(("10.0.0.1",))) == {("b", 80): ("10.0.0.1",)}
+    assert resolve_conflicts([second, first], frozenset(("10.0.0.1",))) == {("a", 80): ("10.0.0.1",)}
 
 
 def test_case_does_not_tell_domains_apart() -> None:
-    assert settle([claim("a", "x.com"), claim("b", "X.com")], frozenset(("x.com",))) == {("b", 80): ("X.com",)}
+    assert resolve_conflicts([claim("a", "x.com"), claim("b", "X.com")], frozenset(("x.com",))) == {
+        ("b", 80): ("X.com",)
+    }
 
 
 def test_a_short_name_yields_to_the_service_of_that_name() -> None:
     long = claim("foo.com.svc.x", "foo.com.svc.x", "foo.com", short=("foo.com",))
-    assert settle([long, claim("foo.com", "foo.com")], frozenset(("foo.com",))) == {("foo.com.svc.x", 80): ("foo.com",)}
-    assert settle([long, claim("foo.com", "foo.com", is_service=False)], frozenset(("foo.com",))) == {
+    assert resolve_conflicts([long, claim("foo.com", "foo.com")], frozenset(("foo.com",))) == {
+        ("foo.com.svc.x", 80): ("foo.com",)
+    }
+    assert resolve_conflicts([long, claim("foo.com", "foo.com", is_service=False)], frozenset(("foo.com",))) == {
         ("foo.com", 80): ("foo.com",)
     }
 
 
 def test_short_names_meet_in_their_namespace_only() -> None:
-    claims = [claim("a", f"x{NEAR}one"), claim("b", f"x{NEAR}two"), claim("c", f"x{NEAR}one")]
-    assert settle(claims, frozenset()) == {("c", 80): ("x",)}
+    claims = [claim("a", f"x{NAMESPACE_MARK}one"), claim("b", f"x{NAMESPACE_MARK}two"), claim("c", f"x{NAMESPACE_MARK}one")]
+    assert resolve_conflicts(claims, frozenset()) == {("c", 80): ("x",)}
 
 
 def test_where_all_ports_are_served_names_without_one_are_of_port_80() -> None:
     claims = [claim("a", "a", "a:8080", port=8080), claim("b", "b", "b:80")]
-    assert settle(claims, None) == {("a", 8080): ("a",)}
-    assert settle([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {
+    assert resolve_conflicts(claims, None) == {("a", 8080): ("a",)}
+    assert resolve_conflicts([claim("a", "a", "a:8080", port=8080), claim("a", "a", "a:80")], None) == {
         ("a", 8080): ("a",),
         ("a", 80): ("a",),
     }

@@ -6,12 +6,12 @@ import pytest
 
 from pilot.config.object import ObjectKey
 from pilot.envoy.route.gateway.gateway_host_plan import (
-    Bound,
+    BoundVirtualService,
     GatewayHostKey,
     RouteSourceKey,
     ServerHosts,
-    intersect,
-    of_namespace,
+    hosts_for_namespace,
+    intersect_hosts,
     plan_hosts,
 )
 
@@ -25,8 +25,8 @@ def server(
     return ServerHosts(gateway, hosts, port, tls or redirects, redirects)
 
 
-def bound(name: str, *hosts: str, namespace: str = "shop", ports: frozenset[int] = ANY) -> Bound:
-    return Bound(ObjectKey(namespace, name), hosts, ports)
+def bound(name: str, *hosts: str, namespace: str = "shop", ports: frozenset[int] = ANY) -> BoundVirtualService:
+    return BoundVirtualService(ObjectKey(namespace, name), hosts, ports)
 
 
 def source(
@@ -36,7 +36,10 @@ def source(
 
 
 def plan(
-    servers: list[ServerHosts], *services: Bound, other: tuple[Bound, ...] = (), collapse: bool = True
+    servers: list[ServerHosts],
+    *services: BoundVirtualService,
+    other: tuple[BoundVirtualService, ...] = (),
+    collapse: bool = True,
 ) -> list[GatewayHostKey]:
     return list(plan_hosts(servers, {GATEWAY: services, OTHER: other}, collapse))
 
@@ -110,8 +113,8 @@ def test_nothing_bound_answers_404() -> None:
     ],
 )
 def test_intersection(first: list[str], second: list[str], shared: list[str]) -> None:
-    assert intersect(first, second) == shared
+    assert intersect_hosts(first, second) == shared
 
 
 def test_hosts_of_a_namespace() -> None:
-    assert of_namespace(["a", "ns/b", "other/c", "*/d"], "ns") == ["a", "b", "d"]
+    assert hosts_for_namespace(["a", "ns/b", "other/c", "*/d"], "ns") == ["a", "b", "d"]

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import json_format
 
 from pilot.config.networking.virtual_service import HTTPMatchRequest
-from pilot.envoy.route.route_match import applies, build_match, is_catch_all
+from pilot.envoy.route.route_match import build_match, is_catch_all, matches_proxy
 
 
 def match(**fields: Any) -> HTTPMatchRequest:
@@ -138,7 +138,8 @@ SOURCES = [
 @pytest.mark.parametrize(("fields", "expected"), SOURCES)
 def test_sources(fields: dict[str, Any], expected: bool) -> None:
     assert (
-        applies(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t")))) is expected
+        matches_proxy(match(**fields), 80, frozenset(("mesh",)), "ns", frozenset((("app", "a"), ("team", "t"))))
+        is expected
     )
 
 

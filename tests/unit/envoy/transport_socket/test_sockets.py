@@ -18,7 +18,7 @@ from pilot.envoy.transport_socket.downstream_tls import (
     build_server_context,
 )
 from pilot.envoy.transport_socket.sds import SdsProvider, build_credential_secret, build_file_secret
-from pilot.envoy.transport_socket.transport_sockets import build_quic
+from pilot.envoy.transport_socket.transport_sockets import build_quic_downstream
 from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
 
 
@@ -94,7 +94,7 @@ def test_http3_cannot_ask_for_certificates() -> None:
     )
     assert not context.require_client_certificate.value
     assert list(context.common_tls_context.alpn_protocols) == ["h3"]
-    assert build_quic(context).name == "envoy.transport_sockets.quic"
+    assert build_quic_downstream(context).name == "envoy.transport_sockets.quic"
 
 
 def test_verification() -> None:

@@ -1,4 +1,4 @@
-"""What ztunnels are told of: workloads and services, each under one name."""
+"""Resources served to ztunnels: workloads and services."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ _GROUPS = {
 
 
 class AddressKey(NamedTuple):
-    """Names something that is told of. A workload is of an object of a `cluster`; where the object has several, `part` says which: an address.
+    """Key of an address resource.
 
-    The name of a service is its host name. A gateway into a network has the network as `namespace`, its address as `name` and its port as `part`;
-    what stands for the workloads of a service in another network has that network as `cluster`, and its gateway as `part`.
+    A workload is identified by the object that it stems from and its cluster; `part` is an address if the object has
+    several workloads. The name of a service is its hostname.
+
+    A network gateway has the network as `namespace`, its address as `name` and its port as `part`. A split-horizon
+    workload, which stands for the workloads of a service in another network, has that network as `cluster` and its
+    gateway as `part`.
     """
 
     kind: Kind
@@ -37,17 +41,17 @@ class AddressKey(NamedTuple):
 
     @property
     def key(self) -> RegistryKey:
-        """Returns the key of the object that a workload is of."""
+        """Return the key of the object that a workload stems from."""
         return RegistryKey(self.cluster, self.namespace, self.name)
 
     @property
     def object(self) -> ObjectKey:
-        """Returns the same without the cluster."""
+        """Return the key of that object without the cluster."""
         return ObjectKey(self.namespace, self.name)
 
     @property
     def uid(self) -> str:
-        """Returns the name of its resource."""
+        """Return the resource name."""
         if self.kind == "Service":
             return f"{self.namespace}/{self.name}"
         if self.kind == "NetworkGateway":
@@ -60,7 +64,7 @@ class AddressKey(NamedTuple):
 
 
 def parse_uid(text: str) -> AddressKey | None:
-    """Returns what a text names as the uid of a workload of an object; None where it is no such uid."""
+    """Return the key for the uid of a workload that stems from an object, or None if the text is no such uid."""
     parts = text.split("/", 5)
     if len(parts) < 5 or _GROUPS.get(parts[2]) != parts[1]:
         return None
@@ -68,7 +72,7 @@ def parse_uid(text: str) -> AddressKey | None:
 
 
 class AddressPort(NamedTuple):
-    """A port of a service. `target` is the number that workloads have it at, 0 where they have it under `target_name`."""
+    """A port of a service. `target` is the port number of its workloads, or 0 if they have it under `target_name`."""
 
     number: int
     target: int = 0
@@ -78,7 +82,7 @@ class AddressPort(NamedTuple):
 
 
 class NetworkAddress(NamedTuple):
-    """An IP address in a network; `prefix` is the length of the prefix where it stands for a range."""
+    """An IP address in a network. `prefix` is the prefix length if the address stands for a range."""
 
     network: str
     ip: str
@@ -89,7 +93,7 @@ class NetworkAddress(NamedTuple):
 
 
 class LoadBalancing(NamedTuple):
-    """How the workloads of a service are chosen, by the words of the wire."""
+    """Load balancing of a service, in the terms of the protocol."""
 
     mode: Literal["UNSPECIFIED_MODE", "STRICT", "FAILOVER", "PASSTHROUGH"] = "UNSPECIFIED_MODE"
     scopes: tuple[Literal["REGION", "ZONE", "SUBZONE", "NODE", "CLUSTER", "NETWORK"], ...] = ()
@@ -102,8 +106,11 @@ class WeightedWaypoint(NamedTuple):
 
 
 class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A service as ztunnels know it. `canonical`: of those of one host name it is the one that other namespaces mean. `private`: clients of other
-    namespaces do not know it."""
+    """A service as sent to ztunnels.
+
+    `canonical` marks the service that other namespaces use for the hostname. `private` hides the service from clients
+    of other namespaces.
+    """
 
     name: str
     namespace: str
@@ -121,18 +128,20 @@ class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedService(NamedTuple):
-    """A service that a workload serves, as `namespace/hostname`, and the ports by which it does: number and target."""
+    """A service, as `namespace/hostname`, that a workload serves, and its (port, target port) pairs."""
 
     service: str
     ports: tuple[tuple[int, int], ...]
 
 
 class WorkloadAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload as ztunnels know it. `addresses` are its IPs; without any, `hostname` is looked up.
+    """A workload as sent to ztunnels. `addresses` are its IPs; if there are none, `hostname` is resolved.
 
-    `tunnels`: it takes HBONE, by its node's ztunnel or, where `native`, by itself. `tunnel`: how connections are handed to it.
-    `policies`: those that select it, as `namespace/name`. `capacity`: its share of load, 0 for one. `is_compute`: it runs something, and does not
-    merely stand for an address.
+    - `tunnels`: the workload accepts HBONE, through the ztunnel of its node or, if `native`, itself.
+    - `tunnel`: how connections are forwarded to the application.
+    - `policies`: the policies that select the workload, as `namespace/name`.
+    - `capacity`: its share of load; 0 is treated as 1.
+    - `is_compute`: the workload runs something, rather than merely stands for an address.
     """
 
     uid: str
@@ -162,5 +171,5 @@ class WorkloadAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Returns the other names that it is asked for by."""
+        """Return the other names under which clients request the workload."""
         return tuple(f"{self.network}/{ip}" for ip in self.addresses)

@@ -1,4 +1,4 @@
-"""Says what counts of the settings of an ambient mesh: nothing while it is off."""
+"""Effective ambient features. All are off if ambient mode is disabled."""
 
 from __future__ import annotations
 
@@ -6,39 +6,40 @@ from pilot.settings.ambient import AmbientSettings
 
 
 def serves_waypoints(ambient: AmbientSettings) -> bool:
+    """Return True if waypoints are served."""
     return ambient.enabled and ambient.waypoints
 
 
 def sends_hbone(ambient: AmbientSettings) -> bool:
-    """Returns whether sidecars and gateways send HBONE."""
+    """Return True if sidecars and gateways send HBONE."""
     return ambient.enabled and ambient.send_hbone
 
 
 def listens_for_hbone(ambient: AmbientSettings) -> bool:
-    """Returns whether sidecars may take HBONE."""
+    """Return True if sidecars may accept HBONE."""
     return ambient.enabled and ambient.listen_hbone
 
 
 def prefers_hbone(ambient: AmbientSettings) -> bool:
-    """Returns whether HBONE comes before mesh mTLS."""
+    """Return True if HBONE takes precedence over mesh mTLS."""
     return ambient.enabled and ambient.prefer_hbone
 
 
 def enters_waypoints(ambient: AmbientSettings) -> bool:
-    """Returns whether gateways send to the waypoints of services that ask for that."""
+    """Return True if gateways route to the waypoints of services that request it."""
     return ambient.enabled and ambient.ingress_waypoints
 
 
 def crosses_networks(ambient: AmbientSettings) -> bool:
-    """Returns whether other networks are reached by tunnels in tunnels."""
+    """Return True if other networks are reached through double HBONE."""
     return ambient.enabled and ambient.multi_network
 
 
 def waypoints_cross(ambient: AmbientSettings) -> bool:
-    """Returns whether waypoints have what tunnels in tunnels need, which they have in a mesh of one network too."""
+    """Return True if waypoints are configured for double HBONE. This is independent of the number of networks."""
     return ambient.enabled and ambient.multi_network_waypoints
 
 
 def gateways_cross(ambient: AmbientSettings) -> bool:
-    """Returns whether gateways have what tunnels in tunnels need."""
+    """Return True if gateways are configured for double HBONE."""
     return crosses_networks(ambient) and ambient.multi_network_ingress

@@ -1,4 +1,4 @@
-"""Conditions: what is told of an object in its status."""
+"""Conditions in the status of objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class StatusCondition(NamedTuple):
-    """One aspect of an object. `type` and `reason` are the words of its API, `message` is for people."""
+    """A condition. `type` and `reason` are defined by the object's API; `message` is for people."""
 
     type: str
     status: bool
@@ -15,12 +15,12 @@ class StatusCondition(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The reason why a condition does not hold."""
+    """Reason and message of a condition that is False."""
 
     reason: str
     message: str
 
 
 def condition(type_: str, fault: Fault | None, reason: str, message: str) -> StatusCondition:
-    """Returns a condition that holds for a reason, or does not because of a fault."""
+    """Return a condition that is True with a reason and message, or False because of a fault."""
     return StatusCondition(type_, True, reason, message) if fault is None else StatusCondition(type_, False, *fault)

@@ -1,4 +1,4 @@
-"""The parts of an AuthorizationPolicy's rules that only requests show, so that who sees connections alone cannot hold them against these."""
+"""Fields of AuthorizationPolicy rules that can only be evaluated for requests, not for connections."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _SOURCE = (
     "not_trust_domains",
 )
 CONDITIONS = frozenset(("source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"))
-"""Keys of conditions that connections show."""
+"""Condition keys that can be evaluated for connections."""
 
 
 class Unseen(NamedTuple):
-    """A field of a rule that connections do not show: where it stands, and what it is called."""
+    """A field that cannot be evaluated for connections: its path in the rule, and its name."""
 
     path: str
     name: str
 
 
 def unseen(rule: Rule) -> Iterator[Unseen]:
-    """Yields the fields of a rule that connections do not show."""
+    """Yield the fields of a rule that cannot be evaluated for connections."""
     for index, to in enumerate(rule.to):
         for field in unseen_of_operation(to.operation or Operation()):
             yield Unseen(f"to[{index}].operation.{field}", field)
-    for index, one in enumerate(rule.from_):
-        for field in unseen_of_source(one.source or Source()):
+    for index, from_ in enumerate(rule.from_):
+        for field in unseen_of_source(from_.source or Source()):
             yield Unseen(f"from[{index}].source.{field}", field)
     for index, condition in enumerate(rule.when):
         if condition.key not in CONDITIONS:
@@ -42,10 +42,10 @@ def unseen(rule: Rule) -> Iterator[Unseen]:
 
 
 def unseen_of_operation(operation: Operation) -> list[str]:
-    """Returns the fields of an operation that connections do not show."""
+    """Return the fields of an operation that cannot be evaluated for connections."""
     return [json_name(field) for field in _OPERATION if getattr(operation, field)]
 
 
 def unseen_of_source(source: Source) -> list[str]:
-    """Returns the fields of a source that connections do not show to a ztunnel."""
+    """Return the fields of a source that a ztunnel cannot evaluate for connections."""
     return [json_name(field) for field in _SOURCE if getattr(source, field)]

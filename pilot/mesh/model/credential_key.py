@@ -1,4 +1,4 @@
-"""The names of credentials: what a Gateway or DestinationRule calls one, and what a proxy asks for it by."""
+"""Keys of credentials, parsed from `credentialName` fields and from the names of SDS resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SOURCES: dict[str, CredentialSource] = {
 
 
 class CredentialKey(NamedTuple):
-    """An object that holds a credential. A `gateway Secret` is one that a Gateway has to refer to before its proxies may read it."""
+    """An object that holds a credential.
+
+    A `gateway Secret` may be read by a proxy only if a Gateway refers to it.
+    """
 
     source: CredentialSource
     namespace: str
@@ -24,18 +27,21 @@ class CredentialKey(NamedTuple):
 
     @property
     def is_roots(self) -> bool:
-        """Returns whether the name alone says that roots are meant, which are public, and not a certificate with its private key."""
+        """Return True if the name denotes root certificates, which are public, rather than a certificate with its
+        private key."""
         return self.source == "ConfigMap" or self.name.endswith(CA_SUFFIX)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns the objects to look for, the first of which counts: roots may be in an object of their own, or beside the certificate."""
+        """Return the objects to read, in order of precedence: roots may be in their own object or beside the
+        certificate."""
         plain = self.name.removesuffix(CA_SUFFIX)
         return (self.name,) if plain == self.name or not plain else (self.name, plain)
 
 
 def parse_resource(text: str, namespace: str) -> CredentialKey | None:
-    """Returns what the name of an SDS resource means to a proxy of a namespace; None where it means nothing."""
+    """Return the key for the name of an SDS resource requested by a proxy of a namespace, or None if the name is
+    invalid."""
     for scheme, source in _SOURCES.items():
         if text.startswith(scheme):
             parts = text.removeprefix(scheme).split("/")
@@ -46,5 +52,5 @@ def parse_resource(text: str, namespace: str) -> CredentialKey | None:
 
 
 def parse_field(text: str, namespace: str) -> CredentialKey | None:
-    """Returns what a `credentialName` means to a proxy of a namespace; None for one that does not come from the control plane."""
+    """Return the key for a `credentialName` used in a namespace, or None if the control plane does not serve it."""
     return parse_resource(text if "://" in text else KUBERNETES + text, namespace)

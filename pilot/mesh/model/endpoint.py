@@ -1,4 +1,4 @@
-"""An address that serves a port of a service."""
+"""Endpoints of services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class EndpointHealth(enum.StrEnum):
-    """UNKNOWN is what nobody says anything of, such as a ServiceEntry's endpoint; it counts as healthy."""
+    """Health of an endpoint. UNKNOWN, such as for the endpoint of a ServiceEntry, is treated as healthy."""
 
     UNKNOWN = "Unknown"
     HEALTHY = "Healthy"
@@ -18,7 +18,7 @@ class EndpointHealth(enum.StrEnum):
 
 
 class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """A locality has Envoy's three levels, "" where unknown."""
+    """A locality with Envoy's three levels; unknown levels are ""."""
 
     region: str = ""
     zone: str = ""
@@ -26,7 +26,7 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
     @classmethod
     def parse(cls, text: str) -> Locality:
-        """Returns the locality of "region/zone/subzone"; levels at the end may be missing."""
+        """Return the locality of "region/zone/subzone"; trailing levels may be missing."""
         return cls(*text.split("/")[:3])
 
     def __str__(self) -> str:
@@ -34,11 +34,12 @@ class Locality(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint of one service port. `addresses`: the first is the one to use, the others are its other IP families; "" where
-    only the gateway of its network is known; a Unix socket is its path, with `port` 0.
+    """An endpoint of a service port.
 
-    `labels` are those of the workload and where it runs (`pilot.lib.labels.with_topology`). `locality_text` is the locality as it
-    was written: endpoints are grouped by it, so "r/z" and "r/z/" make two groups.
+    The first of `addresses` is used; the others are its additional addresses in other IP families. An address is "" if
+    only the gateway of its network is known. A Unix socket is a path with `port` 0. `labels` are those of the workload
+    and its topology (`pilot.lib.labels.with_topology`). `locality_text` is the locality as written: endpoints are
+    grouped by it, so "r/z" and "r/z/" are separate groups.
     """
 
     addresses: tuple[str, ...]
@@ -49,13 +50,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""  # SPIFFE identity, "" where unknown
     workload: str = ""
     hostname: str = ""  # of a pod in a headless service
-    subdomain: str = ""  # of such a pod: its part of its DNS name after the hostname
+    subdomain: str = ""  # of such a pod: the DNS label after the hostname
     network: str = ""
     cluster_id: str = ""
     locality: Locality = Locality()
     locality_text: str = ""
     node: str = ""
-    weight: int = 0  # 0: not said, counts as 1
+    weight: int = 0  # 0 if unset, which is treated as 1
     health: EndpointHealth = EndpointHealth.HEALTHY
-    tls_mode: str = "disabled"  # "istio" where the workload takes mesh mTLS
-    hbone: bool = False  # the workload, or the ztunnel of its node for it, takes HBONE
+    tls_mode: str = "disabled"  # "istio" if the workload accepts mesh mTLS
+    hbone: bool = False  # the workload, or the ztunnel of its node, accepts HBONE

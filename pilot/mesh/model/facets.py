@@ -1,8 +1,9 @@
-"""Facets: small frozen values that describe what can make the resources of two proxies differ.
+"""Facets: small frozen values that describe everything that can make the resources of two proxies differ.
 
-Facets are the cache keys of everything that is built for proxies. `pilot.mesh.proxies` computes them from a `Proxy`, and no builder
-receives a proxy. Each builder takes the smallest facet that it needs, so that proxies with equal facets share one computation and one
-copy of the bytes. A facet that needs types of a higher layer is defined there; keys are parts of facets, or names of what is read.
+Facets are the cache keys of everything built for proxies. `pilot.mesh.proxies` computes them from a `Proxy`, and no
+builder receives a proxy. Each builder takes the smallest facet that it needs, so that proxies with equal facets share
+one computation and one copy of the bytes. A facet that needs types of a higher layer is defined there. A key is part of
+a facet, or the name of an input.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ from pilot.mesh.model.telemetry_rules import LogRule, MetricRules, SpanRules
 
 Labels = frozenset[tuple[str, str]]
 PARTS_KEPT = 256
-"""Facets of which a function remembers the part that matters to it. To take it anew is cheap, and those that are remembered stay in memory after
-the last proxy of their class has left."""
+"""Cache size of the functions that project a facet to a smaller one.
+
+A projection is cheap to recompute, and cached ones stay in memory after the last proxy of their class disconnects.
+"""
 
 
 PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]
-"""What policies change: who may connect to the ports of a workload, the filters of a sidecar's two sides, of a gateway and of a waypoint, and
-anything at all by patches of what is built."""
+"""What a policy affects: connections to a workload's ports, the filters of a sidecar's inbound or outbound side, of a
+gateway or of a waypoint, or any resource by patches."""
 
 
 class PolicyTargetKey(NamedTuple):
-    """An object that policies of a namespace may name as their target."""
+    """An object that policies of its namespace may target."""
 
     namespace: str
     group: str
@@ -42,9 +45,12 @@ class PolicyTargetKey(NamedTuple):
 
 
 class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The facts that decide which policies apply to a workload. `labels` are those that some policy asks for; `targets` are the objects that the
-    proxy stands for, such as its Gateway of the Gateway API. `by_target_only`: a policy without targets is not for it, as at a waypoint, whose
-    own labels say nothing about the services behind it."""
+    """The facts that decide which policies apply to a workload.
+
+    `labels` are only those that some policy selects by. `targets` are the objects that the proxy stands for, such as
+    its Gateway. With `by_target_only`, policies without targets do not apply, as at a waypoint, whose own labels are
+    unrelated to the services behind it.
+    """
 
     namespace: str
     labels: Labels = frozenset()
@@ -53,31 +59,31 @@ class PolicySubjectKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class PolicyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The policies that apply to a workload: by kind, the keys of their objects, those of the mesh first."""
+    """The policies that apply to a workload: object keys by kind, mesh-wide policies first."""
 
     applied: tuple[tuple[str, tuple[ObjectKey, ...]], ...] = ()
 
     def of(self, kind: str) -> tuple[ObjectKey, ...]:
-        """Returns the keys of one kind."""
+        """Return the policies of one kind."""
         return next((keys for name, keys in self.applied if name == kind), ())
 
 
 PatchContext = Literal["SIDECAR_INBOUND", "SIDECAR_OUTBOUND", "GATEWAY"]
-"""The sides of proxies that patches are for."""
+"""The contexts of EnvoyFilter patches."""
 
 
 class PatchKey(NamedTuple):
-    """A patch of an EnvoyFilter, by its position there."""
+    """A patch, by its position in an EnvoyFilter."""
 
     filter: ObjectKey
     position: int
 
 
 class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The patches of what one side of a proxy is sent, in the order in which they are applied.
+    """The patches that apply to one side of a proxy, in the order of application.
 
-    The rest is there only where a patch asks for it. `ports`: those that the servers of a router's routes name, by the port that they listen on;
-    `hosts`: the services of a port of the workload.
+    `ports` and `hosts` are filled only if a patch matches on them. `ports` are the server ports by the port that a
+    router listens on; `hosts` are the hostnames of the services at each port of the workload.
     """
 
     context: PatchContext
@@ -87,7 +93,7 @@ class PatchFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The features that the proxy's build registers, where they matter; Istio's own proxy has all of them."""
+    """Relevant features of the proxy's build; Istio's own proxy has all of them."""
 
     metadata_exchange: bool = True  # network filter istio.metadata_exchange, also as an upstream filter of clusters
     peer_metadata: bool = True  # HTTP filter io.istio.http.peer_metadata
@@ -95,27 +101,28 @@ class FeaturesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     wasm: bool = True  # HTTP filter envoy.filters.http.wasm
     network_wasm: bool = True  # network filter envoy.filters.network.wasm
     lua: bool = True  # HTTP filter envoy.filters.http.lua
-    mysql_proxy: bool = True  # network filter of Envoy's own, left out of its stock builds
+    mysql_proxy: bool = True  # Envoy's network filter, which its stock builds lack
     hashable_string: bool = True  # filter state istio.hashable_string, which stock builds call envoy.hashable_string
-    internal_listeners: bool = (
-        True  # listeners that only the proxy itself connects to, which its bootstrap must ask for
-    )
+    internal_listeners: bool = True  # internal listeners, which the bootstrap must enable
 
 
 class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The configuration that is visible: that of a namespace, through a Sidecar object where one applies."""
+    """The visible configuration: that of a namespace, limited by the Sidecar that applies."""
 
     namespace: str
     sidecar: ObjectKey | None = None
-    gateway: bool = False  # a router: no Sidecar, no egress listeners
-    routed: tuple[ObjectKey, ...] | None = None  # only the services that these Gateways' routes lead to get clusters
+    gateway: bool = False  # a router, which has no Sidecar and no egress listeners
+    routed: tuple[ObjectKey, ...] | None = None  # limits clusters to the destinations of these Gateways' routes
     waypoint: ObjectKey | None = (
-        None  # only the services that routes at this waypoint lead to get clusters, without those behind it
+        None  # limits clusters to the destinations of this waypoint's routes, without the services behind it
     )
 
 
 class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The place that endpoints are seen from. `networks` are those of REQUESTED_NETWORK_VIEW, empty for all."""
+    """The location of a client, from which endpoints are reached.
+
+    `networks` are those of REQUESTED_NETWORK_VIEW; empty for all.
+    """
 
     network: str = ""
     cluster_id: str = "Kubernetes"
@@ -127,7 +134,7 @@ class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TlsFilesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Paths of a proxy that brings its own mesh certificate: node metadata TLS_CLIENT_* and TLS_SERVER_*."""
+    """Paths of a mesh certificate that the proxy provides itself (node metadata TLS_CLIENT_* and TLS_SERVER_*)."""
 
     client_cert: str = ""
     client_key: str = ""
@@ -138,18 +145,20 @@ class TlsFilesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SecretServersFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """SDS servers of the user's own next to the proxy: node metadata `credential` and `file-credential`."""
+    """User-provided SDS servers next to the proxy: `credential` and `file-credential` in its node metadata."""
 
     credentials: bool = False  # serves credentials named sds://…
     files: bool = False  # serves mounted files
 
 
 class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The credentials that a proxy may read, by its verified identity: those of its own namespace, in its cluster or the own one.
+    """The credentials that a proxy may read under its verified identity: those of its own namespace, in its cluster or
+    the local cluster.
 
-    `lists_secrets`: its service account may read private keys there. `referred`: the Secrets of `kubernetes-gateway://` that a Gateway of the
-    namespace refers to. `roots`: the names that its Gateways give for roots, though nothing in the name says so. `key_provider` does
-    the arithmetic of private keys for the proxy, where its build has it.
+    - `lists_secrets`: its service account may read private keys there.
+    - `referred`: the `kubernetes-gateway://` Secrets to which Gateways of the namespace refer.
+    - `roots`: credentials that its Gateways use as root certificates, although their names do not say so.
+    - `key_provider`: performs private key operations for the proxy, if its build supports that.
     """
 
     namespace: str
@@ -161,9 +170,10 @@ class CredentialReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The extensions that apply to a proxy, and the cluster whose Secrets it is told for pulling their images, None where it is told none.
+    """The extensions that apply to a proxy, and the cluster whose image pull secrets it receives; None if it receives
+    none.
 
-    `fetched`: somebody beside the proxy fetches modules for it, which Envoy alone cannot.
+    With `fetched`, an agent next to the proxy fetches the modules; a bare Envoy cannot.
     """
 
     applied: frozenset[ObjectKey] = frozenset()
@@ -172,20 +182,20 @@ class ExtensionReaderFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class SpanTagsFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The tags and names by which spans name their workload."""
+    """Tags that identify the workload in its spans."""
 
     service: str = ""  # canonical name
     revision: str = "latest"  # canonical revision
     namespace: str = ""
     cluster_id: str = ""
     mesh_id: str = ""
-    node_cluster: str = ""  # of the proxy's node, by which tracers know it
-    conventional_service: str = ""  # by OpenTelemetry's conventions, where a provider asks for them
-    peers: bool = False  # a waypoint's: the workloads at both ends, for it is neither
+    node_cluster: str = ""  # of the proxy's node, which tracers use as its name
+    conventional_service: str = ""  # by OpenTelemetry's conventions, if a provider requests it
+    peers: bool = False  # of a waypoint: tags name the workloads at both ends, because it is neither
 
 
 class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
-    """A port of the proxy's own workload that a service points at."""
+    """A service port served by the proxy's own workload."""
 
     ref: ServiceRef
     port: Port
@@ -193,8 +203,11 @@ class ServiceTarget(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The spans that a proxy's config wants. `sampling` is in percent, `tags` are custom ones by name, `max_path_length` is 0 where it is not
-    said. With `default` there are spans also where no Telemetry asks for them."""
+    """Tracing settings of the proxy config.
+
+    `sampling` is in percent, `tags` are custom tags by name, and `max_path_length` is 0 if unset. With `default`, spans
+    are also reported without a Telemetry.
+    """
 
     sampling: float = 1.0
     istio_tags: bool = True
@@ -204,7 +217,7 @@ class TracingFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """What one side of a proxy tells of requests, as Telemetries say: by content, so that workloads with equal ones share what is built."""
+    """Telemetry of one side of a proxy, by content, so that workloads with equal settings share what is built."""
 
     logs: tuple[LogRule, ...] = ()
     metrics: tuple[MetricRules, ...] = ()
@@ -212,12 +225,16 @@ class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The way in which one side of a proxy listens, and what its HTTP connection managers do whatever they route.
+    """How one side of a proxy listens, and the settings of its HTTP connection managers that do not depend on routes.
 
-    `policies` are those that change the filters of this side, `reserved_ports` those that the listeners of its bootstrap hold.
-    `http_proxy_port` is the side's own, None for the mesh's. `lacks` is what telemetry may need and the proxy's build does not have
-    (`model.telemetry_features`). `tunnelled`: connections come out of tunnels, so that the state of a connection, and not its certificate, says
-    who makes it; `tells_client`: it tells the next one who that is. `picks`: its Gateway has routes to InferencePools.
+    - `policies`: those that change the filters of this side.
+    - `reserved_ports`: ports of the listeners in the proxy's bootstrap.
+    - `http_proxy_port`: the port of this side, None for the mesh's default.
+    - `lacks`: telemetry requirements that the proxy does not meet (`model.telemetry_features`).
+    - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state instead of a
+      certificate.
+    - `tells_client`: the peer's identity is forwarded upstream.
+    - `picks`: its Gateway has routes to InferencePools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
@@ -235,7 +252,7 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     exact_balance: bool = False
     unprivileged: bool = False
     reserved_ports: frozenset[int] = frozenset()
-    dns_proxy: str = ""  # "host:port" of its companion's DNS proxy, where DNS_CAPTURE is on
+    dns_proxy: str = ""  # "host:port" of its agent's DNS proxy if DNS_CAPTURE is on
     headers: ProxyHeaders = ProxyHeaders()
     connections: ConnectionSettings = ConnectionSettings()
     tracing: TracingFacet = TracingFacet(default=False)
@@ -244,16 +261,17 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that the outbound listeners of a sidecar may depend on, but the tags of its spans. `labels` are as in `OutboundFacet`.
+    """All that the outbound listeners of a sidecar may depend on, except the tags of its spans. `labels` are as in
+    `OutboundFacet`.
 
-    `cluster` is the one whose addresses of services come first, "" for the default ones. `own_address` is the address whose own chain is
-    left out where headless services have one listener of many pods.
+    `cluster` is the cluster whose service addresses come first, "" for the default ones. `own_address` gets no filter
+    chain in listeners that are shared by the pods of headless services.
     """
 
     scope: ScopeFacet
     listening: ListeningFacet
     labels: Labels = frozenset()
-    auto_addresses: bool = False  # uses addresses that are allocated to services without one
+    auto_addresses: bool = False  # uses allocated addresses of services that have none
     cluster: str = ""
     own_address: str = ""
 
@@ -261,8 +279,8 @@ class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_on
 class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that outbound clusters, endpoints and routes may depend on.
 
-    `labels` are the proxy's labels, but only those that some selector reachable from it (DestinationRule workloadSelector,
-    VirtualService sourceLabels) asks for, so that unrelated labels do not split classes.
+    `labels` are limited to those that a reachable selector (DestinationRule workloadSelector, VirtualService
+    sourceLabels) selects by, so that unrelated labels do not split classes.
     """
 
     type: NodeType
@@ -272,16 +290,18 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     labels: Labels = frozenset()
     tls_files: TlsFilesFacet = TlsFilesFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
-    preserve_case: bool = False  # its proxy config's proxyHeaders.preserveHttp1HeaderCase
+    preserve_case: bool = False  # proxyHeaders.preserveHttp1HeaderCase in its proxy config
     no_hbone: bool = False  # sends no HBONE (DISABLE_HBONE_SEND)
-    crosses: bool = False  # reaches other networks by tunnels in tunnels, where the mesh is so configured
-    dns_proxy: str = ""  # "host:port" of its companion's DNS proxy (DNS_PROXY_ADDR), where DNS_CAPTURE is on
+    crosses: bool = False  # uses double HBONE into other networks, if the mesh is so configured
+    dns_proxy: str = ""  # "host:port" of its agent's DNS proxy (DNS_PROXY_ADDR) if DNS_CAPTURE is on
 
 
 class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """The endpoints of a proxy's own service that are like itself: zone-aware balancing compares its zone with theirs.
+    """The endpoints of a proxy's own service that are like itself. Zone-aware load balancing compares its zone with
+    theirs.
 
-    `ref` is None where it serves nothing. `templates` are its values of the labels that tell the generations of a Deployment or Rollout apart.
+    `ref` is None if the proxy serves nothing. `templates` are its values of the labels that distinguish the revisions
+    of a Deployment or Rollout.
     """
 
     ref: ServiceRef | None
@@ -294,8 +314,8 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 
-    `targets` are in the order of the services' age; `policies` are those that say who may connect. `takes_hbone`: tunnels may end at the sidecar,
-    which its node says (ENABLE_HBONE), if the mesh is ambient.
+    `targets` are sorted by the services' age. `policies` decide who may connect. With `takes_hbone`, HBONE may
+    terminate at the sidecar in an ambient mesh; its node reports it (ENABLE_HBONE).
     """
 
     scope: ScopeFacet

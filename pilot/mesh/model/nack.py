@@ -1,4 +1,4 @@
-"""What a proxy refused: one response, and the objects that it follows from."""
+"""Responses that proxies rejected (NACKs)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pilot.config.problem import ObjectRef
 
 
 class NackKey(NamedTuple):
-    """A proxy, by the key of its row, and a type of resources."""
+    """A proxy, by the key of its row, and a resource type."""
 
     proxy: str
     type_url: str
 
 
 class Nack(NamedTuple):
-    """What a proxy said when it refused its last response of a type. `objects`: those that users wrote and what was refused follows from, as
-    far as that can be told."""
+    """A proxy's rejection of its last response of a type.
+
+    `objects` are the user's objects from which the rejected resources are built, as far as they can be determined.
+    """
 
     proxy: str
     type_name: str

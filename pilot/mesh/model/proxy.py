@@ -1,4 +1,4 @@
-"""A connected proxy is what its xDS node describes."""
+"""A connected proxy, as described by the node of its xDS requests."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ class NodeType(enum.StrEnum):
 
 
 class NodeError(ValueError):
-    """The node of a first request cannot be understood; the text is for the peer."""
+    """The node of a first request is invalid. The message is sent to the peer."""
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True):
-    """One proxy. `id` is the third part of the node id (`<pod>.<namespace>`), `ips` are valid addresses, at least one.
+    """A connected proxy.
 
-    `metadata` is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
-    `extensions` are names and types of the extensions that its Envoy was built with, None where the node does not list them (Istio's proxy
-    through pilot-agent): then it has everything that Istio's build has. `envoy` is the version of its Envoy, None where the node does not say it;
-    `node_cluster` is the cluster of its node, by which tracers know its workload. `identity` is the SPIFFE identity that its stream has proved
-    and that may be this proxy, "" where none was verified; everything else is what the proxy says of itself.
+    `id` is the third part of the node id (`<pod>.<namespace>`). `ips` has at least one address, all valid. `metadata`
+    is the node's metadata as plain data (istio.io/latest/docs/reference/config: all booleans and lists are strings).
+
+    `extensions` are the names and types of the extensions compiled into the proxy's Envoy, or None if the node does not
+    list them. Istio's proxy, started by pilot-agent, lists none and has every extension of Istio's build. `envoy` is
+    the Envoy version, or None if the node does not report it. `node_cluster` is the cluster of the node, which tracers
+    use as the workload's name.
+
+    `identity` is the verified SPIFFE identity of the stream, "" if none was verified. All other fields are claims of
+    the proxy.
     """
 
     type: NodeType
@@ -46,22 +51,25 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""
 
     def text(self, key: str, default: str = "") -> str:
-        """Returns a metadata value as text, `default` where it is absent."""
+        """Return a metadata value as text, or `default` if it is absent."""
         value = self.metadata.get(key)
         return default if value is None else str(value)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """Returns whether a metadata value, Istio's StringBool, is "true" or "1" in any case; `default` where it is absent."""
+        """Return True if a metadata value (Istio's StringBool) is "true" or "1" in any case.
+
+        Return `default` if it is absent.
+        """
         value = self.metadata.get(key)
         return default if value is None else str(value).lower() in ("true", "1")
 
     def items(self, key: str) -> tuple[str, ...]:
-        """Returns a metadata value that is Istio's StringList: the parts between commas."""
+        """Return the comma-separated items of a metadata value, Istio's StringList."""
         return tuple(p.strip() for p in self.text(key).split(",") if p.strip())
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Returns the labels that the node announces: LABELS laid over STATIC_LABELS."""
+        """Return the labels that the node announces; LABELS override STATIC_LABELS."""
         return {**(self.metadata.get("STATIC_LABELS") or {}), **(self.metadata.get("LABELS") or {})}
 
     @property

@@ -1,4 +1,4 @@
-"""A service of the mesh, whichever registry it comes from."""
+"""Services of the mesh, independent of their registry."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pilot.config.protocol import Protocol
 
 
 class Resolution(enum.StrEnum):
-    """The way in which the endpoints of a service are found."""
+    """How the endpoints of a service are resolved."""
 
     CLIENT_SIDE_LB = "ClientSideLB"  # EDS
     DNS_LB = "DNSLB"  # STRICT_DNS
     DNS_ROUND_ROBIN_LB = "DNSRoundRobinLB"  # LOGICAL_DNS
     PASSTHROUGH = "Passthrough"  # ORIGINAL_DST
-    ALIAS = "Alias"  # ExternalName: the service that it names
+    ALIAS = "Alias"  # ExternalName: an alias of another service
     DYNAMIC_DNS = "DynamicDNS"  # dynamic forward proxy
 
 
@@ -28,14 +28,14 @@ class Registry(enum.StrEnum):
 
 
 class ServiceRef(NamedTuple):
-    """The name of a service. Two ServiceEntries of different namespaces may claim one hostname."""
+    """Key of a service. ServiceEntries of different namespaces may declare the same hostname."""
 
     hostname: str
     namespace: str
 
 
 class Port(msgspec.Struct, frozen=True):
-    """A port of a service. `target` is what its endpoints use unless they say otherwise: a number, or a name of a pod's port."""
+    """A port of a service. `target` is the default port of its endpoints: a number, or the name of a container port."""
 
     name: str
     number: int
@@ -44,17 +44,20 @@ class Port(msgspec.Struct, frozen=True):
 
 
 SEMANTICS, POOL_SEMANTICS = "internal.istio.io/service-semantics", "inferencepool"
-"""The label of a Service that stands for an InferencePool."""
+"""Label and value of a Service that stands for an InferencePool."""
 PUBLIC = frozenset({"*"})
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """One service. For a ServiceEntry with several hosts there is one service a host.
+    """A service. A ServiceEntry with several hosts declares one service for each host.
 
-    `addresses`: virtual IPs or CIDRs, () where it has none. `cluster_addresses`: those of every cluster that has the Kubernetes
-    Service, the first cluster's being `addresses`. `auto_addresses`: those of a ServiceEntry's status, which only
-    proxies with DNS capture use. `export_to`: namespaces that may see it, {"*"} public, {} nobody; already resolved ("." is the
-    own namespace's name, mesh defaults applied). `created`, `labels`: of the object that declares it. `source`: that object.
+    - `addresses`: virtual IPs or CIDRs; () if there are none.
+    - `cluster_addresses`: the addresses of a Kubernetes Service in each cluster that has it; `addresses` are those of
+      the first cluster.
+    - `auto_addresses`: addresses from the status of a ServiceEntry, which only proxies with DNS capture use.
+    - `export_to`: namespaces in which the service is visible, {"*"} if public, {} if in none. "." is replaced with the
+      namespace's name and the mesh's defaults are applied.
+    - `source`: the object that declares the service; `created` and `labels` are taken from it.
     """
 
     hostname: str
@@ -87,13 +90,13 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pool(self) -> bool:
-        """Returns whether the service stands for an InferencePool: its first port is for the endpoints of all of them."""
+        """Return True if the service stands for an InferencePool, so that its first port has the endpoints of all."""
         return (SEMANTICS, POOL_SEMANTICS) in self.labels
 
     def port(self, number: int) -> Port | None:
-        """Returns the port of that number, the first where UDP and TCP share it."""
+        """Return the port with this number; the first one if TCP and UDP share it."""
         return next((p for p in self.ports if p.number == number), None)
 
     def addresses_in(self, cluster: str) -> tuple[str, ...]:
-        """Returns the addresses that clients in a cluster use: those of that cluster where it has the service, else `addresses`."""
+        """Return the addresses that clients in a cluster use: those in that cluster, else `addresses`."""
         return next((addresses for name, addresses in self.cluster_addresses if name == cluster), self.addresses)

@@ -1,7 +1,9 @@
-"""What telemetry needs of a proxy's build: extensions, and versions that know a field. What a build does not have is not sent to it.
+"""Extensions and versions that telemetry requires of a proxy. Configuration that a proxy does not support is not sent
+to it.
 
-An Envoy lists the extensions that it is built with, and its version, in its node; Istio's pilot-agent leaves the list out, for Istio's build has all
-of them. ISTIO_VERSION of the node's metadata says which configuration a proxy takes. What is not said counts as the newest.
+Envoy reports its version and compiled-in extensions in its node. Istio's pilot-agent omits the list because Istio's
+build has all of them. ISTIO_VERSION in the node's metadata is the version of the configuration that a proxy supports. A
+missing value is treated as the newest version.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ Version = tuple[int, int]
 
 
 class Need(NamedTuple):
-    """One of `extensions`, by type or name, and at least these versions where a proxy says its own."""
+    """A requirement: any one of `extensions`, by type or name, and minimum versions for proxies that report theirs."""
 
     extensions: frozenset[str] = frozenset()
     istio: Version = (0, 0)
@@ -74,7 +76,7 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:[^0-9].*)?", re.ASCII)
 
 
 def lacking(proxy: Proxy) -> frozenset[str]:
-    """Returns the names of those of `NEEDS` that a proxy does not have."""
+    """Return the names of the requirements in `NEEDS` that a proxy does not meet."""
     return _lacking(proxy.extensions, _parse(proxy.version), proxy.envoy)
 
 
@@ -90,6 +92,6 @@ def _is_met(need: Need, extensions: frozenset[str] | None, istio: Version | None
 
 
 def _parse(version: str) -> Version | None:
-    """Returns the first two numbers of a version, None where a text has none."""
-    found = _VERSION.fullmatch(version)
-    return (int(found[1]), int(found[2])) if found is not None else None
+    """Return the first two numbers of a version, or None if it is malformed."""
+    match = _VERSION.fullmatch(version)
+    return (int(match[1]), int(match[2])) if match is not None else None

@@ -1,4 +1,4 @@
-"""What Telemetries come to for one side of a workload: rules by the names of providers."""
+"""Telemetries merged for one side of a workload: rules by provider name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pilot.lib.duration import Duration
 
 
 class LogRule(msgspec.Struct, frozen=True):
-    """Says that connections and requests are logged by a provider: those that `expression` is true of, "" for all. With `disabled` none are, whatever
-    the mesh config says."""
+    """Access logging by one provider.
+
+    `expression` selects the connections and requests to log; "" logs all. `disabled` turns logging off, even if the
+    mesh config enables it.
+    """
 
     provider: str
     expression: str = ""
@@ -18,7 +21,7 @@ class LogRule(msgspec.Struct, frozen=True):
 
 
 class MetricOverride(msgspec.Struct, frozen=True):
-    """Says what is different about a metric. `tags` have the expressions of their values, "" for tags that are removed."""
+    """Overrides of one metric. `tags` map a tag to the CEL expression of its value, or to "" to remove the tag."""
 
     metric: str
     disabled: bool = False
@@ -26,7 +29,7 @@ class MetricOverride(msgspec.Struct, frozen=True):
 
 
 class MetricRules(msgspec.Struct, frozen=True):
-    """Says which metrics a provider is given, where they differ from the usual ones."""
+    """Overrides of a provider's default metrics."""
 
     provider: str
     overrides: tuple[MetricOverride, ...] = ()
@@ -34,7 +37,7 @@ class MetricRules(msgspec.Struct, frozen=True):
 
 
 class SpanRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Says where spans go and how many; None and () where the proxy config is asked."""
+    """Provider, sampling and tags of spans. None and () defer to the proxy config."""
 
     provider: str = ""
     disabled: bool = False

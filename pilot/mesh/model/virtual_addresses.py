@@ -1,4 +1,4 @@
-"""The addresses that clients of a proxy use for a service."""
+"""Virtual addresses of services, as seen by the clients of a proxy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ ANY_IPV4 = "0.0.0.0"
 
 
 class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """A proxy may meet a service's virtual addresses of these families: with `dual` those of both at once, with `auto` allocated ones. `cluster`
-    is as in `Service.addresses_in`, "" for the default ones."""
+    """The families of virtual addresses that a proxy uses.
+
+    `dual` uses both families of a service at once, and `auto` uses allocated addresses. `cluster` is the argument of
+    `Service.addresses_in`, "" for the default addresses.
+    """
 
     ipv4: bool = True
     ipv6: bool = False
@@ -21,10 +24,10 @@ class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: bool) -> tuple[str, ...]:
-    """Returns the addresses that a proxy's clients may use for a host name.
+    """Return the addresses that clients of a proxy may use for a hostname.
 
-    Of those that a ServiceEntry lists only the last is used, whatever its family: istiod makes a service of each and keeps the
-    last. `one`: of the allocated ones only the first of the proxy's families.
+    Only the last address that a ServiceEntry lists is used, whatever its family: istiod makes a service of each and
+    keeps the last. `one` limits allocated addresses to the first of the proxy's families.
     """
     if service.registry is Registry.KUBERNETES:
         return _of_families(service.addresses_in(families.cluster), families)
@@ -34,35 +37,40 @@ def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: boo
         return ()
     if not one:
         return _of_families(service.auto_addresses, families)
-    usable = [
+    candidates = [
         a
         for v6 in (False, True)
         for a in service.auto_addresses
         if (":" in a) is v6 and (families.ipv6 if v6 else families.ipv4)
     ]
-    return tuple(usable[:1])
+    return tuple(candidates[:1])
 
 
 def bound_addresses(service: Service, families: AddressFamiliesFacet) -> list[tuple[str, ...]]:
-    """Returns the addresses at which a proxy meets a service, each with the further ones that belong to it; ANY_IPV4 for a service that has none.
+    """Return the addresses on which a proxy listens for a service, each with its additional addresses; ANY_IPV4 if
+    there are none.
 
-    Each address of a ServiceEntry stands for itself; those of a Kubernetes Service are one address of several families.
+    Each address of a ServiceEntry is separate. The addresses of a Kubernetes Service are one address in several
+    families.
     """
     if service.registry is Registry.EXTERNAL and service.addresses:
         return [(a,) for a in service.addresses]
-    own = given = service.addresses_in(families.cluster)
-    if not own and families.auto:
-        given = tuple(sorted(service.auto_addresses, key=lambda a: ":" in a))
-    usable = tuple(a for a in given if (families.ipv6 if ":" in a else families.ipv4))
+    declared = addresses = service.addresses_in(families.cluster)
+    if not declared and families.auto:
+        addresses = tuple(sorted(service.auto_addresses, key=lambda a: ":" in a))
+    usable = tuple(a for a in addresses if (families.ipv6 if ":" in a else families.ipv4))
     if families.ipv4 and families.ipv6:
         usable = tuple(a for a in usable if (":" in a) is (":" in usable[0]))
     if not usable:
-        return [(own[0] if own else ANY_IPV4,)]
-    return [(usable[0], *(given if families.dual else usable)[1:])]
+        return [(declared[0] if declared else ANY_IPV4,)]
+    return [(usable[0], *(addresses if families.dual else usable)[1:])]
 
 
 def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> tuple[str, ...]:
-    """Returns the addresses of the proxy's family; where it has both, those of the first address's family, or all of them if `dual`."""
+    """Return the addresses of the proxy's family.
+
+    A proxy with both families gets those of the first address's family, or all if `dual`.
+    """
     if families.dual:
         return addresses
     usable = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]

@@ -1,4 +1,5 @@
-"""The namespaces that may see a service: exportTo, the mesh's defaults, and the mesh's limits for ServiceEntries."""
+"""Namespaces in which a service is visible, derived from exportTo, the mesh's defaults and its limits for
+ServiceEntries."""
 
 from __future__ import annotations
 
@@ -13,31 +14,35 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
-    """Returns the namespaces that `export_to` means: PUBLIC where it has "*", NOBODY where it has "~", "." is the own namespace."""
-    said = frozenset(export_to) or frozenset(defaults) or PUBLIC
-    if "*" in said:
+    """Return the namespaces of `export_to`: PUBLIC if it contains "*", else NOBODY if it contains "~"; "." is the
+    object's own namespace."""
+    namespaces = frozenset(export_to) or frozenset(defaults) or PUBLIC
+    if "*" in namespaces:
         return PUBLIC
-    if "~" in said:
+    if "~" in namespaces:
         return NOBODY
-    return frozenset(namespace if s == "." else s for s in said)
+    return frozenset(namespace if name == "." else name for name in namespaces)
 
 
 def limit_export(
     exported: frozenset[str], visibility: ServiceEntryVisibility | None, namespace: str, labels: Mapping[str, str]
 ) -> frozenset[str]:
-    """Returns the namespaces that the mesh's `serviceEntryVisibility` leaves to a ServiceEntry of a namespace with these labels."""
+    """Return the namespaces in which a ServiceEntry stays visible under the mesh's `serviceEntryVisibility`.
+
+    `labels` are those of the entry's namespace.
+    """
     if visibility is None or not visibility.apply_to_sidecars or not exported:
         return exported
-    verdict = entry_visibility(visibility, {NAMESPACE_NAME_LABEL: namespace, **labels})
-    if verdict == "NONE":
+    limit = entry_visibility(visibility, {NAMESPACE_NAME_LABEL: namespace, **labels})
+    if limit == "NONE":
         return NOBODY
-    if verdict == "NAMESPACE":
+    if limit == "NAMESPACE":
         return frozenset((namespace,)) if exported is PUBLIC or "*" in exported or namespace in exported else NOBODY
     return exported
 
 
 def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, str]) -> str:
-    """Returns NONE, NAMESPACE or PUBLIC: by the first policy whose rules all match, else the default."""
+    """Return NONE, NAMESPACE or PUBLIC from the first policy whose rules all match, else the default."""
     for policy in visibility.policies:
         if all(
             r.namespace_selector is not None and selects(r.namespace_selector, labels) for r in policy.matching_rules
@@ -47,17 +52,17 @@ def entry_visibility(visibility: ServiceEntryVisibility, labels: Mapping[str, st
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Returns whether a label selector of Kubernetes selects these labels; without any requirement it selects everything."""
+    """Return True if a Kubernetes label selector matches these labels; an empty selector matches everything."""
     if any(labels.get(k) != v for k, v in selector.match_labels.items()):
         return False
-    for e in selector.match_expressions:
-        value = labels.get(e.key)
-        met = {
-            "In": value in e.values,
-            "NotIn": value not in e.values,
+    for expression in selector.match_expressions:
+        value = labels.get(expression.key)
+        matches = {
+            "In": value in expression.values,
+            "NotIn": value not in expression.values,
             "Exists": value is not None,
             "DoesNotExist": value is None,
         }
-        if not met.get(e.operator, False):
+        if not matches.get(expression.operator, False):
             return False
     return True

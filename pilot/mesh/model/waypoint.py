@@ -1,4 +1,4 @@
-"""Waypoints: gateways inside of a mesh that requests to services and workloads are led through, and how these are attached to them.
+"""Waypoints, and their attachment to services and workloads.
 
 https://istio.io/latest/docs/ambient/usage/waypoint/
 """
@@ -22,13 +22,13 @@ INBOUND_BINDING = "ambient.istio.io/waypoint-inbound-binding"
 NO_WAYPOINT = "none"
 HBONE, HBONE_PORT = "HBONE", 15008
 PROXY_PROTOCOL = "istio.io/PROXY"
-"""The protocol of a listener that takes connections of ztunnel, behind a header of the PROXY protocol."""
+"""Protocol of a listener that accepts connections from ztunnel with a PROXY protocol header."""
 
 Traffic = Literal["service", "workload"]
 
 
 class WaypointAddress(NamedTuple):
-    """Where a waypoint takes HBONE: a host name of a namespace, else an IP address of a network."""
+    """The HBONE address of a waypoint: a hostname and its namespace, or an IP address in a network."""
 
     hostname: str = ""
     namespace: str = ""
@@ -38,14 +38,14 @@ class WaypointAddress(NamedTuple):
 
 
 class ApplicationTunnel(NamedTuple):
-    """How ztunnel hands connections to the waypoint that it captures, by the words of its annotation. `port` is 0 for the port that was asked for."""
+    """How ztunnel forwards connections to a captured waypoint. `port` is 0 for the original destination port."""
 
     protocol: Literal["NONE", "PROXY"]
     port: int = 0
 
 
 class Waypoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A waypoint, which a Gateway is that has an address. `traffic` is what it is for: service, workload, all or none."""
+    """A waypoint: a Gateway that has an address. `traffic` is service, workload, all or none."""
 
     key: ObjectKey
     address: WaypointAddress
@@ -54,15 +54,15 @@ class Waypoint(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: RouteNamespaces = RouteNamespaces()
 
     def serves(self, traffic: Traffic) -> bool:
-        """Returns whether the waypoint is for traffic to services, or to workloads."""
+        """Return True if the waypoint handles traffic to services, or to workloads."""
         return self.traffic in (traffic, "all")
 
 
 class WaypointAttachment(NamedTuple):
-    """The waypoint of a service or workload, None for none; `fault` says why there is none although a label names one, or why there is no canary.
+    """The waypoint of a service or workload, None if it has none.
 
-    `canary` gets `weight` percent of what goes to a service. `ingress` says whether gateways at the edge go through it too, None where no
-    label does.
+    `fault` explains why a waypoint or canary named by a label is not used. `canary` receives `weight` percent of the
+    traffic to a service. `ingress` tells whether ingress gateways also use the waypoint; None if no label tells.
     """
 
     waypoint: ObjectKey | None = None

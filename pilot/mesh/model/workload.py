@@ -1,4 +1,4 @@
-"""Something that runs and can serve ports: a Pod, a WorkloadEntry, or an endpoint written into a ServiceEntry."""
+"""Workloads: Pods, WorkloadEntries and endpoints of ServiceEntries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ UNIX = "unix://"
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload. `addresses` are the IPs of a Pod, else one: an IP, a DNS name, "unix://" and a path, or "" where only its network is known.
+    """A workload.
 
-    `labels`: its own and where it runs. `ports`: port numbers by the names that selecting services use. `ready`: may be selected.
-    `service_account` is a SPIFFE identity. `workload`: its name in telemetry. `hostname` and `subdomain`: the first two parts of
-    its DNS name, where it has one below a headless service. `locality` is text, "region/zone/subzone".
+    - `addresses`: the IPs of a Pod; otherwise one IP, DNS name or "unix://" path, or "" if only the network is known.
+    - `labels`: its own labels and those of its topology.
+    - `ports`: port numbers by the names that selecting services use.
+    - `ready`: selectors of services may match it.
+    - `service_account`: a SPIFFE identity.
+    - `workload`: its name in telemetry.
+    - `hostname`, `subdomain`: the first two labels of its DNS name below a headless service.
+    - `locality`: "region/zone/subzone".
     """
 
     name: str
@@ -41,28 +46,31 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_dns(self) -> bool:
-        """Returns whether only DNS resolution or a socket reaches it, so that no service with addresses of its own can use it."""
+        """Return True if the workload is reachable only by DNS name or Unix socket.
+
+        Services with virtual IPs cannot use it.
+        """
         return bool(self.addresses[0]) and not is_ip(self.addresses[0])
 
     def named_port(self, name: str) -> int:
-        """Returns the port that it has under a name, 0 for none."""
+        """Return the number of a named port, or 0."""
         return next((number for n, number in self.ports if n == name), 0)
 
     def serves(self, labels: Mapping[str, str] | frozenset[tuple[str, str]]) -> bool:
-        """Returns whether a selector with these labels selects it; an empty one selects nothing."""
-        wanted = labels if isinstance(labels, frozenset) else labels.items()
-        return bool(wanted) and wanted <= self.labels
+        """Return True if a selector with these labels selects the workload; an empty selector selects nothing."""
+        selector = labels if isinstance(labels, frozenset) else labels.items()
+        return bool(selector) and selector <= self.labels
 
     def at(self, addresses: tuple[str, ...]) -> Workload:
-        """Returns the workload at other addresses."""
+        """Return the workload with other addresses."""
         return self if addresses == self.addresses else msgspec.structs.replace(self, addresses=addresses)
 
     def at_socket(self, port_name: str, health: EndpointHealth) -> Endpoint:
-        """Returns the workload as an endpoint at its Unix socket."""
+        """Return the endpoint at the workload's Unix socket."""
         return self.at((self.addresses[0].removeprefix(UNIX),)).endpoint(0, port_name, health)
 
     def endpoint(self, port: int, port_name: str, health: EndpointHealth = EndpointHealth.UNKNOWN) -> Endpoint:
-        """Returns the workload as an endpoint of a service's port."""
+        """Return the endpoint of a service port at this workload."""
         return Endpoint(
             addresses=self.addresses,
             port=port,

@@ -1,4 +1,4 @@
-"""Kubernetes Services of type ExternalName: other names of services. A proxy answers to an alias as it does to the service."""
+"""Aliases: Kubernetes Services of type ExternalName. A proxy treats an alias like the service that it points to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilot.mesh.tables.database import Mesh
 
 @hub
 def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Returns the Kubernetes Services whose type is ExternalName."""
+    """Return the Kubernetes Services of type ExternalName."""
     keys = SERVICE.keys(db, "external", True)
     return tuple(
         ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
@@ -24,26 +24,32 @@ def external_names(db: Mesh) -> tuple[ServiceRef, ...]:
 
 @hub
 def _targets(db: Mesh) -> Mapping[str, str]:
-    """Returns what each alias names: host name by host name."""
-    found = ((ref.hostname, service(db, ref)) for ref in external_names(db))
-    return {hostname: s.external_name for hostname, s in found if s is not None and s.resolution is Resolution.ALIAS}
+    """Return the target hostname of each alias."""
+    services = ((ref.hostname, service(db, ref)) for ref in external_names(db))
+    return {
+        hostname: alias.external_name
+        for hostname, alias in services
+        if alias is not None and alias.resolution is Resolution.ALIAS
+    }
 
 
 @hub
 def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """Returns the aliases of every host name that has any, by namespace and name. An alias of an alias is one of what that leads to; one that leads
-    back to itself leads nowhere."""
+    """Return the aliases of each hostname that has any, sorted by namespace and name.
+
+    Chains of aliases are resolved to the final hostname; aliases in a cycle are omitted.
+    """
     targets = _targets(db)
-    out: dict[str, list[ServiceRef]] = {}
-    for ref in sorted(external_names(db), key=lambda r: (r.namespace, r.hostname)):
+    refs_by_hostname: dict[str, list[ServiceRef]] = {}
+    for ref in sorted(external_names(db), key=lambda alias: (alias.namespace, alias.hostname)):
         concrete = _follow(targets, ref.hostname) if ref.hostname in targets else None
         if concrete is not None:
-            out.setdefault(concrete, []).append(ref)
-    return {hostname: tuple(refs) for hostname, refs in out.items()}
+            refs_by_hostname.setdefault(concrete, []).append(ref)
+    return {hostname: tuple(refs) for hostname, refs in refs_by_hostname.items()}
 
 
 def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
-    """Returns what a host name leads to in the end, None if it leads to itself, or into a circle."""
+    """Return the final hostname that an alias resolves to, or None if it is part of a cycle or leads into one."""
     seen: set[str] = set()
     while hostname in targets:
         if hostname in seen:
@@ -55,11 +61,11 @@ def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
 
 @derived
 def leads_back(db: Mesh, hostname: str) -> bool:
-    """Returns whether an alias leads to itself, or into a circle of others."""
+    """Return True if an alias is part of a cycle or leads into one."""
     return _follow(_targets(db), hostname) is None
 
 
 @derived
 def aliases_of(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
-    """Returns the aliases of a host name."""
+    """Return the aliases of a hostname."""
     return aliases(db).get(hostname, ())

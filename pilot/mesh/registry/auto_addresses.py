@@ -1,8 +1,9 @@
-"""Addresses for the hosts of ServiceEntries that have none, for proxies that answer DNS themselves.
+"""Allocation of addresses to hosts of ServiceEntries that have none, for proxies that answer DNS themselves.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation
-Addresses of an entry's status are kept. Where no controller writes a status, they are dealt out in the order of the entries'
-age from the first free address, so that every replica deals out the same.
+
+Addresses in an entry's status are kept. If no controller writes a status, addresses are allocated in the order of the
+entries' age from the first free one, so that every replica allocates the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pilot.mesh.tables.database import Mesh
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
-# What an entry says about addresses: its age, the hosts that want some, the ones they have by its status, the addresses it occupies.
+# Of an entry: its age, the hosts that need addresses, their addresses in its status, and its own addresses.
 AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -45,7 +46,7 @@ _requests: Gather[ObjectKey, [], AddressRequest] = Gather("address_requests", _e
 
 @hub
 def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Returns the IPv4 and IPv6 address of each host of each entry that gets some."""
+    """Return the allocated IPv4 and IPv6 address by entry and host."""
     registry = db.settings.registry
     if not registry.ip_autoallocate:
         return {}
@@ -54,52 +55,53 @@ def allocated_addresses(db: Mesh) -> Mapping[tuple[ObjectKey, str], tuple[str, .
 
 @derived
 def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
-    """Returns the allocated addresses of one host of an entry, () where it gets none."""
+    """Return the allocated addresses of one host of an entry, or () if it has none."""
     return allocated_addresses(db).get((key, host), ())
 
 
-def wants_addresses(o: Object[ServiceEntry]) -> bool:
-    """Returns whether an entry has no addresses, could use some, has a status to tell of them, and was not opted out by its label."""
+def wants_addresses(entry: Object[ServiceEntry]) -> bool:
+    """Return True if an entry has no addresses, can use some, can report them in its status, and has not opted out by
+    label."""
     return (
-        o.origin is None
-        and o.spec.resolution != "NONE"
-        and not o.spec.addresses
-        and o.labels.get(OPT_OUT, "").lower() != "false"
+        entry.origin is None
+        and entry.spec.resolution != "NONE"
+        and not entry.spec.addresses
+        and entry.labels.get(OPT_OUT, "").lower() != "false"
     )
 
 
 def allocate(
     requests: Mapping[ObjectKey, AddressRequest], *prefixes: str
 ) -> dict[tuple[ObjectKey, str], tuple[str, ...]]:
-    """Returns the addresses of each host of each entry: those of the statuses, else one of each prefix that nobody has."""
-    out: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
-    taken: set[str] = set()
+    """Return the addresses by entry and host: those of the statuses, else a free one of each prefix."""
+    allocated: dict[tuple[ObjectKey, str], tuple[str, ...]] = {}
+    in_use: set[str] = set()
     oldest_first = sorted(requests.items(), key=lambda item: item[1][0])
-    for key, (_, hosts, held, occupied) in oldest_first:
-        taken.update(occupied)
-        for host, address in held:
-            if host in hosts and address not in taken:  # the older entry keeps one that two hold
-                out[key, host] = (*out.get((key, host), ()), address)
-                taken.add(address)
-    free = [_free(prefix, taken) for prefix in prefixes]
+    for key, (_, hosts, assigned, occupied) in oldest_first:
+        in_use.update(occupied)
+        for host, address in assigned:
+            if host in hosts and address not in in_use:  # the older entry keeps an address that two claim
+                allocated[key, host] = (*allocated.get((key, host), ()), address)
+                in_use.add(address)
+    free = [_free(prefix, in_use) for prefix in prefixes]
     for key, (_, hosts, _, _) in oldest_first:
         for host in hosts:
-            if (key, host) not in out:
-                out[key, host] = tuple(a for pool in free if (a := next(pool, "")))
-    return out
+            if (key, host) not in allocated:
+                allocated[key, host] = tuple(address for pool in free if (address := next(pool, "")))
+    return allocated
 
 
-def _free(prefix: str, taken: Iterable[str]) -> Iterator[str]:
-    """Yields the addresses of a prefix, without its first, that are not taken."""
-    held = frozenset(taken)
-    for i in range(1, ipaddress.ip_network(prefix).num_addresses):
-        address = _address(prefix, i)
-        if address not in held:
+def _free(prefix: str, in_use: Iterable[str]) -> Iterator[str]:
+    """Yield the free addresses of a prefix, except its first."""
+    excluded = frozenset(in_use)
+    for number in range(1, ipaddress.ip_network(prefix).num_addresses):
+        address = _address(prefix, number)
+        if address not in excluded:
             yield address
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _address(prefix: str, number: int) -> str:
-    """Returns an address of a prefix. Those that are taken are passed over at each allocation, so that their texts are kept."""
+    """Return an address of a prefix. Cached because each allocation skips all addresses in use."""
     network = ipaddress.ip_network(prefix)
     return str(network.network_address + number)

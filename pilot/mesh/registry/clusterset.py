@@ -1,4 +1,5 @@
-"""Services that clusters share by Kubernetes' multi-cluster services: who exports one, and where its endpoints are seen.
+"""Services shared between clusters by Kubernetes' multi-cluster services (MCS): exports and the visibility of
+endpoints.
 
 https://multicluster.sigs.k8s.io/concepts/multicluster-services-api/
 """
@@ -18,34 +19,37 @@ DOMAIN = "clusterset.local"
 
 
 class Bounds(NamedTuple):
-    """Says whether endpoints are seen in their own cluster alone, or else, where `exporting` is not None, elsewhere only those of these clusters."""
+    """Visibility of endpoints in other clusters.
+
+    None are visible if `cluster_local`; otherwise those of the `exporting` clusters, or all if that is None.
+    """
 
     cluster_local: bool = False
     exporting: frozenset[str] | None = None
 
     def leaves(self, cluster: str) -> bool:
-        """Returns whether endpoints of a cluster are seen in others."""
+        """Return True if the endpoints of a cluster are visible in other clusters."""
         return not self.cluster_local and (self.exporting is None or cluster in self.exporting)
 
 
 @derived
 def exporting_clusters(db: Mesh, key: ObjectKey) -> frozenset[str]:
-    """Returns the clusters that export the Services of a name."""
-    return frozenset(found.cluster for found in SERVICE_EXPORT.keys(db, "named", (key.namespace, key.name)))
+    """Return the clusters that export the Services with a name."""
+    return frozenset(export.cluster for export in SERVICE_EXPORT.keys(db, "named", (key.namespace, key.name)))
 
 
-def bounds(db: Mesh, found: Service) -> Bounds:
-    """Returns where the endpoints of a service are seen. No node of its own."""
+def bounds(db: Mesh, service: Service) -> Bounds:
+    """Return the visibility of a service's endpoints. Not memoised."""
     registry = db.settings.registry
-    if is_cluster_local(db, found.hostname):
+    if is_cluster_local(db, service.hostname):
         return Bounds(cluster_local=True)
-    if not registry.mcs_discovery or found.registry is not Registry.KUBERNETES:
+    if not registry.mcs_discovery or service.registry is not Registry.KUBERNETES:
         return Bounds()
-    if registry.mcs_hosts and registry.mcs_cluster_local and not found.hostname.endswith(f".{DOMAIN}"):
+    if registry.mcs_hosts and registry.mcs_cluster_local and not service.hostname.endswith(f".{DOMAIN}"):
         return Bounds(cluster_local=True)
-    return Bounds(exporting=exporting_clusters(db, ObjectKey(found.namespace, found.name)))
+    return Bounds(exporting=exporting_clusters(db, ObjectKey(service.namespace, service.name)))
 
 
 def has_hosts(db: Mesh) -> bool:
-    """Returns whether services that are shared have names of their own. No node of its own."""
+    """Return True if shared services have hostnames of their own. Not memoised."""
     return db.settings.registry.mcs_discovery and db.settings.registry.mcs_hosts

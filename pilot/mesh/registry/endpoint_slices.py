@@ -1,4 +1,4 @@
-"""Endpoints that Kubernetes lists: the EndpointSlices of a Service, merged."""
+"""Endpoints from the EndpointSlices of a Service."""
 
 from __future__ import annotations
 
@@ -18,56 +18,65 @@ from pilot.mesh.tables.database import Mesh
 MULTICLUSTER_LABEL = "multicluster.kubernetes.io/service-name"
 
 
-def slice_endpoints(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """Yields the endpoints of a port in every cluster; of an address that several slices of a cluster hold, one. Endpoints whose Pod has not
-    arrived are skipped."""
-    seen: set[tuple[str, str]] = set()
-    for key in ENDPOINT_SLICE.keys(db, "service", found.source):
+def slice_endpoints(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
+    """Yield the endpoints of a port in every cluster, one for each address in a cluster.
+
+    Endpoints whose Pod has not arrived yet are skipped.
+    """
+    places: set[tuple[str, str]] = set()
+    for key in ENDPOINT_SLICE.keys(db, "service", service.source):
         row = ENDPOINT_SLICE.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
-        for number in (p.port for p in row.spec.ports if p.name == port.name and p.port):
-            for endpoint in _endpoints(db, found, key.cluster, row, number, port.name):
-                if (place := (key.cluster, endpoint.addresses[0])) not in seen:
-                    seen.add(place)
+        for number in (
+            slice_port.port for slice_port in row.spec.ports if slice_port.name == port.name and slice_port.port
+        ):
+            for endpoint in _endpoints(db, service, key.cluster, row, number, port.name):
+                if (place := (key.cluster, endpoint.addresses[0])) not in places:
+                    places.add(place)
                     yield endpoint
 
 
-def unmatched_accounts(db: Mesh, found: Service) -> Iterable[str]:
-    """Yields who runs the service behind slices none of whose ports it has. Clients of it expect them too, as istiod's do."""
-    names = {port.name for port in found.ports}
-    for key in ENDPOINT_SLICE.keys(db, "service", found.source):
+def unmatched_accounts(db: Mesh, service: Service) -> Iterable[str]:
+    """Yield the service accounts of slices that match none of the service's ports. istiod's clients
+    expect these too."""
+    names = {port.name for port in service.ports}
+    for key in ENDPOINT_SLICE.keys(db, "service", service.source):
         row = ENDPOINT_SLICE.get(db, key)
         if row is None or row.spec.address_type == "FQDN" or MULTICLUSTER_LABEL in row.labels:
             continue
-        listed = [p for p in row.spec.ports if p.port]
-        if listed and not any(p.name in names for p in listed):
-            yield from (e.service_account for e in _endpoints(db, found, key.cluster, row, 0, "") if e.service_account)
+        slice_ports = [slice_port for slice_port in row.spec.ports if slice_port.port]
+        if slice_ports and not any(slice_port.name in names for slice_port in slice_ports):
+            yield from (
+                endpoint.service_account
+                for endpoint in _endpoints(db, service, key.cluster, row, 0, "")
+                if endpoint.service_account
+            )
 
 
 def _endpoints(
-    db: Mesh, found: Service, cluster: str, row: Object[EndpointSlice], number: int, port_name: str
+    db: Mesh, service: Service, cluster: str, row: Object[EndpointSlice], number: int, port_name: str
 ) -> Iterable[Endpoint]:
-    both_families = db.settings.registry.dual_stack and len(found.addresses_in(cluster)) > 1
-    draining = bool(found.session_label or found.session_header_label)
-    for e in row.spec.endpoints:
-        pod = _pod_of(e, cluster, row.namespace)
-        for address in e.addresses:
+    both_families = db.settings.registry.dual_stack and len(service.addresses_in(cluster)) > 1
+    draining = bool(service.session_label or service.session_header_label)
+    for endpoint in row.spec.endpoints:
+        pod = _pod_of(endpoint, cluster, row.namespace)
+        for address in endpoint.addresses:
             if pod is None:
                 workload = _workload_at(db, address, cluster, row.namespace)
-            elif (known := pod_workload(db, pod)) is None:
+            elif (of_pod := pod_workload(db, pod)) is None:
                 continue
-            elif not (both_families and len(known.addresses) > 1):
-                workload = known.at((address,))
+            elif not (both_families and len(of_pod.addresses) > 1):
+                workload = of_pod.at((address,))
             elif row.spec.address_type == "IPv6":
-                continue  # the IPv4 slice has the Pod with all of its addresses
+                continue  # the IPv4 slice yields the Pod with all of its addresses
             else:
-                workload = known
-            yield workload.endpoint(number, port_name, health_of(e.conditions, draining))
+                workload = of_pod
+            yield workload.endpoint(number, port_name, health_of(endpoint.conditions, draining))
 
 
 def health_of(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:
-    """Returns the health of an endpoint by its conditions; one that ends drains where its service has sessions that stick to it."""
+    """Return the health of an endpoint. A terminating endpoint drains if its service has persistent sessions."""
     if conditions.ready is not False:
         return EndpointHealth.HEALTHY
     if conditions.terminating is not False:
@@ -75,17 +84,18 @@ def health_of(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:
     return EndpointHealth.UNHEALTHY
 
 
-def _pod_of(e: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | None:
-    ref = e.target_ref
+def _pod_of(endpoint: SliceEndpoint, cluster: str, namespace: str) -> RegistryKey | None:
+    ref = endpoint.target_ref
     return RegistryKey(cluster, ref.namespace or namespace, ref.name) if ref is not None and ref.kind == "Pod" else None
 
 
 def _workload_at(db: Mesh, address: str, cluster: str, namespace: str) -> Workload:
-    """Returns the workload at an address that names no Pod: that of a Pod which has the address all the same, else one without a name."""
+    """Return the workload at an address without a Pod reference: a Pod that has the address, else
+    an unnamed workload."""
     for key in POD.keys(db, "ip", address):
-        known = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
-        if known is not None and known.ready and known.addresses[0] == address:
-            return known.at((address,))
+        of_pod = pod_workload(db, key) if (key.cluster, key.namespace) == (cluster, namespace) else None
+        if of_pod is not None and of_pod.ready and of_pod.addresses[0] == address:
+            return of_pod.at((address,))
     network = find_network(db, cluster, address, {})
     labels = label.with_topology({}, cluster, "", "", network)
     return Workload(

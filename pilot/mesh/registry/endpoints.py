@@ -1,4 +1,4 @@
-"""The endpoints of a service's port: of EndpointSlices, of the WorkloadEntries that it selects, of ServiceEntries."""
+"""Endpoints of service ports, from EndpointSlices, selected WorkloadEntries and ServiceEntries."""
 
 from __future__ import annotations
 
@@ -26,49 +26,62 @@ _DNS = (Resolution.DNS_LB, Resolution.DNS_ROUND_ROBIN_LB)
 
 @derived
 def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ...]:
-    """Returns the endpoints of a service's port, of a pool those of all ports, whatever their health; () where there is no such port."""
-    found = service(db, ref)
-    ports = [p for p in found.ports if p.number == port_number] if found is not None else []
-    if found is None or not ports:
+    """Return the endpoints of a service's port, healthy or not; () if there is no such port.
+
+    Those of an InferencePool are the endpoints of all its ports.
+    """
+    row = service(db, ref)
+    ports = [candidate for candidate in row.ports if candidate.number == port_number] if row is not None else []
+    if row is None or not ports:
         return ()
-    port = next((p for p in ports if p.protocol is not Protocol.UDP), ports[0])
-    if found.registry is not Registry.KUBERNETES:
-        return _declared_endpoints(db, found, port)
-    if found.is_pool:
-        return tuple(endpoint for one in found.ports for endpoint in slice_endpoints(db, found, one))
-    declared = _declared_endpoints(db, found, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
-    return (*declared, *slice_endpoints(db, found, port), *_selected_entries(db, found, port))
+    port = next((candidate for candidate in ports if candidate.protocol is not Protocol.UDP), ports[0])
+    if row.registry is not Registry.KUBERNETES:
+        return _declared_endpoints(db, row, port)
+    if row.is_pool:
+        return tuple(endpoint for pool_port in row.ports for endpoint in slice_endpoints(db, row, pool_port))
+    declared = _declared_endpoints(db, row, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
+    return (*declared, *slice_endpoints(db, row, port), *_selected_entries(db, row, port))
 
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """Returns the identities that run a service, by its endpoints and its own word, also as other names of the trust domain; sorted."""
-    found = service(db, ref)
-    if found is None:
+    """Return the sorted identities that may run a service, in every alias of the trust domain.
+
+    They are those of its endpoints and those that the service itself declares.
+    """
+    row = service(db, ref)
+    if row is None:
         return ()
-    accounts = {e.service_account for p in found.ports for e in endpoints(db, ref, p.number) if e.service_account}
-    if found.registry is Registry.KUBERNETES:
-        accounts.update(unmatched_accounts(db, found))
+    accounts = {
+        endpoint.service_account
+        for port in row.ports
+        for endpoint in endpoints(db, ref, port.number)
+        if endpoint.service_account
+    }
+    if row.registry is Registry.KUBERNETES:
+        accounts.update(unmatched_accounts(db, row))
     return tuple(
-        sorted(spiffe.in_trust_domains({*accounts, *found.service_accounts}, service_rules(db).trust_domain_aliases))
+        sorted(spiffe.in_trust_domains({*accounts, *row.service_accounts}, service_rules(db).trust_domain_aliases))
     )
 
 
-# -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------------
+# -- WorkloadEntries of a Kubernetes Service ---------------------------------------------------------------------------
 
 
-def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint]:
-    """Yields the WorkloadEntries that a Service with addresses of its own selects in its own clusters; a named target port must be one of the
-    entry's."""
+def _selected_entries(db: Mesh, service: Service, port: Port) -> Iterable[Endpoint]:
+    """Yield the WorkloadEntries that a Service with virtual IPs selects in its own clusters.
+
+    A named target port must be a port of the entry.
+    """
     if (
         not db.settings.registry.services_select_entries
-        or found.resolution is not Resolution.CLIENT_SIDE_LB
-        or not found.selector
+        or service.resolution is not Resolution.CLIENT_SIDE_LB
+        or not service.selector
     ):
         return
-    selector = frozenset(found.selector)
-    clusters = {cluster for cluster, _ in found.cluster_addresses}
-    for workload in selectable_entries(db, found.namespace).values():
+    selector = frozenset(service.selector)
+    clusters = {cluster for cluster, _ in service.cluster_addresses}
+    for workload in selectable_entries(db, service.namespace).values():
         if (
             workload.cluster_id in clusters
             and workload.serves(selector)
@@ -79,56 +92,56 @@ def _selected_entries(db: Mesh, found: Service, port: Port) -> Iterable[Endpoint
 
 
 def target_port(workload: Workload, port: Port) -> int:
-    """Returns the port of a workload that a Service's port leads to; 0 where it has none of that name."""
+    """Return the workload's port for a service port, or 0 if it has no port with that name."""
     if isinstance(port.target, str):
         return workload.named_port(port.target)
     return workload.named_port(port.name) or port.target
 
 
-# -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------------
+# -- endpoints of ServiceEntries ---------------------------------------------------------------------------------------
 
 
-def _declared_endpoints(db: Mesh, found: Service, port: Port) -> tuple[Endpoint, ...]:
-    """Returns the endpoints of every ServiceEntry that claims the service's name, oldest first. EDS joins ports by name, DNS clusters by number.
+def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoint, ...]:
+    """Return the endpoints from every ServiceEntry that declares the service, oldest first.
 
-    As in Istio, each is there once for every address of its entry; Envoy takes them for one.
+    EDS matches ports by name, DNS clusters by number. As in Istio, each endpoint appears once for every address of its
+    entry; Envoy merges them.
     """
-    by_number = found.resolution in _DNS
-    out: list[Endpoint] = []
-    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "ref", found.ref))
-    for row in sorted((r for r in rows if r is not None), key=lambda r: (r.created, r.name)):
-        for p in row.spec.ports:
-            if p.number == port.number if by_number else p.name == port.name:
-                out += list(entry_endpoints(db, row, p, found.hostname)) * max(
-                    1, sum(bool(parse_address(a)) for a in row.spec.addresses)
+    by_number = service.resolution in _DNS
+    declared: list[Endpoint] = []
+    rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "ref", service.ref))
+    for row in sorted((row for row in rows if row is not None), key=lambda row: (row.created, row.name)):
+        for entry_port in row.spec.ports:
+            if entry_port.number == port.number if by_number else entry_port.name == port.name:
+                declared += list(entry_endpoints(db, row, entry_port, service.hostname)) * max(
+                    1, sum(bool(parse_address(address)) for address in row.spec.addresses)
                 )
-    return tuple(out[:1] if found.resolution is Resolution.DNS_ROUND_ROBIN_LB else out)
+    return tuple(declared[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else declared)
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
-    """Yields the endpoints of one of an entry's ports. An entry that DNS resolves is its own endpoint where it has no others."""
+    """Yield the endpoints of a port of an entry. An entry resolved by DNS without endpoints is its own endpoint."""
     spec = row.spec
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     if is_dns and not spec.endpoints and spec.workload_selector is None:
         target = port.target_port or port.number
         cluster = db.settings.registry.cluster_id
-        itself = Workload(
+        workload = Workload(
             name=row.name, namespace=row.namespace, addresses=(hostname,), workload=row.name, cluster_id=cluster
         )
-        yield itself.endpoint(target, port.name)
+        yield workload.endpoint(target, port.name)
         return
     for workload in entry_workloads(db, row):
         yield entry_endpoint(workload, port)
 
 
 def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
-    """Yields the workloads of an entry: those written into it, or those of its namespace in any cluster that it selects, Pods before
-    WorkloadEntries."""
+    """Yield the workloads of an entry: its inline endpoints, or those that it selects in its namespace, Pods first."""
     spec = row.spec
     if spec.workload_selector is None:
-        for i, e in enumerate(spec.endpoints):
-            key = RegistryKey(db.settings.registry.cluster_id, row.namespace, f"{row.name}-{i}")
-            yield make_workload(db, key, e, e.labels, key.name)
+        for position, entry in enumerate(spec.endpoints):
+            key = RegistryKey(db.settings.registry.cluster_id, row.namespace, f"{row.name}-{position}")
+            yield make_workload(db, key, entry, entry.labels, key.name)
         return
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
     selected = selectable_pods(db, row.namespace).values() if db.settings.registry.entries_select_pods else ()
@@ -138,7 +151,7 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
 
 
 def entry_endpoint(workload: Workload, port: ServicePort) -> Endpoint:
-    """Returns a workload as an endpoint of an entry's port: at its own port of that name, else at the target port, else at the same port."""
+    """Return the endpoint of an entry's port at a workload: the workload's port of that name, else the target port."""
     health = EndpointHealth.HEALTHY if workload.is_pod else EndpointHealth.UNKNOWN
     if workload.addresses[0].startswith(UNIX):
         return workload.at_socket(port.name, health)

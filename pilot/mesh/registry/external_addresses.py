@@ -1,4 +1,4 @@
-"""The addresses at which Kubernetes Services are reached from outside of their cluster."""
+"""Addresses under which Kubernetes Services are reachable from outside their cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE_SELECTOR = "traffic.istio.io/nodeSelector"
 
 
 class ExternalAddress(NamedTuple):
-    """An IP address or host name, and the port there."""
+    """An IP address or hostname, and the port."""
 
     address: str
     port: int
@@ -24,42 +24,45 @@ class ExternalAddress(NamedTuple):
 
 @derived
 def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalAddress, ...]:
-    """Returns the addresses of a Service for one of its ports: of its load balancer and its external IPs, else of the nodes that its annotation
-    selects."""
+    """Return the addresses of a Service port: its load balancer's and external IPs, else those of the nodes selected by
+    annotation."""
     row = SERVICE.get(db, key)
     if row is None:
         return ()
-    if own := own_addresses(row.spec):
-        return tuple(ExternalAddress(a, port) for a in own)
+    if addresses := own_addresses(row.spec):
+        return tuple(ExternalAddress(address, port) for address in addresses)
     selector = node_selector(row)
     if selector is None:
         return ()
-    mapped = next((p.node_port for p in row.spec.ports if p.port == port), port)
-    return tuple(ExternalAddress(a, mapped) for labels, a in _nodes(db, key.cluster) if selector.items() <= labels)
+    node_port = next((p.node_port for p in row.spec.ports if p.port == port), port)
+    return tuple(
+        ExternalAddress(address, node_port) for labels, address in _nodes(db, key.cluster) if selector.items() <= labels
+    )
 
 
 def own_addresses(spec: Service) -> tuple[str, ...]:
-    """Returns the outside addresses that the Service itself has."""
+    """Return the external addresses of the Service itself."""
     ingress = spec.status.load_balancer.ingress if spec.type == "LoadBalancer" else ()
-    return (*(a for i in ingress if (a := i.ip or i.hostname)), *spec.external_ips)
+    return (*(address for item in ingress if (address := item.ip or item.hostname)), *spec.external_ips)
 
 
-def node_selector(o: Object[Service]) -> Mapping[str, str] | None:
-    """Returns the labels of the nodes whose addresses a NodePort Service is reached at; None where it is not marked as such."""
-    text = o.annotations.get(NODE_SELECTOR)
-    if text is None or o.spec.type != "NodePort":
+def node_selector(service: Object[Service]) -> Mapping[str, str] | None:
+    """Return the labels of the nodes through which a NodePort Service is reachable, or None if it
+    has no such annotation."""
+    text = service.annotations.get(NODE_SELECTOR)
+    if text is None or service.spec.type != "NodePort":
         return None
     try:
-        found = json.loads(text)
+        selector = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return selector if isinstance(selector, dict) else {}
 
 
 @hub
 def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], str], ...]:
-    """Returns the labels and the external IP of each node of a cluster that has one."""
-    found = []
+    """Return the labels and external IP of each node of a cluster that has one."""
+    nodes = []
     for key in NODE.keys(db, "cluster", cluster):
         row = NODE.get(db, key)
         address = (
@@ -68,5 +71,5 @@ def _nodes(db: Mesh, cluster: str) -> tuple[tuple[frozenset[tuple[str, str]], st
             else ""
         )
         if row is not None and address:
-            found.append((frozenset(row.labels.items()), address))
-    return tuple(found)
+            nodes.append((frozenset(row.labels.items()), address))
+    return tuple(nodes)

@@ -1,4 +1,4 @@
-"""Where a Gateway is reached: the addresses of the Services of its routers, as far as they have its ports."""
+"""Addresses of Gateways: those of the Services in front of them, if these have the listeners' ports."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MANAGED = "gateway.istio.io/managed"
 
 
 class GatewayAddresses(NamedTuple):
-    """The addresses of a Gateway: those from outside, the virtual IPs, and `host:port` of the Services that serve its ports.
+    """The external addresses of a Gateway, its virtual IPs, and `host:port` of the Services that serve its ports.
 
-    `warnings`: what is missing. `usable`: it may still come, for nothing of it is the user's mistake.
+    `warnings` describe missing addresses. `usable` is False if the cause is a user's mistake rather than a delay.
     """
 
     external: tuple[str, ...] = ()
@@ -29,10 +29,10 @@ class GatewayAddresses(NamedTuple):
     usable: bool = True
 
     def shown(self, type_: str) -> tuple[str, ...]:
-        """Returns what a status shows: addresses from outside, else those inside of a type ("": of both)."""
+        """Return the addresses for a status: external ones, else internal ones of a type ("" for both types)."""
         if self.external:
             return self.external
-        names = tuple(dict.fromkeys(one.rpartition(":")[0] for one in self.internal))
+        names = tuple(dict.fromkeys(address.rpartition(":")[0] for address in self.internal))
         return (*(self.virtual if type_ != "Hostname" else ()), *(names if type_ != "IPAddress" else ()))
 
 
@@ -42,64 +42,69 @@ class _Warning(NamedTuple):
 
 
 def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tuple[int, ...]) -> GatewayAddresses:
-    """Returns the addresses of ports of the Services of those host names in a namespace. No node of its own."""
+    """Return the addresses of ports of Services with these hostnames in a namespace. Not memoised."""
     external: set[str] = set()
     virtual: set[str] = set()
     internal: list[str] = []
     warnings: dict[_Warning, None] = {}
     for host in hosts:
         ref = ServiceRef(host, namespace)
-        found = service(db, ref)
-        if found is None:
+        row = service(db, ref)
+        if row is None:
             warnings[_Warning(f'hostname "{host}" not found')] = None
             continue
         for port in ports:
             if endpoints(db, ref, port):
                 internal.append(f"{host}:{port}")
-                virtual.update(found.addresses)
-                outside = _outside(db, ref, port)
-                external.update(outside)
-                if not outside and _awaits(db, ref):
+                virtual.update(row.addresses)
+                addresses = _outside(db, ref, port)
+                external.update(addresses)
+                if not addresses and _awaits(db, ref):
                     warnings[_Warning(f'address pending for hostname "{host}"', usable=True)] = None
             else:
-                warnings.update((one, None) for one in _missing(db, found, ref, port))
-    told = sorted(warnings)
+                warnings.update((warning, None) for warning in _missing(db, row, ref, port))
+    ordered = sorted(warnings)
     return GatewayAddresses(
         tuple(sorted(external)),
         tuple(sorted(virtual)),
         tuple(sorted(internal)),
-        tuple(w.message for w in told),
-        all(w.usable for w in told),
+        tuple(warning.message for warning in ordered),
+        all(warning.usable for warning in ordered),
     )
 
 
 def _key(db: Mesh, ref: ServiceRef) -> RegistryKey | None:
-    named = kubernetes_key(ref, db.settings.registry.domain)
-    return RegistryKey(db.settings.registry.cluster_id, *named) if named is not None else None
+    key = kubernetes_key(ref, db.settings.registry.domain)
+    return RegistryKey(db.settings.registry.cluster_id, *key) if key is not None else None
 
 
 def _outside(db: Mesh, ref: ServiceRef, port: int) -> tuple[str, ...]:
     key = _key(db, ref)
-    return tuple(one.address for one in external_addresses(db, key, port)) if key is not None else ()
+    return tuple(external.address for external in external_addresses(db, key, port)) if key is not None else ()
 
 
 def _awaits(db: Mesh, ref: ServiceRef) -> bool:
-    """Returns whether a Service is to get an address from outside."""
+    """Return True if a Service is waiting for an external address."""
     key = _key(db, ref)
     row = SERVICE.get(db, key) if key is not None else None
     return row is not None and row.spec.type == "LoadBalancer"
 
 
-def _missing(db: Mesh, found: Service, ref: ServiceRef, port: int) -> Iterator[_Warning]:
-    """Yields why nothing serves a port."""
-    by_port = {p.number: endpoints(db, ref, p.number) for p in found.ports}
+def _missing(db: Mesh, row: Service, ref: ServiceRef, port: int) -> Iterator[_Warning]:
+    """Yield a warning for each reason why nothing serves a port."""
+    by_port = {service_port.number: endpoints(db, ref, service_port.number) for service_port in row.ports}
     if not any(by_port.values()):
         yield _Warning(f'no instances found for hostname "{ref.hostname}"', usable=True)
         return
-    hints = sorted(str(number) for number, served in by_port.items() if any(e.port == port for e in served))
+    hints = sorted(
+        str(number) for number, listed in by_port.items() if any(endpoint.port == port for endpoint in listed)
+    )
     if hints:
-        hint = f" (hint: the service port should be specified, not the workload port. Did you mean one of these ports: {hints}?)"
+        hint = (
+            " (hint: the service port should be specified, not the workload port. "
+            f"Did you mean one of these ports: {hints}?)"
+        )
         yield _Warning(f'port {port} not found for hostname "{ref.hostname}"{hint}')
         return
-    if MANAGED not in dict(found.labels) or port not in by_port:
+    if MANAGED not in dict(row.labels) or port not in by_port:
         yield _Warning(f'port {port} not found for hostname "{ref.hostname}"')

@@ -1,4 +1,4 @@
-"""Kubernetes Services as services of the mesh."""
+"""Services declared by Kubernetes Services."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _DISTRIBUTIONS_ANY_CASE = {name.lower(): meaning for name, meaning in _DISTRIBUT
 
 
 def kubernetes_hostname(name: str, namespace: str, domain: str) -> str:
-    """Returns the DNS name of a Kubernetes Service."""
+    """Return the DNS name of a Kubernetes Service."""
     return f"{name}.{namespace}.svc.{domain}"
 
 
 def build_kubernetes_service(
-    o: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
+    row: Object[KubernetesService], cluster: str, namespace_annotations: Mapping[str, str], rules: ServiceRules
 ) -> Service:
-    """Returns the service that an object of a cluster declares there."""
-    spec = o.spec
+    """Return the service that an object of a cluster declares."""
+    spec = row.spec
     external = spec.external_name if spec.type == "ExternalName" else ""
     if spec.cluster_ip == HEADLESS:
         resolution = Resolution.PASSTHROUGH
@@ -46,59 +46,62 @@ def build_kubernetes_service(
         resolution = Resolution.ALIAS if external else Resolution.CLIENT_SIDE_LB
     addresses = _addresses(spec)
     return Service(
-        hostname=kubernetes_hostname(o.name, o.namespace, rules.domain),
-        namespace=o.namespace,
-        name=o.name,
+        hostname=kubernetes_hostname(row.name, row.namespace, rules.domain),
+        namespace=row.namespace,
+        name=row.name,
         registry=Registry.KUBERNETES,
-        source=o.key,
-        ports=tuple(_port(p) for p in spec.ports),
+        source=row.key,
+        ports=tuple(_port(port) for port in spec.ports),
         resolution=resolution,
         addresses=addresses,
         cluster_addresses=((cluster, addresses),),
-        export_to=resolve_export_to(exported_names(o), rules.export_to, o.namespace),
-        created=o.created,
-        labels=tuple(sorted(o.labels.items())),
+        export_to=resolve_export_to(exported_names(row), rules.export_to, row.namespace),
+        created=row.created,
+        labels=tuple(sorted(row.labels.items())),
         selector=tuple(sorted(spec.selector.items())),
         mesh_external=bool(external),
         external_name=external,
-        service_accounts=_service_accounts(o, rules.trust_domain),
+        service_accounts=_service_accounts(row, rules.trust_domain),
         publish_not_ready=spec.publish_not_ready_addresses,
         node_local=spec.internal_traffic_policy == "Local",
-        traffic_distribution=traffic_distribution(spec.traffic_distribution, o.annotations, namespace_annotations),
-        session_label=o.labels.get(rules.session_label, ""),
-        session_header_label=o.labels.get(rules.session_header_label, ""),
+        traffic_distribution=traffic_distribution(spec.traffic_distribution, row.annotations, namespace_annotations),
+        session_label=row.labels.get(rules.session_label, ""),
+        session_header_label=row.labels.get(rules.session_header_label, ""),
     )
 
 
 def merge_clusters(declared: Sequence[Service]) -> Service:
-    """Returns one service for what several clusters declare under one name: as the first has it, with every cluster's addresses, and the identities
-    that run it in any of them."""
+    """Return one service for those that several clusters declare under the same name.
+
+    It is the first cluster's service with the addresses and service accounts of all.
+    """
     first, *others = declared
     if not others:
         return first
     return msgspec.structs.replace(
         first,
-        cluster_addresses=tuple(item for s in declared for item in s.cluster_addresses),
-        service_accounts=tuple(dict.fromkeys(account for s in declared for account in s.service_accounts)),
+        cluster_addresses=tuple(item for service in declared for item in service.cluster_addresses),
+        service_accounts=tuple(dict.fromkeys(account for service in declared for account in service.service_accounts)),
     )
 
 
 def traffic_distribution(field: str, annotations: Mapping[str, str], namespace_annotations: Mapping[str, str]) -> str:
-    """Returns "", PreferSameZone or PreferSameNode, by the field, else the annotation of the object, else that of its namespace."""
+    """Return "", PreferSameZone or PreferSameNode from the field, else the object's annotation,
+    else its namespace's."""
     if field in _DISTRIBUTIONS:
         return _DISTRIBUTIONS[field]
-    said = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""
-    return _DISTRIBUTIONS_ANY_CASE.get(said.lower(), "")
+    annotation = annotations.get(TRAFFIC_DISTRIBUTION) or namespace_annotations.get(TRAFFIC_DISTRIBUTION) or ""
+    return _DISTRIBUTIONS_ANY_CASE.get(annotation.lower(), "")
 
 
-def exported_names(o: Object[KubernetesService]) -> tuple[str, ...]:
-    """Returns what the annotation of a Service says of whom it is exported to, () where it says nothing."""
-    return _items(o, EXPORT_TO)
+def exported_names(row: Object[KubernetesService]) -> tuple[str, ...]:
+    """Return the items of a Service's exportTo annotation."""
+    return _items(row, EXPORT_TO)
 
 
-def _port(p: ServicePort) -> Port:
-    target = p.target_port if p.target_port else p.port
-    return Port(p.name, p.port, port_protocol(p.port, p.name, p.protocol, p.app_protocol), target)
+def _port(port: ServicePort) -> Port:
+    target = port.target_port if port.target_port else port.port
+    return Port(port.name, port.port, port_protocol(port.port, port.name, port.protocol, port.app_protocol), target)
 
 
 def _addresses(spec: KubernetesService) -> tuple[str, ...]:
@@ -107,12 +110,12 @@ def _addresses(spec: KubernetesService) -> tuple[str, ...]:
     return spec.cluster_ips if len(spec.cluster_ips) > 1 else (spec.cluster_ip,)
 
 
-def _service_accounts(o: Object[KubernetesService], trust_domain: str) -> tuple[str, ...]:
+def _service_accounts(row: Object[KubernetesService], trust_domain: str) -> tuple[str, ...]:
     return (
-        *_items(o, CANONICAL_ACCOUNTS),
-        *(spiffe.identity(trust_domain, o.namespace, a) for a in _items(o, KUBERNETES_ACCOUNTS)),
+        *_items(row, CANONICAL_ACCOUNTS),
+        *(spiffe.identity(trust_domain, row.namespace, account) for account in _items(row, KUBERNETES_ACCOUNTS)),
     )
 
 
-def _items(o: Object[Any], annotation: str) -> tuple[str, ...]:
-    return tuple(i.strip() for i in o.annotations.get(annotation, "").split(",") if i.strip())
+def _items(row: Object[Any], annotation: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in row.annotations.get(annotation, "").split(",") if item.strip())

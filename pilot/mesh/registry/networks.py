@@ -1,4 +1,4 @@
-"""Networks: which one a workload is in, and the gateways through which another one is reached.
+"""Networks of workloads, and the gateways through which other networks are reached.
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#network-models
 """
@@ -31,7 +31,7 @@ GATEWAY_PORT_LABEL = "networking.istio.io/gatewayPort"
 GATEWAY_PORT, HBONE_PORT = 15443, 15008
 
 
-# -- the network of a workload ---------------------------------------------------------------------------------------------
+# -- the network of a workload -----------------------------------------------------------------------------------------
 
 
 class Cidr(NamedTuple):
@@ -40,7 +40,10 @@ class Cidr(NamedTuple):
 
 
 class DefaultNetwork(NamedTuple):
-    """The network of workloads that name none: `name` where it is set, else that of the shortest prefix that they are in."""
+    """The network of workloads without a network label.
+
+    It is `name` if set, else the network with the shortest prefix that contains the workload's address.
+    """
 
     name: str
     cidrs: tuple[Cidr, ...]
@@ -48,48 +51,56 @@ class DefaultNetwork(NamedTuple):
 
 @hub
 def default_network(db: Mesh, cluster: str) -> DefaultNetwork:
-    """Returns the network of what runs in a cluster: by the label of the control plane's namespace there, else the one of the mesh networks that
-    names the cluster, else by address."""
+    """Return the default network of a cluster.
+
+    It is set by the label of the control plane's namespace there, else by the mesh network that names the cluster as
+    registry, else by address.
+    """
     name = namespace_labels(db, cluster, db.settings.registry.namespace).get(NETWORK, "")
     if name:
         return DefaultNetwork(name, ())
     networks = mesh_networks(db)
-    name = next((n for n, w in sorted(networks.networks.items()) if _has_registry(w, cluster)), "")
+    name = next(
+        (network for network, config in sorted(networks.networks.items()) if _has_registry(config, cluster)), ""
+    )
     return DefaultNetwork(name, () if name else tuple(_cidrs(networks)))
 
 
 def find_network(db: Mesh, cluster: str, address: str, labels: Mapping[str, str]) -> str:
-    """Returns the network of a workload of a cluster: by its labels, else by the default, else by its address; "" for none. No node of its own."""
-    if said := labels.get(NETWORK):
-        return said
+    """Return the network of a workload by label, default or address, or "" if it has none. Not memoised."""
+    if network := labels.get(NETWORK):
+        return network
     default = default_network(db, cluster)
     if not default.cidrs or not is_ip(address):
         return default.name
     ip = ipaddress.ip_address(address)
-    return next((c.network for c in default.cidrs if ip in c.prefix), "")
+    return next((cidr.network for cidr in default.cidrs if ip in cidr.prefix), "")
 
 
 def _has_registry(network: Network, cluster: str) -> bool:
-    return any(e.from_registry == cluster for e in network.endpoints)
+    return any(endpoint.from_registry == cluster for endpoint in network.endpoints)
 
 
 def _cidrs(networks: MeshNetworks) -> Iterable[Cidr]:
-    """Returns the prefixes of all networks, the shortest first, as the reference finds them."""
-    found = []
+    """Return the prefixes of all networks, shortest first, in the reference's order."""
+    cidrs = []
     for name, network in networks.networks.items():
-        for text in (e.from_cidr for e in network.endpoints if e.from_cidr):
+        for text in (endpoint.from_cidr for endpoint in network.endpoints if endpoint.from_cidr):
             try:
-                found.append(Cidr(name, ipaddress.ip_network(text, strict=False)))
+                cidrs.append(Cidr(name, ipaddress.ip_network(text, strict=False)))
             except ValueError:
                 continue
-    return sorted(found, key=lambda c: (c.prefix.prefixlen, c.network))
+    return sorted(cidrs, key=lambda cidr: (cidr.prefix.prefixlen, cidr.network))
 
 
-# -- gateways --------------------------------------------------------------------------------------------------------------
+# -- gateways ----------------------------------------------------------------------------------------------------------
 
 
 class NetworkGateway(NamedTuple):
-    """A way into a network. `port` is 0 where mesh mTLS by SNI cannot use it; `cluster` is "" for a way into any."""
+    """A gateway into a network.
+
+    `port` is 0 if it does not accept mesh mTLS by SNI. `cluster` is "" if it leads to every cluster.
+    """
 
     address: str
     port: int
@@ -99,87 +110,101 @@ class NetworkGateway(NamedTuple):
 
 
 class NetworkGateways(msgspec.Struct, frozen=True):
-    """All gateways by address and port. Weights are multiplied by `scale`, so that they divide among gateways evenly."""
+    """All gateways by address and port.
+
+    Weights are multiplied by `scale`, so that they divide evenly among gateways.
+    """
 
     gateways: tuple[NetworkGateway, ...] = ()
     scale: int = 1
 
     def into(self, network: str, cluster: str) -> tuple[NetworkGateway, ...]:
-        """Returns the gateways of a cluster in a network, else all of the network."""
-        of_network = tuple(g for g in self.gateways if g.network == network)
-        return tuple(g for g in of_network if g.cluster == cluster) or of_network
+        """Return the gateways of a cluster in a network, else all of the network."""
+        candidates = tuple(gateway for gateway in self.gateways if gateway.network == network)
+        return tuple(gateway for gateway in candidates if gateway.cluster == cluster) or candidates
 
 
 @hub
 def all_network_gateways(db: Mesh) -> NetworkGateways:
-    """Returns the gateways of every network, those that have only a host name too."""
-    found: set[NetworkGateway] = set()
+    """Return the gateways of every network, including those that have only a hostname."""
+    gateways: set[NetworkGateway] = set()
     networks = mesh_networks(db)
     for name, network in networks.networks.items():
-        found.update(NetworkGateway(g.address, g.port, name) for g in network.gateways if g.address)
-    own = db.settings.registry.cluster_id
-    found.update(NetworkGateway(w.address, w.port, w.network, own, w.hbone_port) for w in network_ways(db))
-    named = _registry_gateways(networks, db.settings.registry.domain)
-    for key in {*named, *SERVICE.keys(db, "network", True)}:
+        gateways.update(
+            NetworkGateway(gateway.address, gateway.port, name) for gateway in network.gateways if gateway.address
+        )
+    cluster = db.settings.registry.cluster_id
+    gateways.update(
+        NetworkGateway(listener.address, listener.port, listener.network, cluster, listener.hbone_port)
+        for listener in network_ways(db)
+    )
+    registry_gateways = _registry_gateways(networks, db.settings.registry.domain)
+    for key in {*registry_gateways, *SERVICE.keys(db, "network", True)}:
         row = SERVICE.get(db, key)
-        for way in () if row is None else _labelled_gateway(row) if NETWORK in row.labels else named.get(key, ()):
-            for address, port in external_addresses(db, key, way.port):
-                found.add(way._replace(address=address, port=port, cluster=key.cluster))
-    return build_network_gateways(found)
+        for template in (
+            () if row is None else _labelled_gateway(row) if NETWORK in row.labels else registry_gateways.get(key, ())
+        ):
+            for address, port in external_addresses(db, key, template.port):
+                gateways.add(template._replace(address=address, port=port, cluster=key.cluster))
+    return build_network_gateways(gateways)
 
 
 @hub
 def network_gateways(db: Mesh) -> NetworkGateways:
-    """Returns the gateways that endpoints can be replaced with: those of an IP address, and those of a host name by its addresses, as far as it is
-    looked up."""
-    found: list[NetworkGateway] = []
-    for g in all_network_gateways(db).gateways:
-        addresses = (g.address,) if is_ip(g.address) else db.resolved_hosts.get(g.address) or ()
-        found += (g._replace(address=address) for address in addresses)
-    return build_network_gateways(found)
+    """Return the gateways that can replace endpoints: those with an IP address, and one for each resolved address of a
+    hostname."""
+    resolved: list[NetworkGateway] = []
+    for gateway in all_network_gateways(db).gateways:
+        addresses = (gateway.address,) if is_ip(gateway.address) else db.resolved_hosts.get(gateway.address) or ()
+        resolved += (gateway._replace(address=address) for address in addresses)
+    return build_network_gateways(resolved)
 
 
 @hub
 def gateway_hosts(db: Mesh) -> frozenset[str]:
-    """Returns the host names of gateways, which somebody has to look up."""
-    return frozenset(g.address for g in all_network_gateways(db).gateways if not is_ip(g.address))
+    """Return the hostnames of gateways, which need to be resolved."""
+    return frozenset(gateway.address for gateway in all_network_gateways(db).gateways if not is_ip(gateway.address))
 
 
 @hub
 def unresolved_gateways(db: Mesh) -> tuple[NetworkGateway, ...]:
-    """Returns the gateways of host names that are not looked up, or have no addresses."""
+    """Return the gateways whose hostname is unresolved or has no addresses."""
     return tuple(
-        g for g in all_network_gateways(db).gateways if not is_ip(g.address) and not db.resolved_hosts.get(g.address)
+        gateway
+        for gateway in all_network_gateways(db).gateways
+        if not is_ip(gateway.address) and not db.resolved_hosts.get(gateway.address)
     )
 
 
 def build_network_gateways(gateways: Iterable[NetworkGateway]) -> NetworkGateways:
-    """Returns the gateways in one order, with their scale: the least common multiple of the numbers of gateways a network and a network's cluster."""
-    found = tuple(sorted(set(gateways)))
+    """Return the sorted gateways and their scale: the least common multiple of the group sizes by
+    network and by cluster."""
+    ordered = tuple(sorted(set(gateways)))
     counts: dict[object, int] = {}
-    for g in found:
-        for group in (g.network, (g.network, g.cluster)):
+    for gateway in ordered:
+        for group in (gateway.network, (gateway.network, gateway.cluster)):
             counts[group] = counts.get(group, 0) + 1
-    return NetworkGateways(found, math.lcm(*counts.values()))
+    return NetworkGateways(ordered, math.lcm(*counts.values()))
 
 
-def _labelled_gateway(o: Object[Service]) -> tuple[NetworkGateway, ...]:
-    """Returns the gateway that a Service labelled with a network is, if it listens where one does; its address is still open."""
-    text = o.labels.get(GATEWAY_PORT_LABEL, "")
-    wanted = int(text) if text.isdecimal() else GATEWAY_PORT
-    listens = {p.port for p in o.spec.ports}
-    port, hbone = wanted if wanted in listens else 0, HBONE_PORT if HBONE_PORT in listens else 0
-    return (NetworkGateway("", port, o.labels[NETWORK], hbone_port=hbone),) if port or hbone else ()
+def _labelled_gateway(row: Object[Service]) -> tuple[NetworkGateway, ...]:
+    """Return the gateway of a Service with a network label, without its address, if it has a gateway port."""
+    text = row.labels.get(GATEWAY_PORT_LABEL, "")
+    requested = int(text) if text.isdecimal() else GATEWAY_PORT
+    ports = {port.port for port in row.spec.ports}
+    port, hbone = requested if requested in ports else 0, HBONE_PORT if HBONE_PORT in ports else 0
+    return (NetworkGateway("", port, row.labels[NETWORK], hbone_port=hbone),) if port or hbone else ()
 
 
 def _registry_gateways(networks: MeshNetworks, domain: str) -> dict[RegistryKey, tuple[NetworkGateway, ...]]:
-    """Returns the Services that the mesh networks name as gateways, in each cluster whose registry they name beside; addresses are still open."""
-    out: dict[RegistryKey, tuple[NetworkGateway, ...]] = {}
+    """Return the gateways that the mesh networks name by Service, without addresses, in each
+    registry of their network."""
+    gateways: dict[RegistryKey, tuple[NetworkGateway, ...]] = {}
     for name, network in networks.networks.items():
-        clusters = {e.from_registry: None for e in network.endpoints if e.from_registry}
-        for cluster, g in itertools.product(clusters, network.gateways):
-            service, _, rest = (g.registry_service_name or "").partition(".")
+        clusters = {endpoint.from_registry: None for endpoint in network.endpoints if endpoint.from_registry}
+        for cluster, gateway in itertools.product(clusters, network.gateways):
+            service, _, rest = (gateway.registry_service_name or "").partition(".")
             key = RegistryKey(cluster, rest.partition(".")[0], service)
-            if g.registry_service_name == kubernetes_hostname(key.name, key.namespace, domain):
-                out[key] = (*out.get(key, ()), NetworkGateway("", g.port, name))
-    return out
+            if gateway.registry_service_name == kubernetes_hostname(key.name, key.namespace, domain):
+                gateways[key] = (*gateways.get(key, ()), NetworkGateway("", gateway.port, name))
+    return gateways

@@ -1,4 +1,4 @@
-"""ServiceEntries as services of the mesh, one for each host."""
+"""Services declared by ServiceEntries, one for each host."""
 
 from __future__ import annotations
 
@@ -26,42 +26,45 @@ _RESOLUTIONS = {
 
 
 def build_entry_service(
-    o: Object[ServiceEntry],
+    entry: Object[ServiceEntry],
     host: str,
     auto_addresses: tuple[str, ...],
     namespace_labels: Mapping[str, str],
     namespace_annotations: Mapping[str, str],
     rules: ServiceRules,
 ) -> Service:
-    """Returns the service that an entry declares for one of its hosts."""
-    spec = o.spec
+    """Return the service that an entry declares for one of its hosts."""
+    spec = entry.spec
     external = spec.location == "MESH_EXTERNAL"
-    exported = resolve_export_to(spec.export_to, rules.export_to, o.namespace)
+    exported = resolve_export_to(spec.export_to, rules.export_to, entry.namespace)
     return Service(
         hostname=host,
-        namespace=o.namespace,
+        namespace=entry.namespace,
         name=host,
         registry=Registry.EXTERNAL,
-        source=o.key,
-        ports=tuple(Port(p.name, p.number, parse_protocol(p.protocol), p.target_port or p.number) for p in spec.ports),
+        source=entry.key,
+        ports=tuple(
+            Port(port.name, port.number, parse_protocol(port.protocol), port.target_port or port.number)
+            for port in spec.ports
+        ),
         resolution=_RESOLUTIONS[spec.resolution],
-        addresses=tuple(a for text in spec.addresses if (a := parse_address(text))),
+        addresses=tuple(address for text in spec.addresses if (address := parse_address(text))),
         auto_addresses=auto_addresses,
-        export_to=limit_export(exported, rules.entry_visibility, o.namespace, namespace_labels),
-        created=o.created,
-        labels=_labels(o, external and rules.label_external),
+        export_to=limit_export(exported, rules.entry_visibility, entry.namespace, namespace_labels),
+        created=entry.created,
+        labels=_labels(entry, external and rules.label_external),
         selector=tuple(sorted(spec.workload_selector.labels.items())) if spec.workload_selector else (),
         mesh_external=external,
         service_accounts=spec.subject_alt_names,
-        traffic_distribution=traffic_distribution("", o.annotations, namespace_annotations),
-        race_connect=o.annotations.get(CONNECT_STRATEGY, "").upper() == "RACE_FIRST_TCP_CONNECT",
-        session_label=o.labels.get(rules.session_label, ""),
-        session_header_label=o.labels.get(rules.session_header_label, ""),
+        traffic_distribution=traffic_distribution("", entry.annotations, namespace_annotations),
+        race_connect=entry.annotations.get(CONNECT_STRATEGY, "").upper() == "RACE_FIRST_TCP_CONNECT",
+        session_label=entry.labels.get(rules.session_label, ""),
+        session_header_label=entry.labels.get(rules.session_header_label, ""),
     )
 
 
 def parse_address(text: str) -> str:
-    """Returns an address of an entry: an IP, or a CIDR that holds more than one; "" if the text is neither."""
+    """Return an address of an entry: an IP, a CIDR of more than one address, or "" if the text is neither."""
     try:
         if "/" not in text:
             ipaddress.ip_address(text)
@@ -72,8 +75,8 @@ def parse_address(text: str) -> str:
     return str(network.ip) if network.network.prefixlen == network.max_prefixlen else text
 
 
-def _labels(o: Object[ServiceEntry], canonical: bool) -> tuple[tuple[str, str], ...]:
-    labels = dict(o.labels)
+def _labels(entry: Object[ServiceEntry], canonical: bool) -> tuple[tuple[str, str], ...]:
+    labels = dict(entry.labels)
     if canonical and not (CANONICAL_NAME in labels and CANONICAL_REVISION in labels):
-        labels[CANONICAL_NAME], labels[CANONICAL_REVISION] = canonical_service(labels, o.name)
+        labels[CANONICAL_NAME], labels[CANONICAL_REVISION] = canonical_service(labels, entry.name)
     return tuple(sorted(labels.items()))

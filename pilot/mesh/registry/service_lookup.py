@@ -1,4 +1,4 @@
-"""The service that a host name means to a gateway or waypoint of a namespace, where several namespaces have one of that name."""
+"""Resolution of hostnames to services, for gateways and waypoints, if several namespaces declare the same hostname."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def destination_ref(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef | None:
-    """Returns the service that a destination of a VirtualService in namespace `owner` means to a router in `viewer`.
+    """Return the service for a destination of a VirtualService in namespace `owner`, as seen by a router in `viewer`.
 
-    It is the owner's own where the router sees that, else the one that the router has of that name.
+    The service of the owner's namespace wins if the router sees it.
     """
-    own = ServiceRef(host, owner)
-    return own if is_visible(db, own, viewer) else service_in_sight(db, host, viewer)
+    candidate = ServiceRef(host, owner)
+    return candidate if is_visible(db, candidate, viewer) else service_in_sight(db, host, viewer)
 
 
 @derived
 def service_in_sight(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
-    """Returns the service that a namespace means by a host name: its own, else Kubernetes' own, else the oldest.
+    """Return the service that a namespace uses for a hostname: its own, else a Kubernetes Service, else the oldest.
 
-    Those that are exported to it by name count as older than those that everybody sees.
+    Services exported to the namespace by name take precedence over public ones.
     """
-    seen = [ref for ref in refs_by_hostname(db, host) if is_visible(db, ref, viewer)]
-    if len(seen) <= 1:
-        return seen[0] if seen else None
-    seen.sort(key=lambda ref: _is_public(db, ref))
-    own = next((ref for ref in seen if ref.namespace == viewer), None)
-    return own or next((ref for ref in seen if _is_kubernetes(db, ref)), seen[0])
+    visible = [ref for ref in refs_by_hostname(db, host) if is_visible(db, ref, viewer)]
+    if len(visible) <= 1:
+        return visible[0] if visible else None
+    visible.sort(key=lambda ref: _is_public(db, ref))
+    local = next((ref for ref in visible if ref.namespace == viewer), None)
+    return local or next((ref for ref in visible if _is_kubernetes(db, ref)), visible[0])
 
 
 def _is_public(db: Mesh, ref: ServiceRef) -> bool:
-    listed = service_summary(db, ref)
-    return listed is not None and "*" in listed.exported_to
+    summary = service_summary(db, ref)
+    return summary is not None and "*" in summary.exported_to
 
 
 def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
-    found = service(db, ref)
-    return found is not None and found.registry is Registry.KUBERNETES
+    row = service(db, ref)
+    return row is not None and row.registry is Registry.KUBERNETES

@@ -1,4 +1,4 @@
-"""The part of the mesh config and the settings that every service depends on."""
+"""The mesh config and settings that every service depends on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the mesh config that services are made by, so that any other edit of it leaves them alone."""
+    """The part of the mesh config and settings that services depend on, so that other edits do not affect them."""
 
     domain: str
     trust_domain: str
@@ -25,7 +25,7 @@ class ServiceRules(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def service_rules(db: Mesh) -> ServiceRules:
-    """Returns the part of the mesh config and the settings that services are made by."""
+    """Return the part of the mesh config and settings that services depend on."""
     mesh = mesh_config(db)
     settings = db.settings.registry
     return ServiceRules(

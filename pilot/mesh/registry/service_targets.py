@@ -1,4 +1,4 @@
-"""The services that a proxy's own workload serves, and the endpoints that are like it."""
+"""Services that a proxy's own workload serves, and the endpoints that are its siblings."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from pilot.mesh.tables.clusters import cluster_of, service_clusters
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
-SELF_DISCOVERY = "ENABLE_SELF_DISCOVERY"  # node metadata: the proxy wants to know the endpoints of its own service
+SELF_DISCOVERY = "ENABLE_SELF_DISCOVERY"  # node metadata: the proxy requests the endpoints of its own service
 
 
 @derived
 def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
-    """Returns the ports of services that lead to a proxy's workload, by the services' age; of the ports of one service that lead to the same port
-    by the same protocol, the first."""
+    """Return the service ports that lead to a proxy's workload, by the services' age.
+
+    If several ports of a service lead to the same port with the same protocol, only the first is returned.
+    """
     proxy = find_proxy(db, node_id)
-    found = [*_kubernetes_targets(db, proxy, node_id), *_entry_targets(db, proxy)]
-    return tuple(target for _, target in sorted(found, key=lambda item: item[0]))
+    targets = [*_kubernetes_targets(db, proxy, node_id), *_entry_targets(db, proxy)]
+    return tuple(target for _, target in sorted(targets, key=lambda item: item[0]))
 
 
-Aged = tuple[tuple[str, str], ServiceTarget]  # creation and host name of the service, by which they are sorted
+Aged = tuple[tuple[str, str], ServiceTarget]  # sort key (creation time and hostname of the service), target
 
 
 def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
@@ -54,60 +56,62 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
         keys = _selecting_services(db, cluster, row.namespace, row.labels)
         if not keys:
             return _listed_targets(db, proxy)
-        return [t for key in keys for t in _targets(db, key, lambda p: _pod_port(row.spec, p)) or ()]
+        return [target for key in keys for target in _targets(db, key, lambda port: _pod_port(row.spec, port)) or ()]
     labels = proxy_labels(db, node_id)
-    found: list[Aged] = []
+    announced: list[Aged] = []
     for key in _selecting_services(db, cluster, proxy.namespace, labels):
-        targets = _targets(db, key, lambda p: _announced_port(proxy, p), strict=True)
+        targets = _targets(db, key, lambda port: _announced_port(proxy, port), strict=True)
         if targets is None:
             return []
-        found += targets
-    return found
+        announced += targets
+    return announced
 
 
 def _selecting_services(db: Mesh, cluster: str, namespace: str, labels: Mapping[str, str]) -> list[RegistryKey]:
-    """Returns the Kubernetes Services of a cluster's namespace that select these labels."""
-    found = []
+    """Return the Kubernetes Services in a namespace of a cluster that select these labels."""
+    keys = []
     for name, value in labels.items():
         for key in SERVICE.keys(db, "selected", (cluster, namespace, name, value)):
             row = SERVICE.get(db, key)
             if row is not None and row.spec.selector.items() <= labels.items():
-                found.append(key)
-    return found
+                keys.append(key)
+    return keys
 
 
 @derived
 def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]) -> frozenset[int]:
-    """Returns the numbers and target numbers of the ports of the Kubernetes Services that select workloads with these labels."""
+    """Return the ports and numeric target ports of the Kubernetes Services that select workloads with these labels."""
     rows = (
         SERVICE.get(db, key)
         for cluster in service_clusters(db)
         for key in _selecting_services(db, cluster, namespace, dict(labels))
     )
-    ports = [p for row in rows if row is not None for p in row.spec.ports]
-    return frozenset(n for p in ports for n in (p.port, p.target_port) if isinstance(n, int) and n)
+    ports = [port for row in rows if row is not None for port in row.spec.ports]
+    return frozenset(
+        number for port in ports for number in (port.port, port.target_port) if isinstance(number, int) and number
+    )
 
 
 def _targets(
     db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False
 ) -> list[Aged] | None:
-    """Returns the targets of a Service, by the ports that its own cluster gives it; `find` tells the port that a port of it leads to.
+    """Return the targets of a Service, with the ports declared in its own cluster.
 
-    `strict`: None where one is unknown.
+    `find` maps a Service port to the workload's port. With `strict`, return None if it does not resolve one.
     """
     row = SERVICE.get(db, key)
-    found = cluster_service(db, key) if row is not None else None
-    if row is None or found is None:
+    declared = cluster_service(db, key) if row is not None else None
+    if row is None or declared is None:
         return []
-    out: dict[tuple[int, Protocol], Aged] = {}
-    for declared, port in zip(row.spec.ports, found.ports, strict=True):
-        number = find(declared)
+    targets: dict[tuple[int, Protocol], Aged] = {}
+    for service_port, port in zip(row.spec.ports, declared.ports, strict=True):
+        number = find(service_port)
         if number is None:
             if strict:
                 return None
             continue
-        out.setdefault((number, port.protocol), _aged(found, port, number))
-    return list(out.values())
+        targets.setdefault((number, port.protocol), _aged(declared, port, number))
+    return list(targets.values())
 
 
 def _pod_port(pod: Pod, port: ServicePort) -> int | None:
@@ -117,43 +121,53 @@ def _pod_port(pod: Pod, port: ServicePort) -> int | None:
 
 
 def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
-    """Returns the port by the container ports that the proxy's node lists; where it lists none, a named port cannot be told and is 0."""
+    """Return the target port, resolved with the container ports in the proxy's node metadata.
+
+    A named port is 0 if the node lists no ports, and None if it lists others.
+    """
     if not isinstance(port.target_port, str):
         return port.target_port or port.port
-    listed: Any = proxy.metadata.get("POD_PORTS")
-    if not listed or not isinstance(listed, list):
+    pod_ports: Any = proxy.metadata.get("POD_PORTS")
+    if not pod_ports or not isinstance(pod_ports, list):
         return 0
-    matching = (p for p in listed if p.get("name") == port.target_port and p.get("protocol", "TCP") == port.protocol)
-    return next((int(p.get("containerPort", 0)) for p in matching), None)
+    matching = (
+        item
+        for item in pod_ports
+        if item.get("name") == port.target_port and item.get("protocol", "TCP") == port.protocol
+    )
+    return next((int(item.get("containerPort", 0)) for item in matching), None)
 
 
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """Returns the targets of a Pod that no Service selects: of the services of its namespace whose EndpointSlices list it."""
-    out: dict[ServiceTarget, Aged] = {}
+    """Return the targets of a Pod that no Service selects but EndpointSlices of its namespace list."""
+    targets: dict[ServiceTarget, Aged] = {}
     for key in ENDPOINT_SLICE.keys(db, "address", proxy.ips[0]):
         row: Object[Any] | None = ENDPOINT_SLICE.get(db, key)
-        here = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
-        name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and here else None
-        found = service(db, _ref(db, key._replace(name=name))) if name else None
-        for port in found.ports if found is not None else ():
-            assert found is not None
-            for e in slice_endpoints(db, found, port):
-                if (e.cluster_id, e.addresses[0]) == (key.cluster, proxy.ips[0]):
-                    aged = _aged(found, port, e.port)
-                    out.setdefault(aged[1], aged)
-    return list(out.values())
+        is_local = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
+        name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and is_local else None
+        listed = service(db, _ref(db, key._replace(name=name))) if name else None
+        for port in listed.ports if listed is not None else ():
+            assert listed is not None
+            for endpoint in slice_endpoints(db, listed, port):
+                if (endpoint.cluster_id, endpoint.addresses[0]) == (key.cluster, proxy.ips[0]):
+                    aged = _aged(listed, port, endpoint.port)
+                    targets.setdefault(aged[1], aged)
+    return list(targets.values())
 
 
 def _ref(db: Mesh, key: RegistryKey) -> ServiceRef:
     return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 
 
-def _aged(found: Service, port: Port, number: int) -> Aged:
-    return (found.created, found.hostname), ServiceTarget(found.ref, port, number)
+def _aged(target_service: Service, port: Port, number: int) -> Aged:
+    return (target_service.created, target_service.hostname), ServiceTarget(target_service.ref, port, number)
 
 
 def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
-    """Returns the endpoints like a proxy's own, None unless its node asks for them (ENABLE_SELF_DISCOVERY). No node of its own."""
+    """Return the endpoints that are siblings of a proxy, or None unless its node requests them (ENABLE_SELF_DISCOVERY).
+
+    Not memoised.
+    """
     proxy = find_proxy(db, node_id)
     if not proxy.flag(SELF_DISCOVERY):
         return None
@@ -173,38 +187,50 @@ def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
     )
 
 
-# -- by WorkloadEntries and ServiceEntries -----------------------------------------------------------------------------------
+# -- WorkloadEntries and ServiceEntries --------------------------------------------------------------------------------
 
 
 def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
-    """Returns the WorkloadEntry of a proxy's cluster at its address; of several that of its name, else of its namespace, else the first."""
-    keys = (k for k in WORKLOAD_ENTRY.keys(db, "address", proxy.ips[0]) if k.cluster == cluster_of(db, proxy))
-    found = [w for k in keys if (w := entry_workload(db, k)) is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    named = next((w for w in found if f"{w.name}.{w.namespace}" == proxy.id and w.namespace == proxy.namespace), None)
-    return named or next((w for w in found if w.namespace == proxy.namespace), found[0])
+    """Return the WorkloadEntry of a proxy's cluster at its address.
+
+    If there are several, the one with the proxy's name wins, then one of its namespace, then the first.
+    """
+    keys = (key for key in WORKLOAD_ENTRY.keys(db, "address", proxy.ips[0]) if key.cluster == cluster_of(db, proxy))
+    workloads = [workload for key in keys if (workload := entry_workload(db, key)) is not None]
+    if len(workloads) < 2:
+        return workloads[0] if workloads else None
+    same_name = next(
+        (
+            workload
+            for workload in workloads
+            if f"{workload.name}.{workload.namespace}" == proxy.id and workload.namespace == proxy.namespace
+        ),
+        None,
+    )
+    return same_name or next(
+        (workload for workload in workloads if workload.namespace == proxy.namespace), workloads[0]
+    )
 
 
 def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
-    out = []
+    targets = []
     for key in _selecting_services(db, workload.cluster_id, workload.namespace, dict(workload.labels)):
-        found = service(db, _ref(db, key))
-        if found is not None and found.resolution is Resolution.CLIENT_SIDE_LB:
-            usable = (p for p in found.ports if p.protocol is not Protocol.UDP)
-            out += [_aged(found, p, number) for p in usable if (number := target_port(workload, p))]
-    return out
+        selecting = service(db, _ref(db, key))
+        if selecting is not None and selecting.resolution is Resolution.CLIENT_SIDE_LB:
+            usable = (port for port in selecting.ports if port.protocol is not Protocol.UDP)
+            targets += [_aged(selecting, port, number) for port in usable if (number := target_port(workload, port))]
+    return targets
 
 
 def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """Returns the ports of ServiceEntries of the proxy's namespace that have its workload among theirs."""
-    out = []
+    """Return the ports of ServiceEntries in the proxy's namespace that include its workload."""
+    targets = []
     for key, workload in entries_at(db, proxy):
         row = SERVICE_ENTRY.get(db, key)
         for host in row.spec.hosts if row is not None else ():
-            found = service(db, ServiceRef(host, key.namespace))
+            entry_service = service(db, ServiceRef(host, key.namespace))
             for declared in row.spec.ports if row is not None else ():
-                port = found.port(declared.number) if found is not None else None
-                if found is not None and port is not None:
-                    out.append(_aged(found, port, entry_endpoint(workload, declared).port))
-    return out
+                port = entry_service.port(declared.number) if entry_service is not None else None
+                if entry_service is not None and port is not None:
+                    targets.append(_aged(entry_service, port, entry_endpoint(workload, declared).port))
+    return targets

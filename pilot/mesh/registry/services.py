@@ -1,8 +1,8 @@
-"""The services of the mesh, from Kubernetes Services and ServiceEntries, and who sees them.
+"""Services of the mesh, from Kubernetes Services and ServiceEntries, and their visibility.
 
-A service is named by host name and namespace. Kubernetes Services of one name in several clusters are one service. Where a
-Kubernetes Service and ServiceEntries claim the same name, the Kubernetes Service has it; of several entries the oldest has it, and
-others like it add their ports and addresses.
+A service is identified by hostname and namespace. Kubernetes Services with the same name in several clusters are one
+service. A Kubernetes Service takes precedence over ServiceEntries that claim the same name. Among entries the oldest
+wins, and matching ones add their ports and addresses.
 """
 
 from __future__ import annotations
@@ -30,39 +30,41 @@ from pilot.mesh.tables.namespaces import namespace_annotations, namespace_labels
 
 
 class ServiceSummary(NamedTuple):
-    """A service as lists of services know it. `age` (created, name, namespace) sorts the oldest first."""
+    """The part of a service that lists of services need. `age` (created, name, namespace) sorts the oldest first."""
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
     placed: str = (
-        ""  # PreferSameZone, PreferSameNode, node-local: what makes its endpoints depend on where a client runs
+        ""  # PreferSameZone, PreferSameNode or node-local, which make endpoints depend on the client's location
     )
 
     def seen_from(self, namespace: str) -> bool:
         return "*" in self.exported_to or namespace in self.exported_to
 
 
-# -- one service -----------------------------------------------------------------------------------------------------------
+# -- one service -------------------------------------------------------------------------------------------------------
 
 
 @derived
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
-    """Returns the service of that name, None where nothing declares it."""
+    """Return the service with this hostname and namespace, merged over clusters, or None if nothing declares it."""
     if has_hosts(db) and (key := kubernetes_key(ref, clusterset.DOMAIN)) is not None:
         imported = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
-        if found := [s for s in imported if s is not None]:
-            return merge_clusters(found)
+        if services := [service for service in imported if service is not None]:
+            return merge_clusters(services)
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
-        declared = (_declared(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
-        if found := [s for s in declared if s is not None]:
-            return merge_clusters(found)
+        per_cluster = (_declared(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        if services := [service for service in per_cluster if service is not None]:
+            return merge_clusters(services)
     return merge_services(entry_services(db, ref))
 
 
 def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
-    """Returns the service as one cluster declares it, by a Service that is there. No node of its own: where no other cluster has Services, it is
-    the one of that name, which is built already."""
+    """Return the service as declared by an existing Service of one cluster. Not memoised.
+
+    If no other cluster has Services, this is the service of that name, which is already built.
+    """
     if service_clusters(db) != (key.cluster,):
         return _declared(db, key)
     return service(
@@ -82,7 +84,10 @@ def _declared(db: Mesh, key: RegistryKey) -> Service | None:
 
 
 def _imported(db: Mesh, key: RegistryKey) -> Service | None:
-    """Returns the service that a cluster imports under the name that all clusters share; None where it does not, or has no such Service itself."""
+    """Return the service that a cluster imports under its clusterset hostname.
+
+    Return None if the cluster does not import it or has no such Service itself.
+    """
     row, declared = SERVICE_IMPORT.get(db, key), _declared(db, key)
     if row is None or declared is None or not row.spec.ips:
         return None
@@ -94,72 +99,75 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 
 @derived
 def entry_services(db: Mesh, ref: ServiceRef) -> tuple[Service, ...]:
-    """Returns what each ServiceEntry that claims the name declares for it, by age."""
-    found = []
+    """Return the service that each ServiceEntry declares for this hostname and namespace, by age."""
+    services = []
     for key in SERVICE_ENTRY.keys(db, "ref", ref):
         row = SERVICE_ENTRY.get(db, key)
         if row is not None:
             annotations = namespace_annotations(db, db.settings.registry.cluster_id, ref.namespace)
             labels = namespace_labels(db, db.settings.registry.cluster_id, ref.namespace)
             addresses = auto_addresses(db, key, ref.hostname)
-            found.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
-    return tuple(sorted(found, key=lambda s: (s.created, s.source.name)))
+            services.append(build_entry_service(row, ref.hostname, addresses, labels, annotations, service_rules(db)))
+    return tuple(sorted(services, key=lambda service: (service.created, service.source.name)))
 
 
 @derived
 def service_summary(db: Mesh, ref: ServiceRef) -> ServiceSummary | None:
-    """Returns what lists of services are made by; None where the service is not there."""
-    found = service(db, ref)
-    if found is None:
+    """Return the summary of a service, or None if it does not exist."""
+    row = service(db, ref)
+    if row is None:
         return None
-    placed = "node-local" if found.node_local else found.traffic_distribution
-    return ServiceSummary((found.created, found.name, found.namespace), found.export_to, placed)
+    placed = "node-local" if row.node_local else row.traffic_distribution
+    return ServiceSummary((row.created, row.name, row.namespace), row.export_to, placed)
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
-    """Returns whether a namespace sees the service. It is asked once a namespace and service, so it is no node of its own."""
-    listed = service_summary(db, ref)
-    return listed is not None and listed.seen_from(namespace)
+    """Return True if the service is visible in a namespace. Not memoised: it is evaluated once for each pair."""
+    summary = service_summary(db, ref)
+    return summary is not None and summary.seen_from(namespace)
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
-    """Returns the key, but for the cluster, of the Kubernetes Services that would have this name."""
+    """Return the key, without the cluster, of the Kubernetes Services that would have this name."""
     name = ref.hostname.partition(".")[0]
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 
 
 def merge_services(declared: tuple[Service, ...]) -> Service | None:
-    """Returns the first, with the ports and addresses that others of the same nature add; None if there are no services."""
+    """Return the first service with the ports and addresses of all that match it, or None if there are none."""
     if len(declared) < 2:
         return declared[0] if declared else None
     first = declared[0]
-    alike = [s for s in declared if _nature(s) == _nature(first)]
+    matching = [service for service in declared if _nature(service) == _nature(first)]
     ports: dict[int, Port] = {}
-    for port in (p for s in alike for p in s.ports):
+    for port in (port for service in matching for port in service.ports):
         ports.setdefault(port.number, port)
-    addresses = dict.fromkeys(a for s in alike for a in s.addresses)
+    addresses = dict.fromkeys(address for service in matching for address in service.addresses)
     return msgspec.structs.replace(first, ports=tuple(ports.values()), addresses=tuple(addresses))
 
 
 @derived
 def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
-    """Returns the ServiceEntries that claim a name and add nothing to its service, because they differ in nature from the oldest."""
+    """Return the ServiceEntries that do not contribute to the service that they claim, because they differ from the
+    oldest."""
     first, *others = entry_services(db, ref) or (None,)
-    return tuple(s.source for s in others if s is not None and first is not None and _nature(s) != _nature(first))
+    return tuple(
+        other.source for other in others if other is not None and first is not None and _nature(other) != _nature(first)
+    )
 
 
 def _nature(s: Service) -> tuple[object, ...]:
     return s.resolution, s.labels, s.selector, s.export_to
 
 
-# -- lists of services -----------------------------------------------------------------------------------------------------
+# -- lists of services -------------------------------------------------------------------------------------------------
 
 
 @hub
 def claimed_hosts(db: Mesh, namespace: str) -> frozenset[str]:
-    """Returns the host names that ServiceEntries of a namespace claim."""
+    """Return the hostnames that ServiceEntries of a namespace claim."""
     rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "namespace", namespace))
-    return frozenset(h for row in rows if row is not None for h in row.spec.hosts)
+    return frozenset(host for row in rows if row is not None for host in row.spec.hosts)
 
 
 @derived
@@ -170,7 +178,7 @@ def _entries(db: Mesh) -> tuple[ObjectKey, ...]:
 @derived
 def _entry_refs(db: Mesh, key: ObjectKey) -> tuple[ServiceRef, ...] | None:
     row = SERVICE_ENTRY.get(db, key)
-    return tuple(ServiceRef(h, key.namespace) for h in row.spec.hosts) if row is not None else None
+    return tuple(ServiceRef(host, key.namespace) for host in row.spec.hosts) if row is not None else None
 
 
 _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_refs", _entries, _entry_refs, hub=True)
@@ -180,7 +188,7 @@ _refs_by_entry: Gather[ObjectKey, [], tuple[ServiceRef, ...]] = Gather("entry_re
 def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     domain = db.settings.registry.domain
     refs = dict.fromkeys(
-        ServiceRef(kubernetes_hostname(k.name, k.namespace, domain), k.namespace) for k in SERVICE.all_keys(db)
+        ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace) for key in SERVICE.all_keys(db)
     )
     for key in SERVICE_IMPORT.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
@@ -194,31 +202,31 @@ _summaries: Gather[ServiceRef, [], ServiceSummary] = Gather("service_summaries",
 
 @hub
 def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Returns every service, oldest first."""
-    listed = _summaries(db)
-    return tuple(sorted(listed, key=lambda ref: listed[ref].age))
+    """Return every service, oldest first."""
+    summaries = _summaries(db)
+    return tuple(sorted(summaries, key=lambda ref: summaries[ref].age))
 
 
 @hub
 def placed_services(db: Mesh) -> frozenset[str]:
-    """Returns the ways in which endpoints of services depend on where a client runs, of all services."""
-    return frozenset(item.placed for item in _summaries(db).values()) - {""}
+    """Return the ways in which endpoints of any service depend on the client's location."""
+    return frozenset(summary.placed for summary in _summaries(db).values()) - {""}
 
 
 @hub
 def _refs_by_audience(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
-    """Returns the services that a namespace sees because they name it, and under "*" the public ones; each oldest first."""
-    listed = _summaries(db)
-    out: dict[str, list[ServiceRef]] = defaultdict(list)
+    """Return the services exported to each namespace by name, and under "*" the public ones; oldest first."""
+    summaries = _summaries(db)
+    audiences: dict[str, list[ServiceRef]] = defaultdict(list)
     for ref in service_refs(db):
-        for namespace in listed[ref].exported_to:
-            out[namespace].append(ref)
-    return {namespace: tuple(refs) for namespace, refs in out.items()}
+        for namespace in summaries[ref].exported_to:
+            audiences[namespace].append(ref)
+    return {namespace: tuple(refs) for namespace, refs in audiences.items()}
 
 
 @hub
 def public_refs(db: Mesh) -> tuple[ServiceRef, ...]:
-    """Returns the services that every namespace sees, oldest first."""
+    """Return the services that are visible in every namespace, oldest first."""
     return _refs_by_audience(db).get("*", ())
 
 
@@ -229,31 +237,32 @@ def _private_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
 
 @hub
 def visible_refs(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """Returns the services that a namespace sees: first those exported to it by name, then the public ones; each oldest first."""
+    """Return the services visible in a namespace: those exported to it by name, then the public
+    ones; each oldest first."""
     private = _private_refs(db, namespace)
     return private + public_refs(db) if private else public_refs(db)
 
 
 @hub
 def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
-    """Returns the services that a namespace declares, oldest first. It reads nothing of other namespaces."""
+    """Return the services declared in a namespace, oldest first. It reads nothing from other namespaces."""
     domain = db.settings.registry.domain
     refs = {
-        ServiceRef(kubernetes_hostname(k.name, namespace, domain), namespace)
-        for k in SERVICE.keys(db, "namespace", namespace)
+        ServiceRef(kubernetes_hostname(key.name, namespace, domain), namespace)
+        for key in SERVICE.keys(db, "namespace", namespace)
     }
     if has_hosts(db):
         imported = SERVICE_IMPORT.keys(db, "namespace", namespace)
-        refs |= {ServiceRef(kubernetes_hostname(k.name, namespace, clusterset.DOMAIN), namespace) for k in imported}
+        refs |= {ServiceRef(kubernetes_hostname(key.name, namespace, clusterset.DOMAIN), namespace) for key in imported}
     for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
         row = SERVICE_ENTRY.get(db, key)
-        refs.update(ServiceRef(h, namespace) for h in (row.spec.hosts if row is not None else ()))
+        refs.update(ServiceRef(host, namespace) for host in (row.spec.hosts if row is not None else ()))
     return _oldest_first(db, refs)
 
 
 @derived
 def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
-    """Returns the services of a host name, at most one a namespace, oldest first."""
+    """Return the services with a hostname, at most one for each namespace, oldest first."""
     refs = {ServiceRef(hostname, key.namespace) for key in SERVICE_ENTRY.keys(db, "host", hostname)}
     name, _, rest = hostname.partition(".")
     namespace = rest.partition(".")[0]
@@ -264,5 +273,5 @@ def refs_by_hostname(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
 
 
 def _oldest_first(db: Mesh, refs: Iterable[ServiceRef]) -> tuple[ServiceRef, ...]:
-    listed = [(found.age, ref) for ref in refs if (found := service_summary(db, ref)) is not None]
-    return tuple(ref for _, ref in sorted(listed))
+    by_age = [(summary.age, ref) for ref in refs if (summary := service_summary(db, ref)) is not None]
+    return tuple(ref for _, ref in sorted(by_age))

@@ -1,4 +1,4 @@
-"""WorkloadEntries as workloads: those that are objects, and those that are written into a ServiceEntry."""
+"""Workloads of WorkloadEntries, from objects or inline in ServiceEntries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ HEALTH_CHECKS = "proxy.istio.io/health-checks-enabled"
 
 @derived
 def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
-    """Returns the workload of a WorkloadEntry object, None if its health is checked and not good. Labels of its metadata come before those of its
-    spec."""
+    """Return the workload of a WorkloadEntry object, or None if its health checks fail.
+
+    Labels in its metadata override those of its spec.
+    """
     row = WORKLOAD_ENTRY.get(db, key)
     if row is None or (db.settings.registry.entry_health_checks and not is_healthy(row)):
         return None
@@ -32,11 +34,11 @@ def entry_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     return make_workload(db, key, row.spec, labels, name)
 
 
-def is_healthy(o: Object[WorkloadEntryObject]) -> bool:
-    """Returns whether its health checks have passed, or there are none."""
-    if o.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
+def is_healthy(entry: Object[WorkloadEntryObject]) -> bool:
+    """Return True if health checks pass or are disabled."""
+    if entry.annotations.get(HEALTH_CHECKS, "").lower() not in ("1", "t", "true"):
         return True
-    return any(c.type == "Healthy" and c.status == "True" for c in o.spec.status.conditions)
+    return any(condition.type == "Healthy" and condition.status == "True" for condition in entry.spec.status.conditions)
 
 
 @derived
@@ -53,20 +55,20 @@ selectable_entries: Gather[RegistryKey, [str], Workload] = Gather("selectable_en
 
 
 def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str) -> Workload:
-    """Returns the workload of an entry with these labels; it reads only what every entry shares."""
+    """Return the workload of an entry with these labels. It reads only inputs that all entries share."""
     network = entry.network or find_network(db, key.cluster, entry.address, labels)
-    built = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
+    workload = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
     return (
-        msgspec.structs.replace(built, hbone=True)
+        msgspec.structs.replace(workload, hbone=True)
         if db.settings.ambient.enabled and label.takes_hbone(labels, {})
-        else built
+        else workload
     )
 
 
 def build_entry_workload(
     key: RegistryKey, entry: WorkloadEntry, labels: Mapping[str, str], name: str, network: str, trust_domain: str
 ) -> Workload:
-    """Returns the workload of an entry. Its network is the one that it names itself; the one that it is found to be in is but a label."""
+    """Return the workload of an entry. Only an explicit network sets its network; a derived one is merely a label."""
     locality = entry.locality or label.locality_label(labels)
     return Workload(
         name=key.name,
@@ -97,5 +99,5 @@ entry_labels: Gather[RegistryKey, [str], frozenset[tuple[str, str]]] = Gather("e
 
 @hub
 def entry_namespaces(db: Mesh) -> tuple[str, ...]:
-    """Returns the namespaces that have WorkloadEntries."""
+    """Return the namespaces that have WorkloadEntries."""
     return tuple(dict.fromkeys(key.namespace for key in WORKLOAD_ENTRY.all_keys(db)))

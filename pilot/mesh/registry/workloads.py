@@ -1,4 +1,4 @@
-"""A proxy's own workload: its labels, where it runs, and the ServiceEntries that have it among theirs."""
+"""A proxy's own workload: its Pod, labels, locality and network, and the ServiceEntries that include it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from pilot.mesh.tables.clusters import cluster_of
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
-TEST_VM_LABEL = "istio.io/test-vm"  # a Pod that stands for a virtual machine in Istio's own tests
+TEST_VM_LABEL = "istio.io/test-vm"  # marks a Pod that simulates a virtual machine in Istio's tests
 
 
-# -- what is known of the workload -------------------------------------------------------------------------------------------
+# -- the workload ------------------------------------------------------------------------------------------------------
 
 
 @derived
 def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
-    """Returns the Pod of a proxy in its cluster: `<pod>.<namespace>` by its id, else, where the setting says so, by its address."""
+    """Return the Pod of a proxy in its cluster: the Pod of its id (`<pod>.<namespace>`), else by address if that is
+    enabled."""
     proxy = find_proxy(db, node_id)
     name, _, namespace = proxy.id.partition(".")
     cluster = cluster_of(db, proxy)
@@ -37,14 +38,14 @@ def pod_of(db: Mesh, node_id: str) -> RegistryKey | None:
         return key
     if not db.settings.registry.find_pod_by_ip:
         return None
-    here = (k for k in POD.keys(db, "ip", proxy.ips[0]) if k.cluster == cluster)
-    at = [k for k in here if (w := pod_workload(db, k)) is not None and w.ready]
-    return at[0] if len(at) == 1 else next((k for k in at if k.namespace == proxy.namespace), None)
+    candidates = (key for key in POD.keys(db, "ip", proxy.ips[0]) if key.cluster == cluster)
+    ready = [key for key in candidates if (workload := pod_workload(db, key)) is not None and workload.ready]
+    return ready[0] if len(ready) == 1 else next((key for key in ready if key.namespace == proxy.namespace), None)
 
 
 @derived
 def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
-    """Returns the labels of a proxy's workload and where it runs; those of its node metadata where no registry knows it."""
+    """Return the labels and topology labels of a proxy's workload, from its node metadata if no registry has it."""
     proxy = find_proxy(db, node_id)
     labels = _own_labels(db, node_id)
     locality = str(_locality(labels, proxy))
@@ -55,12 +56,15 @@ def proxy_labels(db: Mesh, node_id: str) -> Mapping[str, str]:
 
 @derived
 def proxy_locality(db: Mesh, node_id: str) -> Locality:
-    """Returns where a proxy runs: by the registry, else as its node says."""
+    """Return the locality of a proxy: from the registry, else from its node."""
     return _locality(_own_labels(db, node_id), find_proxy(db, node_id))
 
 
 def proxy_network(db: Mesh, node_id: str) -> str:
-    """Returns the network that a proxy's node names, "" for none: only by its own word endpoints are out of its reach. No node of its own."""
+    """Return the network in a proxy's node metadata, or "".
+
+    Only this network makes endpoints unreachable. Not memoised.
+    """
     return find_proxy(db, node_id).text("NETWORK")
 
 
@@ -79,36 +83,37 @@ def _registry_labels(db: Mesh, node_id: str) -> Mapping[str, str] | None:
         return None
     pod = pod_of(db, node_id)
     row = POD.get(db, pod) if pod is not None else None
-    known = pod_workload(db, pod) if pod is not None else None
-    if row is not None and known is not None:
-        network = find_network(db, known.cluster_id, row.spec.status.pod_ip, row.labels)
-        return label.with_topology(row.labels, known.cluster_id, known.locality, proxy.text("NODE_NAME"), network)
+    workload = pod_workload(db, pod) if pod is not None else None
+    if row is not None and workload is not None:
+        network = find_network(db, workload.cluster_id, row.spec.status.pod_ip, row.labels)
+        return label.with_topology(row.labels, workload.cluster_id, workload.locality, proxy.text("NODE_NAME"), network)
     entries = entries_at(db, proxy) if cluster_of(db, proxy) == db.settings.registry.cluster_id else ()
-    for _, workload in entries:
-        return dict(workload.labels)
+    for _, entry in entries:
+        return dict(entry.labels)
     return None
 
 
 def _locality(labels: Mapping[str, str], proxy: Proxy) -> Locality:
     if not labels.keys().isdisjoint((label.REGION, label.ZONE, label.SUBZONE)):
         return Locality(labels.get(label.REGION, ""), labels.get(label.ZONE, ""), labels.get(label.SUBZONE, ""))
-    said = label.locality_label(labels)
-    return Locality.parse(said) if said else proxy.locality
+    text = label.locality_label(labels)
+    return Locality.parse(text) if text else proxy.locality
 
 
 def is_test_vm(proxy: Proxy) -> bool:
     return bool(proxy.labels.get(TEST_VM_LABEL))
 
 
-# -- ServiceEntries that have it among their workloads -----------------------------------------------------------------------
+# -- ServiceEntries that include the workload --------------------------------------------------------------------------
 
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
-    """Yields the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, each with that endpoint's workload."""
+    """Yield the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, with that endpoint's
+    workload."""
     for ip in proxy.ips:
-        listed = SERVICE_ENTRY.keys(db, "address", ip)
+        keys = SERVICE_ENTRY.keys(db, "address", ip)
         for key in (
-            *(k for k in listed if k.namespace == proxy.namespace),
+            *(key for key in keys if key.namespace == proxy.namespace),
             *selecting_entries(db, proxy.namespace, ip),
         ):
             row = SERVICE_ENTRY.get(db, key)
@@ -118,14 +123,14 @@ def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
 
 
 def selecting_entries(db: Mesh, namespace: str, ip: str) -> Iterable[ObjectKey]:
-    """Yields the ServiceEntries of a namespace that select a workload at an address."""
-    of_pods = (pod_workload(db, k) for k in POD.keys(db, "ip", ip) if k.namespace == namespace)
-    of_entries = (entry_workload(db, k) for k in WORKLOAD_ENTRY.keys(db, "address", ip) if k.namespace == namespace)
-    here = [w for w in (*of_pods, *of_entries) if w is not None and w.ready]
-    if not here:
+    """Yield the ServiceEntries of a namespace that select a workload at an address."""
+    pods = (pod_workload(db, key) for key in POD.keys(db, "ip", ip) if key.namespace == namespace)
+    entries = (entry_workload(db, key) for key in WORKLOAD_ENTRY.keys(db, "address", ip) if key.namespace == namespace)
+    workloads = [workload for workload in (*pods, *entries) if workload is not None and workload.ready]
+    if not workloads:
         return
     for key in SERVICE_ENTRY.keys(db, "selecting", namespace):
         row = SERVICE_ENTRY.get(db, key)
         selector = row.spec.workload_selector if row is not None else None
-        if selector is not None and any(w.serves(selector.labels) for w in here):
+        if selector is not None and any(workload.serves(selector.labels) for workload in workloads):
             yield key

@@ -1,7 +1,9 @@
-"""The `hosts` of an egress listener of a Sidecar: which hosts of which namespaces it imports.
+"""Hosts imported by an egress listener of a Sidecar.
 
-https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioEgressListener: `namespace/host`, with `*` for any
-namespace, `.` for the Sidecar's own and `~` in front of a namespace for hosts to leave out.
+https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioEgressListener
+
+Hosts have the form `namespace/host`, where `*` is any namespace, `.` is the Sidecar's own, and a `~` in front of the
+namespace excludes the hosts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ ANY_NAMESPACE = "*"
 
 
 class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
-    """Hosts that are imported from one namespace, as written and in order, and those that are left out."""
+    """Hosts that are imported from one namespace, as written and in order, and hosts that are excluded."""
 
     hosts: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
@@ -32,12 +34,15 @@ class HostSet(msgspec.Struct, frozen=True, cache_hash=True):
         return _split(self).wildcards
 
     def imports(self, hostname: str) -> bool:
-        """Returns whether a service of that name is imported: a wildcard service only by a wildcard that covers all of it."""
+        """Return True if a service with this hostname is imported.
+
+        A wildcard service needs a wildcard that covers all of it.
+        """
         exact, wildcards = _split(self)
-        return hostname in exact or any(subset_of(hostname, h) for h in wildcards)
+        return hostname in exact or any(subset_of(hostname, wildcard) for wildcard in wildcards)
 
     def excludes(self, hostname: str) -> bool:
-        return any(subset_of(hostname, h) for h in self.excluded)
+        return any(subset_of(hostname, excluded) for excluded in self.excluded)
 
 
 class _Split(NamedTuple):
@@ -47,46 +52,51 @@ class _Split(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _split(hosts: HostSet) -> _Split:
-    """Returns the exact hosts and the wildcards of a set. Cached, because sets of hundreds of hosts are asked about hundreds of services."""
-    wildcards = tuple(h for h in hosts.hosts if is_wildcard(h))
+    """Return the exact hosts and the wildcards of a set.
+
+    Cached because hundreds of services are matched against each set.
+    """
+    wildcards = tuple(host for host in hosts.hosts if is_wildcard(host))
     return _Split(frozenset(hosts.hosts) - frozenset(wildcards), wildcards)
 
 
 class EgressHostsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The host sets of one egress listener, by namespace (`*` is any)."""
+    """The host sets of an egress listener by namespace; `*` is any namespace."""
 
     by_namespace: tuple[tuple[str, HostSet], ...]
 
     def find(self, namespace: str) -> HostSet | None:
-        """Returns the set that is written for this very namespace."""
-        return next((s for n, s in self.by_namespace if n == namespace), None)
+        """Return the set for exactly this namespace key."""
+        return next((hosts for name, hosts in self.by_namespace if name == namespace), None)
 
     @property
     def everywhere(self) -> HostSet | None:
-        """Returns the set of `*`."""
+        """Return the set for `*`."""
         return self.find(ANY_NAMESPACE)
 
     @property
     def everything(self) -> bool:
-        """Returns whether it is `*/*` alone."""
+        """Return True if the only host is `*/*`."""
         return self.by_namespace == ((ANY_NAMESPACE, HostSet(hosts=("*",))),)
 
     def imports(self, hostname: str, namespace: str) -> bool:
-        """Returns whether the service of that name and namespace is imported."""
-        sets = [s for s in (self.find(namespace), self.everywhere) if s is not None]
-        return not any(s.excludes(hostname) for s in sets) and any(s.imports(hostname) for s in sets)
+        """Return True if the service with this hostname and namespace is imported."""
+        sets = [hosts for hosts in (self.find(namespace), self.everywhere) if hosts is not None]
+        return not any(hosts.excludes(hostname) for hosts in sets) and any(hosts.imports(hostname) for hosts in sets)
 
 
 def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
-    """Returns the host sets of an egress listener that takes effect in a namespace; hosts that are not `namespace/host` are left out."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    """Return the host sets of an egress listener in a namespace. Hosts not of the form `namespace/host` are ignored."""
+    sets: dict[str, tuple[list[str], list[str]]] = {}
     for text in hosts:
-        where, slash, host = text.partition("/")
+        scope, slash, host = text.partition("/")
         if not slash or "/" in host:
             continue
-        excluded = where.startswith("~")
+        excluded = scope.startswith("~")
         if excluded:
-            where = where[1:] or ANY_NAMESPACE
-        imported, left_out = found.setdefault(namespace if where == "." else where, ([], []))
-        (left_out if excluded else imported).append(host)
-    return EgressHostsKey(tuple((n, HostSet(tuple(i), tuple(x))) for n, (i, x) in found.items()))
+            scope = scope[1:] or ANY_NAMESPACE
+        imported, omitted = sets.setdefault(namespace if scope == "." else scope, ([], []))
+        (omitted if excluded else imported).append(host)
+    return EgressHostsKey(
+        tuple((name, HostSet(tuple(hosts), tuple(exclusions))) for name, (hosts, exclusions) in sets.items())
+    )

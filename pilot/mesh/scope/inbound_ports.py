@@ -1,6 +1,6 @@
-"""The ports on which a sidecar takes traffic for its workload: those of its services, or those of its Sidecar.
+"""Ports on which a sidecar accepts traffic for its workload, from its services or its Sidecar.
 
-Clusters and listeners both follow this one choice.
+Clusters and listeners are both built from these ports.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pilot.mesh.tables.database import Mesh
 
 
 class InboundPort(NamedTuple):
-    """A port that a workload listens on.
+    """A port on which a workload listens.
 
-    `port`: as the oldest of its services declares it, or as the Sidecar does. `targets`: the ports of services that lead to it, oldest
-    first. `ingress`: the Sidecar's listener, None where services declare the port; `declared_by`: that Sidecar.
+    - `port`: as declared by the oldest of its services, or by the Sidecar.
+    - `targets`: the service ports that lead to it, oldest first.
+    - `ingress`: the Sidecar's listener, None if services declare the port.
+    - `declared_by`: that Sidecar.
     """
 
     number: int
@@ -31,40 +33,51 @@ class InboundPort(NamedTuple):
 
 
 def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
-    """Returns the ports of a sidecar, each number once. No node of its own.
+    """Return the inbound ports of a sidecar, each number once. Not memoised.
 
-    Ingress listeners of a Sidecar take the place of services, unless the setting adds these. A proxy that captures nothing takes
-    traffic on ports of a Sidecar only.
+    Ingress listeners of a Sidecar replace those of services, unless the setting merges both. A proxy without traffic
+    capture only uses ports of a Sidecar.
     """
     sidecar = find_sidecar(db, inbound.scope.sidecar)
-    served = _targets_by_number(inbound)
+    targets = _targets_by_number(inbound)
     if sidecar is None or not sidecar.ingress:
-        return [_of_services(n, t) for n, t in served.items()] if inbound.listening.interception != "NONE" else []
+        return (
+            [_of_services(target_port, port_targets) for target_port, port_targets in targets.items()]
+            if inbound.listening.interception != "NONE"
+            else []
+        )
     declared: dict[int, InboundPort] = {}
     for listener in sidecar.ingress:
         if listener.port is not None:
             number = listener.port.number
             port = Port(listener.port.name, number, parse_protocol(listener.port.protocol))
             declared.setdefault(
-                number, InboundPort(number, port, served.get(number, ()), listener, inbound.scope.sidecar)
+                number, InboundPort(number, port, targets.get(number, ()), listener, inbound.scope.sidecar)
             )
-    added = served.items() if db.settings.listeners.merge_ingress_with_services else ()
-    return [*(_of_services(n, t) for n, t in added if n not in declared), *declared.values()]
+    added = targets.items() if db.settings.listeners.merge_ingress_with_services else ()
+    return [
+        *(
+            _of_services(target_port, port_targets)
+            for target_port, port_targets in added
+            if target_port not in declared
+        ),
+        *declared.values(),
+    ]
 
 
 def declared_port_numbers(db: Mesh, inbound: InboundFacet) -> frozenset[int]:
-    """Returns the ports that a Sidecar's ingress listeners name, else those that services lead to, whether captured or not."""
+    """Return the ports of a Sidecar's ingress listeners, else the target ports of services, captured or not."""
     sidecar = find_sidecar(db, inbound.scope.sidecar)
     if sidecar is not None and sidecar.ingress:
-        return frozenset(i.port.number for i in sidecar.ingress if i.port is not None)
-    return frozenset(t.target_port for t in inbound.targets)
+        return frozenset(listener.port.number for listener in sidecar.ingress if listener.port is not None)
+    return frozenset(target.target_port for target in inbound.targets)
 
 
 def _targets_by_number(inbound: InboundFacet) -> dict[int, tuple[ServiceTarget, ...]]:
-    found: dict[int, tuple[ServiceTarget, ...]] = {}
+    by_number: dict[int, tuple[ServiceTarget, ...]] = {}
     for target in inbound.targets:
-        found[target.target_port] = (*found.get(target.target_port, ()), target)
-    return found
+        by_number[target.target_port] = (*by_number.get(target.target_port, ()), target)
+    return by_number
 
 
 def _of_services(number: int, targets: tuple[ServiceTarget, ...]) -> InboundPort:

@@ -1,4 +1,4 @@
-"""The namespaces that there are, declared or not: an object or a proxy in a namespace is enough."""
+"""Namespaces that exist, by declaration or because an object or a proxy is in them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _VIEWS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINAT
 
 @hub
 def known_namespaces(db: Mesh) -> frozenset[str]:
-    """Returns the namespaces of all clusters that are declared, or have objects that services and routes are made of, or proxies."""
+    """Return the namespaces of all clusters that are declared, or that contain proxies, workloads, services or routing
+    objects."""
     declared = (key.name for key in NAMESPACE.all_keys(db))
     return frozenset(
-        (*declared, *(name for view in _VIEWS for name in view.buckets(db, "namespace")), *proxy_namespaces(db))
+        (*declared, *(name for kind in _VIEWS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
     )

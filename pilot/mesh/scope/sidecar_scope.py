@@ -1,4 +1,4 @@
-"""The reach of a sidecar: the Sidecar object that applies to it, its egress listeners and its outbound traffic policy.
+"""The Sidecar that applies to a workload, its egress listeners and its outbound traffic policy.
 
 The services that the listeners import are in `imports`.
 """
@@ -20,9 +20,9 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
-    """One egress listener. Without `port` it stands for every port of what it imports.
+    """An egress listener. Without `port` it covers every port of the services that it imports.
 
-    With `match_port` only services that have the listener's port count, and only with that port.
+    With `match_port`, only services that have the listener's port are included, and only with that port.
     """
 
     hosts: EgressHostsKey
@@ -40,8 +40,11 @@ class EgressListener(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
-    """`mode` says what happens to traffic for unknown destinations: REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. A Sidecar may send it
-    to `egress_proxy` instead."""
+    """Handling of traffic to unknown destinations.
+
+    `mode` is REGISTRY_ONLY, ALLOW_ANY or ALLOW_ANY_DYNAMIC_DNS. A Sidecar may send the traffic to `egress_proxy`
+    instead.
+    """
 
     mode: str
     egress_proxy: Destination | None = None
@@ -54,31 +57,34 @@ class OutboundPolicy(msgspec.Struct, frozen=True, cache_hash=True):
 EVERYTHING = EgressListener(EgressHostsKey(((ANY_NAMESPACE, HostSet(("*",))),)))
 
 
-# -- which Sidecar ---------------------------------------------------------------------------------------------------------
+# -- selection of the Sidecar ------------------------------------------------------------------------------------------
 
 
 @hub
 def sidecar_order(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    """Returns the Sidecars of a namespace in the order in which they are tried: with a selector before those without, then by age."""
-    found = [
+    """Return the Sidecars of a namespace in order of precedence: those with a selector first, then by age."""
+    sidecars = [
         (key, row) for key in SIDECAR.keys(db, "namespace", namespace) if (row := SIDECAR.get(db, key)) is not None
     ]
-    found.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
-    return tuple(key for key, _ in found)
+    sidecars.sort(key=lambda item: (item[1].spec.workload_selector is None, item[1].created, item[0].name))
+    return tuple(key for key, _ in sidecars)
 
 
 @derived
 def selector_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """Returns the label keys that the namespace's Sidecars select workloads by."""
+    """Return the label keys by which the namespace's Sidecars select workloads."""
     specs = (find_sidecar(db, key) for key in sidecar_order(db, namespace))
     return frozenset(
-        k for s in specs if s is not None and s.workload_selector is not None for k in s.workload_selector.labels
+        label
+        for spec in specs
+        if spec is not None and spec.workload_selector is not None
+        for label in spec.workload_selector.labels
     )
 
 
 @derived
 def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
-    """Returns the Sidecar for a workload: of its namespace by its labels, else that of the root namespace without a selector."""
+    """Return the Sidecar for a workload: one of its namespace, else one of the root namespace without a selector."""
     for key in sidecar_order(db, namespace):
         spec = find_sidecar(db, key)
         if spec is not None and (spec.workload_selector is None or spec.workload_selector.labels.items() <= labels):
@@ -91,14 +97,14 @@ def sidecar_of(db: Mesh, namespace: str, labels: Labels) -> ObjectKey | None:
 
 
 def find_sidecar(db: Mesh, key: ObjectKey | None) -> Sidecar | None:
-    """Returns the Sidecar of a key; None where there is none, so that the defaults apply."""
+    """Return a Sidecar, or None if it does not exist, so that the defaults apply."""
     row: Object[Sidecar] | None = SIDECAR.get(db, key) if key is not None else None
     return row.spec if row is not None else None
 
 
 @derived
 def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
-    """Returns what a scope's Sidecar says, else the mesh's mode."""
+    """Return the policy of a scope's Sidecar, else of the mesh."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is not None and spec.outbound_traffic_policy is not None:
         return OutboundPolicy(spec.outbound_traffic_policy.mode, spec.outbound_traffic_policy.egress_proxy)
@@ -108,10 +114,13 @@ def outbound_traffic_policy(db: Mesh, scope: ScopeFacet) -> OutboundPolicy:
 
 @derived
 def egress_listeners(db: Mesh, scope: ScopeFacet) -> tuple[EgressListener, ...]:
-    """Returns the egress listeners of a scope, as written; one that imports everything where no Sidecar says otherwise."""
+    """Return the egress listeners of a scope, as written. Without a Sidecar, one listener imports everything."""
     spec = find_sidecar(db, scope.sidecar)
     if spec is None or not spec.egress:
         return (EVERYTHING,)
     return tuple(
-        EgressListener(parse_hosts(e.hosts, scope.namespace), e.port, e.bind, e.capture_mode) for e in spec.egress
+        EgressListener(
+            parse_hosts(listener.hosts, scope.namespace), listener.port, listener.bind, listener.capture_mode
+        )
+        for listener in spec.egress
     )

@@ -12,8 +12,8 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
-from pilot.envoy.listener.authorization import built_policy
-from pilot.envoy.listener.inbound_specs import accepted_mtls, port_specs
+from pilot.envoy.listener.authorization_filters import built_policy
+from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_specs
 from pilot.envoy.rbac.evaluate import RequestFacts, meets
 from pilot.lib.spiffe import PREFIX, identity
 from pilot.mesh.model.proxy import NodeType

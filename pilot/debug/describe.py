@@ -8,7 +8,7 @@ from typing import Any
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, asked_connection
 from pilot.debug.sources import ConnectedProxy, Sources
-from pilot.envoy.listener.inbound_specs import accepted_mtls
+from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls
 from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.model.facets import ServiceTarget
 from pilot.mesh.model.proxy import NodeType

@@ -14,7 +14,7 @@ from pilot.debug.slices import all_of, those_of
 from pilot.debug.sources import ConnectedProxy, Sources
 from pilot.derive import Node
 from pilot.derive.explain import Explanation, Reason, Step, explanation, search_origin, walk
-from pilot.envoy.envoy_filter.origin import find_patches
+from pilot.envoy.envoy_filter.added_resources import find_patches
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group
 from pilot.lib.xds_types import BY_SHORT_NAME, short_name

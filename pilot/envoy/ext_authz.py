@@ -6,7 +6,7 @@ from envoy.config.core.v3 import grpc_service_pb2
 from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
 
 from pilot.config.mesh.extension_provider import EnvoyExternalAuthorizationGrpcProvider
-from pilot.envoy.rbac.rules import authorizer_prefix
+from pilot.envoy.rbac.rbac_rules import authorizer_prefix
 from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 

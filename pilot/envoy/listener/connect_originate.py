@@ -13,7 +13,7 @@ from pilot.envoy.access_log.access_logs import build_listener_access_logs, build
 from pilot.envoy.filter_state import HBONE_TARGET
 from pilot.envoy.http_filter.connect_authority import SOURCE_HEADER
 from pilot.envoy.listener.access_logging import access_logs
-from pilot.envoy.listener.listener_filter import ORIGINAL_DST
+from pilot.envoy.listener.listener_filters import ORIGINAL_DST
 from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.network_filter.set_filter_state import build_endpoint_metadata
 from pilot.envoy.network_filter.tcp_proxy import ProxyTunnel, TcpRoute, TcpSettings, build_tcp_proxy

@@ -15,8 +15,8 @@ from pilot.envoy.http_filter.connect_authority import build_connect_authority, b
 from pilot.envoy.http_filter.peer_metadata import DOWNSTREAM_OF_WAYPOINT
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.access_logging import access_logs
-from pilot.envoy.listener.address import wildcards
-from pilot.envoy.listener.authorization import tunnel_authorization
+from pilot.envoy.listener.authorization_filters import tunnel_authorization
+from pilot.envoy.listener.listener_address import wildcards
 from pilot.envoy.listener.listener_head import Frame, build_frame
 from pilot.envoy.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
 from pilot.envoy.resource import Resource

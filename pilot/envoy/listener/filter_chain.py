@@ -12,7 +12,7 @@ from google.protobuf import struct_pb2
 from pilot.config.object import ObjectKey
 from pilot.config.protocol import Protocol
 from pilot.envoy import names
-from pilot.envoy.listener.parts import ChainParts
+from pilot.envoy.listener.listener_parts import ChainParts
 from pilot.envoy.network_filter.tcp_filters import NetworkOptions, build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import to_cluster
 from pilot.envoy.well_known_types import build_cidr, build_duration

@@ -8,7 +8,7 @@ from envoy.config.accesslog.v3 import accesslog_pb2
 from envoy.config.core.v3 import address_pb2, base_pb2, udp_socket_config_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2, quic_config_pb2, udp_listener_config_pb2
 
-from pilot.envoy.listener.address import build_additional, build_address
+from pilot.envoy.listener.listener_address import build_additional, build_address
 from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 

@@ -11,7 +11,7 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY, REQUEST_AUTHENTICATIO
 from pilot.envoy.filter_phase import Phase
 from pilot.envoy.http_filter.connect_authority import CLIENT_IDENTITY
 from pilot.envoy.http_filter.jwt_authn import build_jwt_authn
-from pilot.envoy.listener.authorization import http_authorization, network_authorization
+from pilot.envoy.listener.authorization_filters import http_authorization, network_authorization
 from pilot.envoy.listener.extension_filters import http_extensions
 from pilot.envoy.listener.stats_filters import http_stats_filters, network_stats_filters
 from pilot.mesh.model.facets import ListeningFacet

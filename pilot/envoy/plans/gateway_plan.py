@@ -10,7 +10,7 @@ from pilot.envoy.cluster.cluster_traits import without_location
 from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters, sni_routed_clusters
 from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, sni_load_assignments
-from pilot.envoy.listener.gateway import gateway_listeners
+from pilot.envoy.listener.gateway.gateway_listeners import gateway_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.plans.shared_groups import (

@@ -7,7 +7,7 @@ from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
-from pilot.envoy.listener.gateway import covered_servers, repeated_names
+from pilot.envoy.listener.gateway.gateway_listeners import covered_servers, repeated_names
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway
 from pilot.mesh.proxies.router import gateway_listeners_facet

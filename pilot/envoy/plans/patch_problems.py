@@ -12,10 +12,10 @@ from pilot.config.networking.envoy_filter import EnvoyFilter
 from pilot.config.object import Object, ObjectKey
 from pilot.config.problem import Problem, Problems, below, warning
 from pilot.derive import Gather, derived
-from pilot.envoy.envoy_filter.added import added, added_extensions
-from pilot.envoy.envoy_filter.effects import Misfit
-from pilot.envoy.envoy_filter.patch import patch
-from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched, patched_resources
+from pilot.envoy.envoy_filter.added_resources import added, added_extensions
+from pilot.envoy.envoy_filter.parsed_patch import patch
+from pilot.envoy.envoy_filter.patch_effects import Misfit
+from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.plans.resource_group import Group, ProxyPlan
 from pilot.lib.protobuf.fault import as_written, shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pilot.envoy.envoy_filter.added import added, added_extensions
-from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched
+from pilot.envoy.envoy_filter.added_resources import added, added_extensions
+from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched
 from pilot.envoy.plans.resource_group import Group, NamedGroup, PatchSide, ProxyPlan
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchContext, PatchFacet

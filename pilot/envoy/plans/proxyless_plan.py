@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
-from pilot.envoy.proxyless.clusters import cluster_endpoints, clusters
-from pilot.envoy.proxyless.listener import client_listeners
-from pilot.envoy.proxyless.routes import routes
-from pilot.envoy.proxyless.server import server_listeners
+from pilot.envoy.proxyless.client_clusters import cluster_endpoints, clusters
+from pilot.envoy.proxyless.client_listeners import client_listeners
+from pilot.envoy.proxyless.client_routes import routes
+from pilot.envoy.proxyless.server_listeners import server_listeners
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.proxies.classify import inbound_facet
 from pilot.mesh.proxies.proxyless import proxyless_facet

@@ -12,11 +12,11 @@ from pilot.envoy.endpoint.local_cluster import local_cluster
 from pilot.envoy.extension_config import discovered_extensions
 from pilot.envoy.listener.connect_originate import crossing_listeners, originating_listeners, originator_key
 from pilot.envoy.listener.connect_terminate import terminating_listeners
-from pilot.envoy.listener.inbound_hbone import tunnelled_listeners
+from pilot.envoy.listener.inbound.inbound_hbone import tunnelled_listeners
 from pilot.envoy.plans.resource_group import Group, NamedGroup, PatchSide
 from pilot.envoy.secret import secrets
-from pilot.envoy.ztunnel.addresses import ADDRESSES, WORKLOADS
-from pilot.envoy.ztunnel.policies import authorizations, port_policies, strict_policy, waypoint_policies
+from pilot.envoy.ztunnel.address_resources import ADDRESSES, WORKLOADS
+from pilot.envoy.ztunnel.policy_resources import authorizations, port_policies, strict_policy, waypoint_policies
 from pilot.lib.xds_types import ADDRESS, EXTENSION, PROXY_CONFIG, SECRET, WORKLOAD
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet, OutboundFacet, PolicyFacet
 from pilot.mesh.registry.service_targets import SELF_DISCOVERY, siblings_key

@@ -15,9 +15,9 @@ from pilot.envoy.cluster.inbound_clusters import inbound_clusters
 from pilot.envoy.cluster.outbound_clusters import outbound_clusters
 from pilot.envoy.endpoint.inline_clusters import inline_clusters
 from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
-from pilot.envoy.listener.defaults import listener_defaults
-from pilot.envoy.listener.inbound import inbound_listeners
-from pilot.envoy.listener.outbound import (
+from pilot.envoy.listener.inbound.inbound_listeners import inbound_listeners
+from pilot.envoy.listener.listener_options import listener_defaults
+from pilot.envoy.listener.outbound.outbound_listeners import (
     addressing,
     http_listeners,
     http_listeners_of_others,
@@ -27,7 +27,7 @@ from pilot.envoy.listener.outbound import (
     tcp_listeners_of_others,
     without_spans,
 )
-from pilot.envoy.listener.virtual_outbound import capture_listeners
+from pilot.envoy.listener.outbound.virtual_outbound import capture_listeners
 from pilot.envoy.names import HTTP_PROXY
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan

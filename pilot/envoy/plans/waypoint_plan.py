@@ -20,8 +20,8 @@ from pilot.envoy.listener.connect_originate import (
     originator_key,
 )
 from pilot.envoy.listener.connect_terminate import terminating_listeners
-from pilot.envoy.listener.east_west import passage_listeners
-from pilot.envoy.listener.main_internal import main_internal_listeners
+from pilot.envoy.listener.waypoint.east_west_listeners import passage_listeners
+from pilot.envoy.listener.waypoint.main_internal import main_internal_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, secret_groups

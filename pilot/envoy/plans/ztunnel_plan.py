@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, policy_groups, secret_groups
-from pilot.envoy.ztunnel.addresses import asked_addresses, asked_workloads
+from pilot.envoy.ztunnel.address_resources import asked_addresses, asked_workloads
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, WORKLOAD
 from pilot.mesh.tables.clusters import cluster_of
 from pilot.mesh.tables.database import Mesh

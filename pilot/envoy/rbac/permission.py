@@ -10,8 +10,8 @@ from envoy.extensions.path.match.uri_template.v3 import uri_template_match_pb2
 from envoy.type.matcher.v3 import metadata_pb2, path_pb2
 
 from pilot.config.security.authorization_policy import Condition, Operation
-from pilot.envoy.rbac.field import Build, RbacField, build_fields, each, unsayable
-from pilot.envoy.rbac.text import build_header, build_item, build_text, build_text_value, build_value
+from pilot.envoy.rbac.rule_field import Build, RbacField, build_fields, each, unsayable
+from pilot.envoy.rbac.string_matchers import build_header, build_item, build_text, build_text_value, build_value
 from pilot.envoy.well_known_types import build_cidr, pack
 from pilot.lib.path_template import find_template_fault, is_template, to_envoy
 

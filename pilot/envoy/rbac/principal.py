@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envoy.config.rbac.v3 import rbac_pb2
@@ -11,10 +11,9 @@ from envoy.type.matcher.v3 import filter_state_pb2, string_pb2
 
 from pilot.config.security.authorization_policy import Condition, Source
 from pilot.envoy.filter_state import PEER_PRINCIPAL
-from pilot.envoy.rbac.field import Build, RbacField, build_fields, each, unsayable
-from pilot.envoy.rbac.text import ANY, build_header, build_regex, build_text, quote
-from pilot.envoy.rbac.token import any_of, build_claim, build_request_principals
-from pilot.envoy.rbac.trust_domains import in_all_domains, with_aliases
+from pilot.envoy.rbac.rule_field import Build, RbacField, build_fields, each, unsayable
+from pilot.envoy.rbac.string_matchers import ANY, build_header, build_regex, build_text, quote
+from pilot.envoy.rbac.token_principal import any_of, build_claim, build_request_principals
 from pilot.envoy.well_known_types import build_cidr
 from pilot.lib.spiffe import PREFIX
 
@@ -174,3 +173,40 @@ def _peer_address(value: str) -> rbac_pb2.Principal | None:
 
 def _header(name: str, value: str) -> rbac_pb2.Principal | None:
     return Principal(header=build_header(name, value)) if _HEADER_NAME.fullmatch(name) else None
+
+
+LOCAL = "cluster.local"  # stands for the trust domain of the mesh, whatever it is
+_PARTS = 5  # DOMAIN/ns/NAMESPACE/sa/ACCOUNT
+
+
+def in_all_domains(principals: Iterable[str], domains: Sequence[str]) -> list[str]:
+    """Returns the principals, each of them in all trust domains of the mesh if it is in one of them; those of foreign domains, and what is no
+    whole principal, as they are."""
+    found: list[str] = []
+    for principal in principals:
+        domain, *rest = principal.split("/")
+        if len(rest) != _PARTS - 1 or domain == "*" or not _is_known(domain, domains):
+            found.append(principal)
+            continue
+        named = (principal if _ends_as(known, domain) else "/".join((known, *rest)) for known in domains)
+        found.extend(dict.fromkeys(named))
+    return found
+
+
+def with_aliases(values: Iterable[str], domains: Sequence[str]) -> list[str]:
+    """Returns trust domains, and with one of the mesh its others."""
+    return list(dict.fromkeys(domain for value in values for domain in (domains if value in domains else (value,))))
+
+
+def _is_known(domain: str, domains: Iterable[str]) -> bool:
+    return domain == LOCAL or any(
+        domain == known or _covers(domain, known) or _covers(known, domain) for known in domains
+    )
+
+
+def _covers(pattern: str, domain: str) -> bool:
+    return pattern == "*" or _ends_as(domain, pattern) or (pattern.endswith("*") and domain.startswith(pattern[:-1]))
+
+
+def _ends_as(domain: str, pattern: str) -> bool:
+    return pattern.startswith("*") and domain.endswith(pattern[1:])

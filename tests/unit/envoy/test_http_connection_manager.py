@@ -9,7 +9,7 @@ from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
 from google.protobuf import any_pb2
 
-from pilot.envoy.listener.parts import ChainParts, ListenerParts, assemble, serialize_fields
+from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble, serialize_fields
 from pilot.envoy.network_filter.http_connection_manager import NAME, HttpOptions, build_http_connection_manager
 from pilot.envoy.resource import Resource
 from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tracing

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from envoy.config.route.v3 import route_pb2
 
-from pilot.envoy.envoy_filter.effects import Effects
-from pilot.envoy.envoy_filter.patch import patches
-from pilot.envoy.envoy_filter.patched import PatchSourceKey, patched, patched_resources
-from pilot.envoy.envoy_filter.routes import patch_routes
+from pilot.envoy.envoy_filter.parsed_patch import patches
+from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_routes import patch_routes
+from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched, patched_resources
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE

@@ -13,9 +13,9 @@ from pilot.bootstrap.periodic_jobs import PatchMetrics
 from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.config.object import ObjectKey
-from pilot.envoy.envoy_filter.match import can_touch
-from pilot.envoy.envoy_filter.origin import find_patches
-from pilot.envoy.envoy_filter.patch import ReadPatch
+from pilot.envoy.envoy_filter.added_resources import find_patches
+from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.patch_match import can_touch
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.metrics import Metrics

@@ -14,7 +14,7 @@ from pilot.config.networking.virtual_service import (
     VirtualService,
 )
 from pilot.config.object import ObjectKey
-from pilot.envoy.listener.gateway_chains import (
+from pilot.envoy.listener.gateway.gateway_chain_plan import (
     GatewayListenerKey,
     HttpsChain,
     Layer4,

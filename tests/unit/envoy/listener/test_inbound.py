@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pilot.config.protocol import Protocol
-from pilot.envoy.listener.inbound_chain import find_matches
-from pilot.envoy.listener.listener_filter import Inspection, build_inspectors
+from pilot.envoy.listener.inbound.inbound_chains import find_matches
+from pilot.envoy.listener.listener_filters import Inspection, build_inspectors
 from tests.support.listeners import (
     HCM,
     WEB,

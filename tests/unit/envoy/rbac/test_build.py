@@ -10,9 +10,8 @@ import yaml
 from google.protobuf import json_format
 
 from pilot.config.security.authorization_policy import Rule
-from pilot.envoy.rbac.principal import RuleContext, claim_path
-from pilot.envoy.rbac.rule import build_rule
-from pilot.envoy.rbac.trust_domains import in_all_domains, with_aliases
+from pilot.envoy.rbac.principal import RuleContext, claim_path, in_all_domains, with_aliases
+from pilot.envoy.rbac.rbac_rules import build_rule
 from pilot.lib.regex import MAX_LENGTH
 
 DOMAINS = ("td", "old")

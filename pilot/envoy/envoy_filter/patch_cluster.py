@@ -1,0 +1,65 @@
+"""Patches clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_match import matches_cluster
+from pilot.envoy.envoy_filter.patch_merge import merge_socket, merge_value
+from pilot.lib.protobuf.fault import Violation
+from pilot.mesh.model.facets import PatchFacet
+
+_SOCKET = "transport_socket"
+
+
+def patch_cluster(cluster: Any, patches: Iterable[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
+    """Patches a cluster in place; returns False where it is removed."""
+    for patch in patches:
+        if not matches_cluster(patch.match.cluster, cluster.name, facet):
+            continue
+        if patch.operation == "REMOVE":
+            effects.apply(patch)
+            return False
+        if patch.merges and _merge(cluster, patch, effects):
+            effects.apply(patch)
+    return True
+
+
+def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
+    """Merges a patch; its transport socket into that of the same name, which may be one of those that endpoints choose from."""
+    socket = patch.value.transport_socket
+    if not socket.name:
+        return merge_value(cluster, patch.value, patch, effects)
+    rest = type(cluster)()
+    rest.CopyFrom(patch.value)
+    rest.ClearField(_SOCKET)
+    merged = type(cluster)()
+    merged.CopyFrom(cluster)
+    if not _merge_socket(merged, socket, patch, effects) or (
+        rest.ListFields() and not merge_value(merged, rest, patch, effects)
+    ):
+        return False
+    cluster.CopyFrom(merged)
+    return True
+
+
+def _merge_socket(cluster: Any, socket: Any, patch: ReadPatch, effects: Effects) -> bool:
+    if cluster.transport_socket_matches:
+        own: Message | None = next(
+            (m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name),
+            None,
+        )
+        if own is None:
+            text = f"endpoints choose their transport socket here, and none of those is a {socket.name}"
+            effects.refuse(patch, Violation("no-such-socket", (_SOCKET, "name"), text))
+            return False
+        return merge_socket(own, socket, patch, effects, (_SOCKET,))
+    if cluster.transport_socket.name == socket.name:
+        return merge_socket(cluster.transport_socket, socket, patch, effects, (_SOCKET,))
+    cluster.transport_socket.CopyFrom(socket)
+    return True

@@ -1,0 +1,122 @@
+"""Patches listeners: the listener itself, its listener filters, its filter chains, and in these the routes of a sidecar's inbound side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
+from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.patch_effects import Effects
+from pilot.envoy.envoy_filter.patch_filters import patch_network_filters
+from pilot.envoy.envoy_filter.patch_list import change_list
+from pilot.envoy.envoy_filter.patch_match import matches_chain, matches_listener, matches_routes
+from pilot.envoy.envoy_filter.patch_merge import merge_packed, merge_socket, merge_value
+from pilot.envoy.envoy_filter.patch_routes import patch_routes
+from pilot.lib.protobuf.constraints import unpack
+from pilot.mesh.model.facets import PatchFacet
+
+_SOCKET = "transport_socket"
+
+
+def patch_listener(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
+    """Patches a listener in place, from the outside inwards; returns False where it is removed."""
+    patch_inline_routes(listener, patches, facet, effects)
+    for patch in _of("LISTENER", patches, listener):
+        if patch.operation == "REMOVE":
+            effects.apply(patch)
+            return False
+        if patch.merges and merge_value(listener, patch.value, patch, effects):
+            effects.apply(patch)
+    for patch in _of("LISTENER_FILTER", patches, listener):
+        _patch_listener_filters(listener.listener_filters, patch, effects)
+    _patch_chains(listener, patches, effects)
+    return True
+
+
+def _of(apply_to: str, patches: Iterable[ReadPatch], listener: Any) -> list[ReadPatch]:
+    """Returns the patches of one kind that are for a listener as it is now."""
+    return [patch for patch in patches if patch.apply_to == apply_to and matches_listener(patch, listener)]
+
+
+def _patch_listener_filters(filters: Any, patch: ReadPatch, effects: Effects) -> None:
+    name = patch.listener_filter
+    if not patch.merges:
+        change_list(filters, patch, (lambda item: item.name == name) if name else None, effects)
+        return
+    for item in filters if name and patch.value.HasField("typed_config") else ():
+        if (
+            item.name == name
+            and item.HasField("typed_config")
+            and merge_packed(item.typed_config, patch.value.typed_config, patch, effects)
+        ):
+            effects.apply(patch)
+
+
+# -- filter chains ---------------------------------------------------------------------------------------------------------
+
+
+def _patch_chains(listener: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+    """Patches the chains; those that are added are not patched."""
+    for index in range(len(listener.filter_chains) - 1, -1, -1):
+        if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
+            del listener.filter_chains[index]
+    if listener.HasField("default_filter_chain") and not _patch_chain(
+        listener, listener.default_filter_chain, patches, effects
+    ):
+        listener.ClearField("default_filter_chain")
+    for patch in _of("FILTER_CHAIN", patches, listener):
+        if patch.operation == "ADD":
+            listener.filter_chains.add().CopyFrom(patch.value)
+            effects.apply(patch)
+
+
+def _patch_chain(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> bool:
+    """Patches a chain in place; returns False where it is removed."""
+    for patch in _of("FILTER_CHAIN", patches, listener):
+        if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
+            continue
+        if patch.operation == "REMOVE":
+            effects.apply(patch)
+            return False
+        if _merge_chain(chain, patch, effects):
+            effects.apply(patch)
+    patch_network_filters(listener, chain, [p for p in patches if matches_listener(p, listener)], effects)
+    return True
+
+
+def _merge_chain(chain: Any, patch: ReadPatch, effects: Effects) -> bool:
+    """Merges a patch; its transport socket into that of the same name."""
+    socket = patch.value.transport_socket
+    if not socket.name or socket.name != chain.transport_socket.name:
+        return merge_value(chain, patch.value, patch, effects)
+    merged, rest = type(chain)(), type(chain)()
+    merged.CopyFrom(chain)
+    rest.CopyFrom(patch.value)
+    rest.ClearField(_SOCKET)
+    if not merge_socket(merged.transport_socket, socket, patch, effects, (_SOCKET,)):
+        return False
+    if rest.ListFields() and not merge_value(merged, rest, patch, effects):
+        return False
+    chain.CopyFrom(merged)
+    return True
+
+
+def patch_inline_routes(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> None:
+    """Patches the routes in a listener in place."""
+    own = [patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")]
+    for item in _managers(listener) if own else ():
+        manager = unpack(item.typed_config)
+        if manager is None or not manager.HasField("route_config"):
+            continue
+        asked = [
+            patch for patch in own if matches_routes(patch.match.route_configuration, manager.route_config.name, facet)
+        ]
+        if asked:
+            patch_routes(manager.route_config, asked, facet, effects)
+            item.typed_config.value = manager.SerializeToString(deterministic=True)
+
+
+def _managers(listener: Any) -> Iterator[Any]:
+    for chain in (*listener.filter_chains, listener.default_filter_chain):
+        yield from (item for item in chain.filters if item.name == HTTP_MANAGER)

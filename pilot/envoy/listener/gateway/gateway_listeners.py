@@ -1,0 +1,283 @@
+"""Derives the listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import base_pb2
+
+from pilot.config.kinds.gateway_api import TLS_ROUTE
+from pilot.config.object import ObjectKey
+from pilot.config.protocol import Protocol, parse_protocol
+from pilot.derive import Gather, derived
+from pilot.envoy.access_log.access_logs import build_listener_access_logs
+from pilot.envoy.listener.access_logging import access_logs
+from pilot.envoy.listener.extension_filters import extension_port
+from pilot.envoy.listener.gateway.auto_passthrough_chains import build_passage, passages
+from pilot.envoy.listener.gateway.gateway_builder import (
+    GatewayChain,
+    GatewayOptions,
+    build_gateway_chain,
+    build_gateway_listener,
+)
+from pilot.envoy.listener.gateway.gateway_chain_plan import (
+    GatewayChainKey,
+    GatewayListenerKey,
+    HttpsChain,
+    Layer4,
+    MeshChain,
+    Passages,
+    PlainChain,
+    Planned,
+    Repeated,
+    SniChain,
+    TcpChain,
+    plan_chains,
+    plan_listeners,
+)
+from pilot.envoy.listener.gateway.gateway_managers import manager, tcp_route
+from pilot.envoy.listener.listener_address import listener_name, wildcards
+from pilot.envoy.listener.listener_options import listener_options
+from pilot.envoy.listener.manager_template import ManagerKey, over_rds
+from pilot.envoy.names import outbound_cluster
+from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
+from pilot.envoy.resource import Resource
+from pilot.envoy.route.gateway.gateway_route_configurations import route_name
+from pilot.envoy.transport_socket.downstream_tls import (
+    HTTP3_ALPN,
+    HTTP_ALPN,
+    PEER_ALPN,
+    ServerCertificates,
+    build_server_context,
+)
+from pilot.envoy.transport_socket.sds import SdsProvider
+from pilot.envoy.transport_socket.transport_sockets import build_downstream_tls, build_quic_downstream
+from pilot.mesh.gateways.gateways import merged_gateway, server
+from pilot.mesh.gateways.servers import GatewaySelectionKey, MergedPort, ServerKey, sni_hosts
+from pilot.mesh.model.service import Port
+from pilot.mesh.proxies.router import GatewayListenersFacet, bound_services
+from pilot.mesh.registry.mesh_services import secret_provider
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.mesh_config import mesh_config
+from pilot.mesh.traffic.virtual_services import virtual_service
+
+# -- which listeners and chains --------------------------------------------------------------------------------------------
+
+
+@derived
+def _planned_listeners(
+    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
+    everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
+    return plan_listeners(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
+
+
+@derived
+def _listener_keys(
+    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> tuple[GatewayListenerKey, ...]:
+    return tuple(_planned_listeners(db, selected, front))
+
+
+@derived
+def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> Layer4 | None:
+    found = virtual_service(db, key)
+    if found is None:
+        return None
+    of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE.id for parent in found.origin.parents)
+    rules = Layer4.of(key, found.spec, of_tls_route)
+    return rules if rules.tcp or rules.tls else None
+
+
+_layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_of_gateway", bound_services, _layer4)
+
+
+@derived
+def _planned(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> Planned:
+    ports = _planned_listeners(db, selected, front).get(listener, ())
+    servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
+    gateways = dict.fromkeys(key.gateway for key in servers)
+    bound = {g: tuple(_layer4_services(db, front.scope.namespace, g).values()) for g in gateways}
+    return plan_chains(ports, listener.quic, servers, bound)
+
+
+@derived
+def _chain_keys(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> tuple[GatewayChainKey, ...]:
+    chains: dict[GatewayChainKey, None] = {}
+    for planned in _planned(db, listener, selected, front).chains:
+        if isinstance(planned, Passages):
+            found = server(db, planned.server)
+            names = sni_hosts(found) if found is not None else ()
+            chains |= dict.fromkeys(passages(db, names, front.scope, front.labels))
+        else:
+            chains[planned] = None
+    return tuple(chains)
+
+
+@derived
+def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
+    """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
+    return tuple(
+        again
+        for listener in _listener_keys(db, selected, front)
+        for again in _planned(db, listener, selected, front).repeated
+    )
+
+
+@derived
+def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
+    """Returns the servers that have no chain in the listeners of a router."""
+    return tuple(
+        key
+        for listener in _listener_keys(db, selected, front)
+        for key in _planned(db, listener, selected, front).covered
+    )
+
+
+# -- chains ----------------------------------------------------------------------------------------------------------------
+
+
+@derived
+def filter_chain(
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
+    """Returns one filter chain; None for one that has nowhere to go."""
+    if isinstance(chain, PlainChain):
+        return _plain_chain(db, chain, listener, front)
+    if isinstance(chain, HttpsChain):
+        return _https_chain(db, chain, listener, front)
+    if isinstance(chain, MeshChain):
+        return build_passage(db, chain, front)
+    return _tcp_chain(db, chain, front)
+
+
+def _plain_chain(
+    db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
+    kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
+    template = manager(db, front, kind, extension_port(db, front.listening, listener.number))
+    own = over_rds(_stat_prefix(listener), route_name(chain.route))
+    filters = build_first_filters(listener_options(db, front.listening).network, listener.number)
+    return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
+
+
+def _https_chain(
+    db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
+    found = server(db, chain.server)
+    if found is None:
+        return None
+    template = manager(db, front, ManagerKey(http3=listener.quic), extension_port(db, front.listening, listener.number))
+    own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
+    socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
+    filters = (
+        build_first_filters(listener_options(db, front.listening).network, listener.number) if not listener.quic else []
+    )
+    return build_gateway_chain(
+        sni_hosts(found), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout
+    )
+
+
+def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFacet) -> GatewayChain | None:
+    found, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
+    if found is None or found.port is None or service is None:
+        return None
+    sni = isinstance(chain, SniChain)
+    rules: tuple[Any, ...] = service.spec.tls if isinstance(chain, SniChain) or chain.of_tls else service.spec.tcp
+    if chain.rule >= len(rules):
+        return None
+    port = Port(found.port.name, found.port.number, parse_protocol(found.port.protocol))
+    route = tcp_route(db, rules[chain.rule].route, port, f"{service.name}.{service.namespace}", front)
+    if route is None:
+        return None
+    mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
+    filters = build_tcp_filters(
+        route, port.protocol, listener_options(db, front.listening).network, port.number, inbound=mesh_tls, guarded=True
+    )
+    if isinstance(chain, SniChain):
+        return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
+    alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN
+    socket = _socket(db, chain.server, front, alpn) if found.tls is not None else None
+    return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
+
+
+def _stat_prefix(listener: GatewayListenerKey) -> str:
+    return f"outbound_{gateway_listener_name(listener)};"
+
+
+def _socket(
+    db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False
+) -> base_pb2.TransportSocket | None:
+    """Returns the TLS of a server that ends it; None for one that does not."""
+    found = server(db, key)
+    if found is None or found.tls is None:
+        return None
+    certificates = ServerCertificates(front.tls_files, front.secret_servers, _sds_provider(db))
+    context = build_server_context(
+        found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy
+    )
+    return build_quic_downstream(context) if quic else build_downstream_tls(context)
+
+
+@derived
+def _tls_defaults(db: Mesh) -> Any:
+    return mesh_config(db).tls_defaults
+
+
+@derived
+def _sds_provider(db: Mesh) -> SdsProvider | None:
+    found = secret_provider(db)
+    return SdsProvider(outbound_cluster(found.port, "", found.hostname), found.hostname) if found is not None else None
+
+
+# -- listeners -------------------------------------------------------------------------------------------------------------
+
+
+@derived
+def _chain(
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
+) -> GatewayChain | None:
+    return filter_chain(db, chain, listener, front)
+
+
+_chains: Gather[GatewayChainKey, [GatewayListenerKey, GatewaySelectionKey, GatewayListenersFacet], GatewayChain]
+_chains = Gather("gateway_chains", _chain_keys, _chain)
+
+
+@derived
+def _listener(
+    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> Resource | None:
+    """Returns the listener of a key; None where nothing would answer on it."""
+    chains = tuple(_chains(db, listener, selected, front).values())
+    return (
+        build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, front))
+        if chains
+        else None
+    )
+
+
+def gateway_listener_name(listener: GatewayListenerKey) -> str:
+    return ("udp_" if listener.quic else "") + listener_name(listener.bind, listener.number)
+
+
+@derived
+def _options(db: Mesh, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayOptions:
+    listening = front.listening
+    all_addresses = wildcards(listening.ipv4, listening.ipv6)
+    return GatewayOptions(
+        others=all_addresses[1:] if db.settings.registry.dual_stack and listener.bind == all_addresses[0] else (),
+        proxy_protocol=front.topology.proxy_protocol,
+        exact_balance=listening.exact_balance,
+        accepts=db.settings.listeners.connections_per_event,
+        buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
+        access_logs=build_listener_access_logs(access_logs(db, listening)),
+    )
+
+
+gateway_listeners: Gather[GatewayListenerKey, [GatewaySelectionKey, GatewayListenersFacet], Resource]
+gateway_listeners = Gather("gateway_listeners", _listener_keys, _listener)

@@ -1,0 +1,144 @@
+"""Builds HTTP connection managers: a template for each class of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from envoy.config.route.v3 import route_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.derive import derived
+from pilot.envoy import names
+from pilot.envoy.access_log.access_logs import build_http_access_logs
+from pilot.envoy.cluster.endpoint_discovery import lookup_family
+from pilot.envoy.filter_phase import Phase
+from pilot.envoy.http_filter.dynamic_forward_proxy import (
+    build_allow_any_dns_cache,
+    build_dns_cache,
+    build_dynamic_forward_proxy,
+)
+from pilot.envoy.http_filter.http_filters import FilterOptions, build_http_filters
+from pilot.envoy.listener.access_logging import access_logs
+from pilot.envoy.listener.extension_filters import extension_port
+from pilot.envoy.listener.listener_options import internal_networks, listener_defaults
+from pilot.envoy.listener.listener_parts import serialize_fields
+from pilot.envoy.listener.listener_tracing import spans
+from pilot.envoy.listener.policy_filters import http_policy_filters
+from pilot.envoy.network_filter.http_connection_manager import (
+    HttpOptions,
+    Manager,
+    build_http_connection_manager,
+    rds,
+)
+from pilot.envoy.tracing.request_tracing import build_request_tracing
+from pilot.mesh.model.facets import ListeningFacet, ScopeFacet, SpanTagsFacet
+from pilot.mesh.tables.database import Mesh
+from pilot.settings.mesh import MeshSettings
+
+
+class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Names managers that are alike but for their routes, statistics and tracing.
+
+    `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
+    resolves any unknown host; `in_tunnel`: its clients come through a tunnel, so that no metadata is exchanged with them.
+    """
+
+    grpc_web: bool = False
+    http2: bool = False
+    http3: bool = False
+    forward_proxy: bool = False
+    dynamic_host: str = ""
+    allow_any: bool = False
+    in_tunnel: bool = False
+
+
+@derived
+def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+    """Returns a serialized manager without statistics prefix, routes and tracing; `port`: as in `extension_port`."""
+    added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
+    filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
+    logs = build_http_access_logs(access_logs(db, listening))
+    template: bytes = build_http_connection_manager(_options(db, kind, listening), filters, logs).SerializeToString(
+        deterministic=True
+    )
+    return template
+
+
+def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
+    """Returns the manager of `http_template_of` for a port, 0 for ports that nothing names. No node of its own."""
+    return http_template_of(db, kind, listening, extension_port(db, listening, port))
+
+
+def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptions:
+    settings, side = db.settings.listeners, listening.side
+    use_remote_address = side == "gateway" or (
+        side == "outbound" and settings.use_remote_address and not kind.forward_proxy
+    )
+    return HttpOptions(
+        side=side,
+        headers=listening.headers,
+        connections=listening.connections,
+        normalization=listener_defaults(db).normalization,
+        http10=listening.http10,
+        http2=kind.http2,
+        http3=kind.http3,
+        absolute_urls=kind.forward_proxy,
+        idle_timeout=listening.idle_timeout,
+        forwards_identity=listening.tells_client,
+        use_remote_address=use_remote_address,
+        continue_100=settings.continue_100,
+        internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
+    )
+
+
+def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: ListeningFacet) -> FilterOptions:
+    headers = listening.headers
+    exchange = headers.metadata_exchange_headers
+    return FilterOptions(
+        side=listening.side,
+        features=listening.features,
+        metadata_exchange=settings.telemetry.metadata_exchange,
+        labels=settings.telemetry.metadata_exchange_labels,
+        mesh_only=exchange is not None and exchange.mode == "IN_MESH" and not kind.forward_proxy,
+        alpn=settings.listeners.alpn_filter,
+        sessions=settings.listeners.persistent_sessions,
+        grpc_web=kind.grpc_web,
+        exchanges=not kind.in_tunnel,
+        picks_endpoints=listening.picks,
+        suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
+    )
+
+
+def _resolving_filters(
+    db: Mesh, kind: ManagerKey, listening: ListeningFacet
+) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
+    """Yields the filters that look up the host of each request, where a manager is for hosts that are resolved when asked for."""
+    settings = db.settings
+    family = lookup_family(
+        listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4
+    )
+    if kind.dynamic_host:
+        yield Phase.RESOLUTION, build_dynamic_forward_proxy(build_dns_cache(names.dns_cache(kind.dynamic_host), family))
+    if kind.allow_any:
+        cache = build_allow_any_dns_cache(family, settings.clusters.dynamic_dns_max_hosts, listening.dns_proxy)
+        yield Phase.RESOLUTION, build_dynamic_forward_proxy(cache)
+
+
+def over_rds(stat_prefix: str, routes: str) -> bytes:
+    """Returns what a manager has of its own, with routes that come over RDS. It is added to a template."""
+    own: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
+    return own
+
+
+def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
+    """Returns what a manager has of its own, with routes inside of it. It is added to a template."""
+    own: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
+    return own
+
+
+@derived
+def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
+    """Returns the tracing of a workload's managers, b"" where there is none."""
+    found = spans(db, listening, scope)
+    return serialize_fields(build_request_tracing(found, tags)) if found is not None else b""

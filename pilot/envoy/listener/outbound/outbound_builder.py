@@ -1,0 +1,110 @@
+"""Builds outbound listeners of sidecars as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from envoy.config.listener.v3 import listener_components_pb2
+
+from pilot.config.protocol import Protocol
+from pilot.envoy import names
+from pilot.envoy.http_filter.dynamic_forward_proxy import build_dns_cache
+from pilot.envoy.listener.filter_chain import ANY, UNMATCHED_CHAIN, ChainMatch, build_chain, build_source
+from pilot.envoy.listener.listener_address import listener_name
+from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, TLS_INSPECTOR
+from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_options import ListenerOptions
+from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts
+from pilot.envoy.listener.manager_template import ManagerKey, over_rds
+from pilot.envoy.listener.outbound.outbound_draft import OutboundChainKey, OutboundListenerKey
+from pilot.envoy.network_filter.simple_network_filters import build_sni_dynamic_forward_proxy
+from pilot.envoy.network_filter.tcp_filters import build_first_filters, build_tcp_filters
+from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
+from pilot.lib.duration import Duration
+
+
+def build_outbound_listener(
+    spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
+) -> ListenerParts:
+    """Returns the listener of a spec. `templates`: the managers of the classes that its chains have."""
+    name = listener_name(spec.binds[0], spec.port)
+    filters, timeout = _inspection(spec, options)
+    frame = Frame(
+        name=name,
+        binds=spec.binds,
+        port=spec.port,
+        takes_port=spec.to_port,
+        accepts=options.accepts,
+        exact_balance=options.exact_balance,
+        filters=filters,
+        inspection_timeout=timeout,
+    )
+    chains: list[ChainParts] = []
+    default: ChainParts | None = None
+    for chain in spec.chains:
+        parts = _build_chain(chain, name, spec.port, options, templates)
+        if chain.matches_all:
+            default = parts
+        else:
+            chains.append(parts)
+    if default is None:
+        default = build_chain(ANY, build_unmatched_filters(spec.unmatched, options), name=UNMATCHED_CHAIN)
+    elif not chains:
+        chains, default = [default], None
+    return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(chains), default)
+
+
+def _inspection(
+    spec: OutboundListenerKey, options: ListenerOptions
+) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
+    """Returns the inspectors and how long they may take.
+
+    Inspection of HTTP ends after a time only where the mesh says so: a server that speaks first would not be waited for.
+    """
+    filters = []
+    if any(c.sni or (c.dynamic_host and c.tcp is not None) for c in spec.chains):
+        filters.append(TLS_INSPECTOR)
+    if not any(c.alpns for c in spec.chains):
+        return tuple(filters), Duration(0)
+    return (*filters, HTTP_INSPECTOR), options.detection_timeout
+
+
+def _build_chain(
+    chain: OutboundChainKey, name: str, port: int, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
+) -> ChainParts:
+    match = None if chain.matches_all else _match(chain)
+    source = build_source("virtual-service", chain.source) if chain.source is not None else None
+    manager = b""
+    if chain.http is not None:
+        manager = templates[chain.http.kind] + over_rds(f"outbound_{name};", chain.http.routes)
+        filters = build_first_filters(options.network, port)
+    else:
+        assert chain.tcp is not None
+        filters = build_tcp_filters(
+            chain.tcp, chain.protocol, options.network, port, resolving=_resolving(chain, port, options)
+        )
+    return build_chain(match, filters, manager, handshake_timeout=options.handshake_timeout, source=source)
+
+
+def _resolving(
+    chain: OutboundChainKey, port: int, options: ListenerOptions
+) -> tuple[listener_components_pb2.Filter, ...]:
+    if not chain.dynamic_host:
+        return ()
+    cache = build_dns_cache(names.dns_cache(chain.dynamic_host), options.lookup_family)
+    return (build_sni_dynamic_forward_proxy(port, cache),)
+
+
+def _match(chain: OutboundChainKey) -> ChainMatch:
+    return ChainMatch(
+        server_names=tuple(sorted(chain.sni)) if "*" not in chain.sni else (),
+        cidrs=tuple(c for c in sorted(chain.cidrs) if c.partition("/")[0] != "0.0.0.0"),
+        alpns=chain.alpns,
+        transport=chain.transport,
+    )
+
+
+def build_unmatched_filters(cluster: str, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
+    """Returns what takes connections to unknown destinations."""
+    route = to_cluster(cluster, TcpSettings(idle_timeout=options.idle_timeout))
+    return build_tcp_filters(route, Protocol.TCP, options.network)

@@ -1,0 +1,81 @@
+"""Derives the listeners that gRPC servers ask for by the address that they listen on: mutual TLS, and who may call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.config.rbac.v3 import rbac_pb2
+from envoy.config.route.v3 import route_components_pb2, route_pb2
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as http_rbac_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2 as hcm_pb2
+
+from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
+from pilot.derive import Lookup, derived
+from pilot.envoy.http_filter.prebuilt_http_filters import build_router
+from pilot.envoy.listener.authorization_filters import built_policies
+from pilot.envoy.proxyless.grpc_names import HostPort, parse_server
+from pilot.envoy.proxyless.grpc_tls import build_server_socket
+from pilot.envoy.rbac.rbac_rules import BuiltAuthorization, build_rbac
+from pilot.envoy.resource import Resource
+from pilot.envoy.well_known_types import pack
+from pilot.lib.xds_types import LISTENER
+from pilot.mesh.model.facets import InboundFacet
+from pilot.mesh.security.mtls import accepted
+from pilot.mesh.tables.database import Mesh
+
+_EVERYTHING = route_components_pb2.Route(
+    match=route_components_pb2.RouteMatch(prefix="/"), non_forwarding_action=route_components_pb2.NonForwardingAction()
+)
+
+
+@derived
+def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | None:
+    """Returns the listener of a server; None where no service leads to its port."""
+    address = parse_server(name)
+    if address is None or all(target.target_port != address.port for target in inbound.targets):
+        return None
+    mode = accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name)).at(address.port)
+    filters = list(
+        authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name)))
+    )
+    return Resource.of(LISTENER, build_server_listener(name, address, mode == "STRICT", filters))
+
+
+server_listeners: Lookup[str, [InboundFacet], Resource] = Lookup("proxyless server listeners", _server_listener)
+
+
+def build_server_listener(
+    name: str, address: HostPort, mutual: bool, filters: list[hcm_pb2.HttpFilter]
+) -> listener_pb2.Listener:
+    """Returns the listener. gRPC cannot take TLS and plain text on one port: where both are allowed, plain text it is."""
+    host = route_components_pb2.VirtualHost(domains=["*"], routes=[_EVERYTHING])
+    manager = hcm_pb2.HttpConnectionManager(
+        route_config=route_pb2.RouteConfiguration(name="inbound", virtual_hosts=[host]),
+        http_filters=[*filters, build_router()],
+    )
+    chain = listener_components_pb2.FilterChain(name="inbound-mtls" if mutual else "inbound-plaintext")
+    chain.filters.add(name="inbound-hcm", typed_config=pack(manager))
+    if mutual:
+        chain.transport_socket.CopyFrom(build_server_socket())
+    made = listener_pb2.Listener(name=name, filter_chains=[chain])
+    made.address.socket_address.address = address.host
+    made.address.socket_address.port_value = address.port
+    return made
+
+
+def authorization_filters(policies: list[BuiltAuthorization]) -> Iterator[hcm_pb2.HttpFilter]:
+    """Yields what denies and what allows. There are no authorizers that gRPC could ask: what a policy would ask about is denied."""
+    enforced = [policy for policy in policies if not policy.dry_run]
+    denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]
+    allowing = [policy for policy in enforced if policy.action == "ALLOW"]
+    if denying:
+        yield _rbac("deny", build_rbac("DENY", denying))
+    if allowing:
+        yield _rbac("allow", build_rbac("ALLOW", allowing))
+
+
+def _rbac(name: str, rules: rbac_pb2.RBAC) -> hcm_pb2.HttpFilter:
+    return hcm_pb2.HttpFilter(
+        name=f"envoy.filters.http.rbac.{name}", typed_config=pack(http_rbac_pb2.RBAC(rules=rules))
+    )

@@ -27,7 +27,7 @@ class Column(NamedTuple):
     type: str = "string"
 
 
-AGE = Column("Age", ".metadata.creationTimestamp", "When the object was made.", "date")
+AGE = Column("Age", ".metadata.creationTimestamp", "Creation time of the object.", "date")
 
 
 class CustomResource(NamedTuple):

@@ -64,8 +64,8 @@ VIRTUAL_SERVICE = Kind(
     custom_resource=CustomResource(
         "vs",
         (
-            Column("Gateways", ".spec.gateways", "Where the routes apply."),
-            Column("Hosts", ".spec.hosts", "The names that are routed."),
+            Column("Gateways", ".spec.gateways", "Gateways and sidecars that apply the routes."),
+            Column("Hosts", ".spec.hosts", "Hosts whose requests are routed."),
             AGE,
         ),
     ),
@@ -83,7 +83,7 @@ DESTINATION_RULE = Kind(
     },
     domain_indexes={"host": indexes.full_host},
     message=destination_rule_pb2.DestinationRule,
-    custom_resource=CustomResource("dr", (Column("Host", ".spec.host", "The service that the rule is about."), AGE)),
+    custom_resource=CustomResource("dr", (Column("Host", ".spec.host", "Service that the rule applies to."), AGE)),
 )
 
 GATEWAY = Kind(
@@ -114,9 +114,9 @@ SERVICE_ENTRY = Kind(
     custom_resource=CustomResource(
         "se",
         (
-            Column("Hosts", ".spec.hosts", "The names of the service."),
-            Column("Location", ".spec.location", "Whether its workloads are of the mesh."),
-            Column("Resolution", ".spec.resolution", "How its addresses are found."),
+            Column("Hosts", ".spec.hosts", "Hosts of the service."),
+            Column("Location", ".spec.location", "Whether the service is part of the mesh."),
+            Column("Resolution", ".spec.resolution", "Resolution of the service's addresses."),
             AGE,
         ),
         requires_spec=True,
@@ -133,7 +133,7 @@ WORKLOAD_ENTRY = RegistryKind(
     push_reason="endpoint",
     message=workload_entry_pb2.WorkloadEntry,
     custom_resource=CustomResource(
-        "we", (AGE, Column("Address", ".spec.address", "Where the workload is.")), requires_spec=True
+        "we", (AGE, Column("Address", ".spec.address", "Address of the workload.")), requires_spec=True
     ),
 )
 
@@ -162,7 +162,9 @@ PEER_AUTHENTICATION = Kind(
     PeerAuthentication,
     validate_peer_authentication,
     message=peer_authentication_pb2.PeerAuthentication,
-    custom_resource=CustomResource("pa", (Column("Mode", ".spec.mtls.mode", "Which connections are taken."), AGE)),
+    custom_resource=CustomResource(
+        "pa", (Column("Mode", ".spec.mtls.mode", "Types of connections that are accepted."), AGE)
+    ),
 )
 
 REQUEST_AUTHENTICATION = Kind(
@@ -182,7 +184,7 @@ AUTHORIZATION_POLICY = Kind(
     validate_authorization_policy,
     message=authorization_policy_pb2.AuthorizationPolicy,
     custom_resource=CustomResource(
-        "ap", (Column("Action", ".spec.action", "What is done to a request that a rule matches."), AGE)
+        "ap", (Column("Action", ".spec.action", "Action for requests that match a rule."), AGE)
     ),
 )
 

@@ -1,4 +1,4 @@
-{{/* Labels of an object of the agent: (list $ (dict …)). */}}
+{{/* Labels of the agent's objects: (list $ (dict …)). */}}
 {{- define "cni-labels" -}}
 {{- include "labels" (dict "root" (index . 0) "name" "istio-cni" "component" "Cni" "more" (index . 1)) -}}
 {{- end -}}
@@ -7,17 +7,17 @@
 {{- .Settings.tag | default .Settings.global.tag -}}
 {{- end -}}
 
-{{/* Returns "true" where the agent looks into namespaces of pods. */}}
+{{/* Returns "true" if the agent enters the namespaces of Pods. */}}
 {{- define "enters-pods" -}}
 {{- if or .Settings.repair.repairPods .Settings.ambient.enabled }}true{{ end -}}
 {{- end -}}
 
-{{/* Returns "true" where the agent is in the network of its node. */}}
+{{/* Returns "true" if the agent uses the host network. */}}
 {{- define "on-host-network" -}}
 {{- if and .Settings.ambient.enabled .Settings.ambient.shareHostNetworkNamespace }}true{{ end -}}
 {{- end -}}
 
-{{/* A ClusterRole and what binds it to the agent: (dict "root" $ "role" … "binding" … "rules" (list …) "labels" labels of the binding). */}}
+{{/* A ClusterRole and its binding to the agent: (dict "root" $ "role" … "binding" … "rules" (list …) "labels" …). The labels are those of the binding. */}}
 {{- define "cni-granted" }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -1,5 +1,5 @@
 {{/* Copied by `python -m deploy`; do not edit. */ -}}
-{{/* Where pods of the gateway may run: nodes by architecture and labels, and not beside what users say. */}}
+{{/* The affinity of the gateway's Pods: nodes by architecture and labels, and the user's anti-affinity. */}}
 {{- define "gateway-affinity" -}}
 {{- $affinity := dict -}}
 {{- $labels := .Gateway.nodeSelector | default .Settings.global.defaultNodeSelector | default dict -}}
@@ -34,7 +34,7 @@
 {{- toYaml $affinity -}}
 {{- end -}}
 
-{{/* Terms of pods, of items whose values and namespaces are texts with commas. */}}
+{{/* Pod affinity terms, from items whose values and namespaces are separated by commas. */}}
 {{- define "pod-terms" -}}
 {{- $terms := list -}}
 {{- range . -}}

@@ -1,5 +1,5 @@
 {{/* Copied by `python -m deploy`; do not edit. */ -}}
-{{/* The image of a container: a whole name, or the name in a registry: (dict "image" … "hub" … "tag" … "variant" …). */}}
+{{/* The image of a container: "image" if it contains a slash, or else a name below "hub": (dict "image" … "hub" … "tag" … "variant" …). */}}
 {{- define "image" -}}
 {{- if contains "/" (toString .image) -}}
 {{- .image -}}
@@ -8,20 +8,20 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Resources without what is null in them. */}}
+{{/* Resources without null values. */}}
 {{- define "resources" -}}
-{{- $found := dict -}}
+{{- $resources := dict -}}
 {{- range $part := list "limits" "requests" -}}
   {{- $amounts := dict -}}
   {{- range $name, $amount := get $ $part | default dict -}}
     {{- if $amount }}{{ $_ := set $amounts $name $amount }}{{ end -}}
   {{- end -}}
-  {{- if $amounts }}{{ $_ := set $found $part $amounts }}{{ end -}}
+  {{- if $amounts }}{{ $_ := set $resources $part $amounts }}{{ end -}}
 {{- end -}}
-{{- toYaml $found -}}
+{{- toYaml $resources -}}
 {{- end -}}
 
-{{/* Variables of a map, as text. */}}
+{{/* Environment variables from a map. */}}
 {{- define "variables" -}}
 {{- range $name, $value := . }}
 - name: {{ $name }}
@@ -29,7 +29,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* A variable that is a field of the pod: (list "POD_NAME" "metadata.name"). */}}
+{{/* An environment variable with the value of a Pod field: (list "POD_NAME" "metadata.name"). */}}
 {{- define "field" -}}
 - name: {{ index . 0 }}
   valueFrom:
@@ -38,7 +38,7 @@
       fieldPath: {{ index . 1 }}
 {{- end -}}
 
-{{/* The secrets that images are pulled with, of a service account. */}}
+{{/* The image pull secrets of a service account. */}}
 {{- define "pull-secrets" -}}
 {{- with . }}
 imagePullSecrets:
@@ -48,7 +48,10 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* The source of the root certificate of the mesh, in a volume: (dict "env" … "name" the name that the user gave "more" (dict …)). */}}
+{{/*
+The volume source of the mesh's root certificate: (dict "env" … "name" … "more" (dict …)). "name" is the user's name for the
+ConfigMap or ClusterTrustBundle, or "".
+*/}}
 {{- define "root-certificate" -}}
 {{- if eq (toString (get (.env | default dict) "ENABLE_CLUSTER_TRUST_BUNDLE_API")) "true" -}}
 projected:
@@ -68,7 +71,7 @@ configMap:
 {{- end -}}
 {{- end -}}
 
-{{/* A quota that lets as many pods of a node's own agents run: (dict "name" … "namespace" … "pods" … "labels" text). */}}
+{{/* A quota for Pods of node agents: (dict "name" … "namespace" … "pods" … "labels" text). */}}
 {{- define "node-quota" }}
 apiVersion: v1
 kind: ResourceQuota

@@ -1,5 +1,5 @@
 {{/* Copied by `python -m deploy`; do not edit. */ -}}
-{{/* Labels that say what a thing belongs to: (dict "root" $ "name" "istiod"). */}}
+{{/* Recommended labels of Kubernetes: (dict "root" $ "name" "istiod"). */}}
 {{- define "part-of" -}}
 app.kubernetes.io/name: {{ .name | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -11,7 +11,7 @@ app.kubernetes.io/managed-by: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels that say who installed an object: (dict "root" $ "component" "Pilot"). */}}
+{{/* Labels with the owner of an object: (dict "root" $ "component" "Pilot"). */}}
 {{- define "owner" -}}
 install.operator.istio.io/owning-resource: {{ .root.Settings.ownerName | default "unknown" }}
 operator.istio.io/component: {{ .component }}

@@ -8,14 +8,14 @@ istio-ingressgateway
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that select its pods. */}}
+{{/* Labels that select the gateway's Pods. */}}
 {{- define "gateway-selected" -}}
 {{- $name := include "gateway-name" . -}}
 app: {{ .Settings.labels.app | default $name | quote }}
 istio: {{ .Settings.labels.istio | default (trimPrefix "istio-" $name) | quote }}
 {{- end -}}
 
-{{/* Labels of its objects; (list $ (dict …)) with more of them. */}}
+{{/* Labels of the gateway's objects, with additional ones: (list $ (dict …)). */}}
 {{- define "gateway-labels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "gateway-selected" $root | fromYaml -}}
@@ -28,7 +28,7 @@ istio: {{ .Settings.labels.istio | default (trimPrefix "istio-" $name) | quote }
 {{- $account.name | default ($account.create | ternary (include "gateway-name" .) "default") -}}
 {{- end -}}
 
-{{/* The head of an object: (list $ "v1" "Service" name (dict …) more labels). */}}
+{{/* The type and metadata of an object: (list $ "v1" "Service" name (dict …)). The dict has additional labels. */}}
 {{- define "gateway-head" -}}
 {{- $root := index . 0 -}}
 apiVersion: {{ index . 1 }}
@@ -40,16 +40,16 @@ metadata:
     {{- include "gateway-labels" (list $root (index . 4)) | nindent 4 }}
 {{- end -}}
 
-{{/* The ports of its Service. */}}
+{{/* The ports of the gateway's Service. */}}
 {{- define "gateway-ports" -}}
 {{- if .Settings.networkGateway -}}
 {{- range $name := list "status-port" "tls" "tls-istiod" "tls-webhook" }}
-{{- $port := get $.Settings.networkGatewayPorts $name | required (printf "networkGatewayPorts.%s is required where networkGateway is set" $name) }}
+{{- $port := get $.Settings.networkGatewayPorts $name | required (printf "networkGatewayPorts.%s is required if networkGateway is set" $name) }}
 - {name: {{ $name }}, port: {{ $port.port }}, targetPort: {{ $port.targetPort | default $port.port }}, protocol: {{ $port.protocol | default "TCP" }}}
 {{- end }}
 {{- else if .Settings.service.ports -}}
 {{ toYaml .Settings.service.ports }}
 {{- else -}}
-{{- fail "service.ports must not be empty where networkGateway is not set" -}}
+{{- fail "service.ports must not be empty unless networkGateway is set" -}}
 {{- end -}}
 {{- end -}}

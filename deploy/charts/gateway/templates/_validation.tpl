@@ -1,5 +1,8 @@
 {{/* Copied by `python -m deploy`; do not edit. */ -}}
-{{/* How a webhook of validation is called, and for what: (dict "root" $ "service" "istiod"). It lets everything pass until the control plane has made sure that it answers. */}}
+{{/*
+The client configuration and rules of a validation webhook: (dict "root" $ "service" "istiod"). Its failure policy is Ignore until the
+control plane has verified that the webhook responds.
+*/}}
 {{- define "validation" -}}
 {{- $base := .root.Settings.base -}}
 admissionReviewVersions: [v1]
@@ -31,8 +34,8 @@ rules:
 {{- end -}}
 
 {{/*
-A policy that refuses what is not stable, and its binding:
-(dict "root" $ "component" … "name" … "binding" … "revision" … "own" true where only objects of the revision are meant).
+A policy that denies unstable configuration, and its binding:
+(dict "root" $ "component" … "name" … "binding" … "revision" … "own" …). If "own" is true, it applies only to objects of the revision.
 */}}
 {{- define "stable-policy" -}}
 apiVersion: admissionregistration.k8s.io/v1

@@ -1,21 +1,21 @@
-{{/* The values of the gateway that this chart makes, as `.Gateway`. */}}
+{{/* Sets `.Gateway` to the values of the chart's gateway. */}}
 {{- define "gateway" -}}
 {{- include "settings" . -}}
 {{- if not (hasKey . "Gateway") }}{{ $_ := set . "Gateway" (index .Settings.gateways .Chart.Annotations.gateway) }}{{ end -}}
 {{- end -}}
 
-{{/* Labels of an object of the gateway: (list $ (dict …)). */}}
+{{/* Labels of the gateway's objects: (list $ (dict …)). */}}
 {{- define "gateway-labels" -}}
 {{- $root := index . 0 -}}
 {{- include "labels" (dict "root" $root "name" $root.Chart.Annotations.gateway "component" $root.Chart.Annotations.component "more" (index . 1)) -}}
 {{- end -}}
 
-{{/* Returns "true" where the webhook makes the proxy. */}}
+{{/* Returns "true" if the proxy is injected. */}}
 {{- define "injected" -}}
 {{- if .Gateway.injectionTemplate }}true{{ end -}}
 {{- end -}}
 
-{{/* Labels of its pods. */}}
+{{/* Labels of the gateway's Pods. */}}
 {{- define "gateway-pod-labels" -}}
 {{- $g := .Gateway -}}
 {{- $version := get $g.labels "app.kubernetes.io/version" | default (get $g.labels "version") | default .Settings.revision | default "latest" -}}
@@ -38,16 +38,16 @@
 {{- merge (deepCopy $g.labels) $labels $owner $part | toYaml -}}
 {{- end -}}
 
-{{/* Annotations of its pods. */}}
+{{/* Annotations of the gateway's Pods. */}}
 {{- define "gateway-pod-annotations" -}}
-{{- $found := dict "sidecar.istio.io/inject" (empty .Gateway.injectionTemplate | ternary "false" "true") -}}
+{{- $annotations := dict "sidecar.istio.io/inject" (empty .Gateway.injectionTemplate | ternary "false" "true") -}}
 {{- if include "injected" . -}}
-  {{- $_ := set $found "inject.istio.io/templates" .Gateway.injectionTemplate -}}
+  {{- $_ := set $annotations "inject.istio.io/templates" .Gateway.injectionTemplate -}}
 {{- else -}}
-  {{- $_ := set $found "istio.io/rev" (.Settings.revision | default "default") -}}
+  {{- $_ := set $annotations "istio.io/rev" (.Settings.revision | default "default") -}}
 {{- end -}}
 {{- if .Settings.meshConfig.enablePrometheusMerge -}}
-  {{- $found = merge $found (dict "prometheus.io/port" "15020" "prometheus.io/scrape" "true" "prometheus.io/path" "/stats/prometheus") -}}
+  {{- $annotations = merge $annotations (dict "prometheus.io/port" "15020" "prometheus.io/scrape" "true" "prometheus.io/path" "/stats/prometheus") -}}
 {{- end -}}
-{{- mergeOverwrite $found (.Gateway.podAnnotations | default dict) | toYaml -}}
+{{- mergeOverwrite $annotations (.Gateway.podAnnotations | default dict) | toYaml -}}
 {{- end -}}

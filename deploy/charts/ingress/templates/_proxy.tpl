@@ -1,4 +1,4 @@
-{{/* The container of a proxy that this chart makes whole. */}}
+{{/* The container of a proxy that is not injected. */}}
 {{- define "proxy" -}}
 {{- $s := .Settings -}}
 - name: istio-proxy
@@ -38,7 +38,7 @@
     {{- include "proxy-mounts" . | trim | nindent 4 }}
 {{- end -}}
 
-{{/* What is left of it where the webhook makes the rest: a template of injection would not take its place. */}}
+{{/* The part of the proxy's container that an injection template does not set. */}}
 {{- define "injected-proxy" -}}
 - name: istio-proxy
   image: auto
@@ -52,7 +52,7 @@
     {{- include "user-mounts" . | nindent 4 }}
 {{- end -}}
 
-{{/* What both have. */}}
+{{/* The common part of both containers. */}}
 {{- define "proxy-frame" -}}
 {{- with .Settings.global.imagePullPolicy }}
 imagePullPolicy: {{ . }}
@@ -73,7 +73,7 @@ resources:
   {{- include "resources" (.Gateway.resources | default .Settings.global.defaultResources) | nindent 2 }}
 {{- end -}}
 
-{{/* Variables of the agent. What users set by name comes before what follows from other values. */}}
+{{/* Environment variables of the agent. Variables that the user sets by name take precedence over other values. */}}
 {{- define "proxy-variables" -}}
 {{- $s := .Settings -}}
 {{- $g := .Gateway -}}
@@ -121,7 +121,7 @@ resources:
 {{- include "user-mounts" . }}
 {{- end -}}
 
-{{/* Mounts of the Secrets and ConfigMaps that users name. */}}
+{{/* Mounts of the user's Secrets and ConfigMaps. */}}
 {{- define "user-mounts" -}}
 {{- range concat (.Gateway.secretVolumes | default list) (.Gateway.configVolumes | default list) }}
 {{- if .mountPath }}

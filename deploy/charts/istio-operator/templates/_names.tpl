@@ -1,14 +1,14 @@
-{{/* A name with the revision behind it. */}}
+{{/* A name with the revision as suffix. */}}
 {{- define "name" -}}
 istio-operator{{ with .Values.revision }}-{{ . }}{{ end }}
 {{- end -}}
 
-{{/* The name of what is in no namespace: operators of two namespaces do not share it. */}}
+{{/* The name of cluster-scoped objects, which differs between operators in different namespaces. */}}
 {{- define "cluster-name" -}}
 {{ include "name" . }}{{ if ne .Values.operatorNamespace "istio-operator" }}-{{ .Values.operatorNamespace }}{{ end }}
 {{- end -}}
 
-{{/* The namespaces that are watched, as a list in YAML; of none where all are. */}}
+{{/* The watched namespaces as a YAML list, empty for all namespaces. */}}
 {{- define "watched" -}}
 {{- $names := list -}}
 {{- range $name := splitList "," (nospace (.Values.watchedNamespaces | default "")) -}}
@@ -27,7 +27,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* Who is granted roles. */}}
+{{/* The subject of role bindings. */}}
 {{- define "subjects" -}}
 - {kind: ServiceAccount, name: {{ include "name" . }}, namespace: {{ .Values.operatorNamespace }}}
 {{- end -}}

@@ -21,7 +21,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Variables of pilot-discovery. What users set by name comes before what follows from other values. */}}
+{{/* Environment variables of pilot-discovery. Variables that the user sets by name take precedence over other values. */}}
 {{- define "discovery-variables" -}}
 {{- $s := .Settings -}}
 {{- $own := $s.env | default dict -}}
@@ -53,7 +53,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* What pilot-discovery has mounted. */}}
+{{/* Volume mounts of pilot-discovery. */}}
 {{- define "discovery-mounts" }}
 - {name: istio-token, mountPath: /var/run/secrets/tokens, readOnly: true}
 - {name: local-certs, mountPath: /var/run/secrets/istio-dns}
@@ -69,7 +69,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The volumes of these mounts: the authority's own key in Secrets that need not be there, certificates that others sign. */}}
+{{/* Volumes of these mounts: optional Secrets with the CA key, and certificates from other signers. */}}
 {{- define "discovery-volumes" }}
 - name: local-certs
   emptyDir: {medium: Memory}

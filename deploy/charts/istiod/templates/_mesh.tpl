@@ -1,4 +1,4 @@
-{{/* The mesh config that follows from values; what `meshConfig` says comes before it. */}}
+{{/* The mesh config that is derived from values. `meshConfig` overrides it. */}}
 {{- define "mesh" -}}
 {{- $s := .Settings -}}
 {{- $mesh := dict "trustDomain" "cluster.local" "rootNamespace" ($s.meshConfig.rootNamespace | default $s.global.istioNamespace) -}}
@@ -15,7 +15,7 @@
 {{- mergeOverwrite $mesh $s.meshConfig | toYaml -}}
 {{- end -}}
 
-{{/* Its defaults of proxies. */}}
+{{/* The default proxy config. */}}
 {{- define "mesh-proxies" -}}
 {{- $s := .Settings -}}
 discoveryAddress: {{ include "discovery-host" . }}:15012
@@ -32,7 +32,7 @@ tracing:
 {{- end }}
 {{- end -}}
 
-{{/* Where proxies find the control plane. */}}
+{{/* The discovery address for proxies. */}}
 {{- define "discovery-host" -}}
 {{- $s := .Settings -}}
 {{- if not $s.global.remotePilotAddress -}}
@@ -44,7 +44,7 @@ istiod.{{ .Release.Namespace }}.svc
 {{- end -}}
 {{- end -}}
 
-{{/* Where spans go, for the tracer that is named. */}}
+{{/* The settings of the selected tracer. */}}
 {{- define "tracer" -}}
 {{- $name := .Settings.global.proxy.tracer -}}
 {{- $said := get (.Settings.global.tracer | default dict) $name | default dict -}}

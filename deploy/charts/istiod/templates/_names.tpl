@@ -1,9 +1,9 @@
-{{/* A name with the revision behind it: (list $ "istiod"). */}}
+{{/* A name with the revision as suffix: (list $ "istiod"). */}}
 {{- define "revised" -}}
 {{- index . 1 }}{{ with (index . 0).Settings.revision }}-{{ . }}{{ end -}}
 {{- end -}}
 
-{{/* Labels that the pods of this control plane, and of no other, have. */}}
+{{/* Labels that select the Pods of this control plane. */}}
 {{- define "selected" -}}
 app: istiod
 {{- if .Settings.revision }}
@@ -13,17 +13,17 @@ istio: pilot
 {{- end }}
 {{- end -}}
 
-{{/* Labels of an object of the control plane: (list $ (dict "app" "istiod")). */}}
+{{/* Labels of the control plane's objects: (list $ (dict "app" "istiod")). */}}
 {{- define "istiod-labels" -}}
 {{- include "labels" (dict "root" (index . 0) "name" "istiod" "component" "Pilot" "more" (index . 1)) -}}
 {{- end -}}
 
-{{/* Returns "true" where the control plane's process runs in this cluster. */}}
+{{/* Returns "true" if the control plane runs in this cluster. */}}
 {{- define "runs-here" -}}
 {{- if or (not .Settings.istiodRemote.enabled) .Settings.istiodRemote.enabledLocalInjectorIstiod -}}true{{- end -}}
 {{- end -}}
 
-{{/* Returns "true" where configuration of this cluster is validated. */}}
+{{/* Returns "true" if configuration in this cluster is validated. */}}
 {{- define "validates" -}}
 {{- if or (include "runs-here" .) .Settings.global.configCluster -}}true{{- end -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 {{/*
-One webhook of injection: (dict "root" $ "prefix" "rev.namespace." "namespaces" (list …) "pods" (list …)), where the lists are the
-expressions that namespaces and pods must meet.
+An injection webhook: (dict "root" $ "prefix" "rev.namespace." "namespaces" (list …) "pods" (list …)). The lists are match expressions
+for namespaces and Pods.
 */}}
 {{- define "injection-webhook" -}}
 {{- $s := .root.Settings -}}
@@ -36,8 +36,8 @@ expressions that namespaces and pods must meet.
 {{- end -}}
 
 {{/*
-The webhooks of a revision or tag: (dict "root" $ "named" "default" "unlabelled" true). The label of a namespace decides before that of
-a pod. `unlabelled`: with those for namespaces and pods that name no revision.
+The injection webhooks of a revision or tag: (dict "root" $ "named" "default" "unlabelled" true). The label of a namespace takes
+precedence over that of a Pod. If `unlabelled` is true, webhooks for namespaces and Pods without a revision are included.
 */}}
 {{- define "injection-webhooks" -}}
 {{- $no_revision := dict "key" "istio.io/rev" "operator" "DoesNotExist" -}}
@@ -59,7 +59,7 @@ a pod. `unlabelled`: with those for namespaces and pods that name no revision.
 {{- end }}
 {{- end -}}
 
-{{/* A configuration of webhooks of injection: (dict "root" $ "name" … "named" … "unlabelled" … "more" (dict …)). */}}
+{{/* A MutatingWebhookConfiguration for injection: (dict "root" $ "name" … "named" … "unlabelled" … "more" (dict …)). */}}
 {{- define "injection-configuration" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration

@@ -2,7 +2,7 @@
 {{- .Settings.resourceName | default "ztunnel" -}}
 {{- end -}}
 
-{{/* Labels of its objects: (list $ (dict …)). They are of no revision. */}}
+{{/* Labels of ztunnel's objects, without a revision: (list $ (dict …)). */}}
 {{- define "ztunnel-labels" -}}
 {{- $root := index . 0 -}}
 {{- $part := include "part-of" (dict "root" $root "name" "ztunnel") | fromYaml -}}
@@ -15,7 +15,7 @@
 {{- toYaml $found -}}
 {{- end -}}
 
-{{/* Variables of the proxy. What users set by name comes before what follows from other values. */}}
+{{/* Environment variables of ztunnel. Variables that the user sets by name take precedence over other values. */}}
 {{- define "ztunnel-variables" -}}
 {{- $s := .Settings -}}
 {{- $istiod := printf "istiod%s.%s.svc:15012" (empty $s.revision | ternary "" (printf "-%s" $s.revision)) $s.istioNamespace -}}

@@ -1,4 +1,4 @@
-"""GatewayClasses: which of them are for this control plane, and what Gateways of a class get."""
+"""GatewayClasses of this control plane and the properties of their Gateways."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ EAST_WEST_CLASS, EAST_WEST_CONTROLLER = "istio-east-west", "istio.io/eastwest-co
 
 
 class ClassInfo(NamedTuple):
-    """A class of Gateways. `programmed`: its Gateways are configured here; `suffix`: what is deployed for one is named after its class too.
+    """Properties of a GatewayClass.
 
-    `addresses`: the type of addresses that are told where there are none from outside; "" for both. `tunnels`: its listeners take HBONE."""
+    - `programmed`: its Gateways are configured by this control plane.
+    - `suffix`: deployments are named after the Gateway and its class, rather than the Gateway only.
+    - `addresses`: type of the internal addresses reported if there are no external ones; "" for both types.
+    - `tunnels`: its listeners accept HBONE.
+    """
 
     name: str
     controller: str
@@ -30,9 +34,9 @@ class ClassInfo(NamedTuple):
 
 
 def known_classes(db: Mesh) -> dict[str, ClassInfo]:
-    """Returns the classes that exist without any object, by name."""
+    """Return the built-in classes by name."""
     settings = db.settings.gateway_api
-    own = ClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
+    default = ClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
     remote = ClassInfo(
         REMOTE_CLASS,
         REMOTE_CONTROLLER,
@@ -40,18 +44,18 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
         programmed=False,
         listener_sets=False,
     )
-    found = [own, remote] if settings.remote_gateways else [own]
+    classes = [default, remote] if settings.remote_gateways else [default]
     ambient = db.settings.ambient
     if ambient.enabled and ambient.waypoints:
         text = "The default Istio waypoint GatewayClass"
-        found.append(
+        classes.append(
             ClassInfo(
                 WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True
             )
         )
     if ambient.enabled and ambient.multi_network:
         text = "The default GatewayClass for Istio East West Gateways"
-        found.append(
+        classes.append(
             ClassInfo(
                 EAST_WEST_CLASS,
                 EAST_WEST_CONTROLLER,
@@ -62,27 +66,27 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
                 tunnels=True,
             )
         )
-    return {one.name: one for one in found}
+    return {info.name: info for info in classes}
 
 
 @derived
 def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
-    """Returns the class of a name; None where it is another controller's, or nobody's. A name that exists without any object stays what it is,
-    though an object of that name is for another controller, as in istiod."""
+    """Return the class with a name, or None if another controller owns it or it does not exist.
+
+    As in istiod, a built-in name keeps its meaning even if an object of that name belongs to another controller.
+    """
     if not db.settings.gateway_api.enabled:
         return None
-    known = known_classes(db)
-    found = GATEWAY_CLASS.get(db, ObjectKey("", name))
-    if found is None:
-        return known.get(name)
-    by_controller = {one.controller: one for one in known.values()}
-    info = by_controller.get(found.spec.controller_name)
-    return info._replace(name=name) if info is not None else known.get(name)
+    built_in = known_classes(db)
+    row = GATEWAY_CLASS.get(db, ObjectKey("", name))
+    if row is None:
+        return built_in.get(name)
+    by_controller = {candidate.controller: candidate for candidate in built_in.values()}
+    info = by_controller.get(row.spec.controller_name)
+    return info._replace(name=name) if info is not None else built_in.get(name)
 
 
 def is_another_controllers(db: Mesh, name: str) -> bool:
-    """Returns whether there is a GatewayClass of this name that is for another controller, whose status it is."""
-    found = GATEWAY_CLASS.get(db, ObjectKey("", name))
-    return found is not None and found.spec.controller_name not in {
-        one.controller for one in known_classes(db).values()
-    }
+    """Return True if a GatewayClass object with this name belongs to another controller, which then owns its status."""
+    row = GATEWAY_CLASS.get(db, ObjectKey("", name))
+    return row is not None and row.spec.controller_name not in {info.controller for info in known_classes(db).values()}

@@ -1,4 +1,4 @@
-"""Listeners that may not stand beside an older one of the same Gateway."""
+"""Conflicts between the listeners of a Gateway."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ _BY_PORT = ("TCP", "UDP")
 
 
 class ListenerIdentity(NamedTuple):
-    """What listeners are told apart by. Of no hostname is every host."""
+    """The values by which listeners must be distinct. An empty hostname matches every host."""
 
     port: int
     protocol: str
     hostname: str
 
 
-def find_conflicts(places: Iterable[ListenerIdentity]) -> tuple[str, ...]:
-    """Returns for each listener, in order of precedence, the reason why it gives way, "" where it does not. What gives way is in nobody's way."""
-    stand: list[ListenerIdentity] = []
+def find_conflicts(identities: Iterable[ListenerIdentity]) -> tuple[str, ...]:
+    """Return the conflict reason of each listener, "" if it has none. Listeners are in order of precedence.
+
+    A conflicted listener does not conflict with later ones.
+    """
+    accepted: list[ListenerIdentity] = []
     reasons = []
-    for place in places:
-        reason = next((found for older in stand if (found := _conflict(place, older))), "")
+    for identity in identities:
+        reason = next((conflict for older in accepted if (conflict := _conflict(identity, older))), "")
         reasons.append(reason)
         if not reason:
-            stand.append(place)
+            accepted.append(identity)
     return tuple(reasons)
 
 
@@ -39,5 +42,5 @@ def _conflict(new: ListenerIdentity, older: ListenerIdentity) -> str:
         return HOSTNAME_CONFLICT if new.protocol == older.protocol else PROTOCOL_CONFLICT
     if new.protocol == older.protocol:
         return PROTOCOL_CONFLICT if new.protocol in _BY_PORT else HOSTNAME_CONFLICT
-    known = (*_BY_HOST, *_BY_PORT)
-    return PROTOCOL_CONFLICT if new.protocol in known and older.protocol in known else ""
+    protocols = (*_BY_HOST, *_BY_PORT)
+    return PROTOCOL_CONFLICT if new.protocol in protocols and older.protocol in protocols else ""

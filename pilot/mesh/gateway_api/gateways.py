@@ -1,4 +1,5 @@
-"""Gateways of the Gateway API as a whole: whose they are, the Services of their routers, and their listeners in order of precedence."""
+"""Gateways of the Gateway API: their class, the Services of their routers, and their listeners in
+order of precedence."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _PORTS = {"HTTP": 80, "HTTPS": 443}
 
 
 class ListenerKey(NamedTuple):
-    """A listener of a Gateway or ListenerSet, by its position there."""
+    """A listener of a Gateway or ListenerSet, by its position."""
 
     kind: GroupKind
     owner: ObjectKey
@@ -37,8 +38,10 @@ class OwnerKey(NamedTuple):
 
 
 class GatewayRouters(NamedTuple):
-    """The routers of a Gateway: workloads of Services in its namespace, by host name. `account` is the service account that they run as where
-    they are deployed for it, "" for any."""
+    """The routers of a Gateway: the workloads of Services in its namespace, by hostname.
+
+    `account` is the service account of automatically deployed routers, or "" for any.
+    """
 
     services: tuple[str, ...] = ()
     account: str = ""
@@ -47,13 +50,13 @@ class GatewayRouters(NamedTuple):
 
 @derived
 def class_of(db: Mesh, gateway: ObjectKey) -> ClassInfo | None:
-    """Returns the class of a Gateway; None where there is no such Gateway, or it is not this control plane's."""
+    """Return the class of a Gateway, or None if it does not exist or belongs to another controller."""
     row = KUBERNETES_GATEWAY.get(db, gateway)
     return gateway_class(db, row.spec.gateway_class_name) if row is not None else None
 
 
 def is_managed(db: Mesh, spec: Gateway) -> bool:
-    """Returns whether the routers of a Gateway are deployed for it: unless it names Services as its addresses."""
+    """Return True if routers are deployed for the Gateway; they are not if its addresses name existing Services."""
     if not db.settings.gateway_api.manual_deployment or not spec.addresses:
         return True
     return len(spec.addresses) == 1 and spec.addresses[0].type == "IPAddress"
@@ -61,7 +64,7 @@ def is_managed(db: Mesh, spec: Gateway) -> bool:
 
 @derived
 def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
-    """Returns the routers of a Gateway of a known class."""
+    """Return the routers of a Gateway of this control plane."""
     row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
     if row is None or info is None:
         return GatewayRouters()
@@ -73,12 +76,12 @@ def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
 
 
 def _addressed(db: Mesh, row: Object[Gateway]) -> tuple[str, ...]:
-    named = (a.value for a in row.spec.addresses if a.type == "Hostname")
-    return tuple(name if "." in name else _host(db, name, row.key) for name in named)
+    hostnames = (address.value for address in row.spec.addresses if address.type == "Hostname")
+    return tuple(name if "." in name else _host(db, name, row.key) for name in hostnames)
 
 
 def _address_fault(row: Object[Gateway]) -> Fault | None:
-    others = [a.value for a in row.spec.addresses if a.type != "Hostname"]
+    others = [address.value for address in row.spec.addresses if address.type != "Hostname"]
     if others:
         return Fault("UnsupportedAddress", f"only Hostname is supported, ignoring {others}")
     if SERVICE_TYPE in row.annotations:
@@ -90,12 +93,12 @@ def _host(db: Mesh, service: str, gateway: ObjectKey) -> str:
     return f"{service}.{gateway.namespace}.svc.{db.settings.registry.domain}"
 
 
-# -- listeners -------------------------------------------------------------------------------------------------------------
+# -- listeners ---------------------------------------------------------------------------------------------------------
 
 
 @derived
 def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
-    """Returns the Gateway that a ListenerSet names, whether it is there or not; None where it names something else."""
+    """Return the Gateway that a ListenerSet names, existing or not, or None if its parent is not a Gateway."""
     row = LISTENER_SET.get(db, key)
     if row is None or (row.spec.parent_ref.group, row.spec.parent_ref.kind) != KUBERNETES_GATEWAY.id:
         return None
@@ -104,49 +107,70 @@ def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
 
 @derived
 def attached_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
-    """Returns the ListenerSets that a Gateway takes, oldest first."""
+    """Return the ListenerSets that are attached to a Gateway, oldest first."""
     row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
     if row is None or info is None or not info.listener_sets:
         return ()
-    found = [o for key in LISTENER_SET.keys(db, "gateway", gateway) if (o := LISTENER_SET.get(db, key)) is not None]
-    mine = [o for o in found if gateway_of_set(db, o.key) == gateway and takes_set(db, row, o.namespace)]
-    return tuple(o.key for o in sorted(mine, key=lambda o: (o.created, o.namespace, o.name)))
+    candidates = [
+        listener_set
+        for key in LISTENER_SET.keys(db, "gateway", gateway)
+        if (listener_set := LISTENER_SET.get(db, key)) is not None
+    ]
+    attached = [
+        listener_set
+        for listener_set in candidates
+        if gateway_of_set(db, listener_set.key) == gateway and takes_set(db, row, listener_set.namespace)
+    ]
+    return tuple(
+        listener_set.key
+        for listener_set in sorted(
+            attached, key=lambda listener_set: (listener_set.created, listener_set.namespace, listener_set.name)
+        )
+    )
 
 
 def takes_set(db: Mesh, gateway: Object[Gateway], namespace: str) -> bool:
-    """Returns whether a Gateway takes ListenerSets of a namespace. No node of its own."""
+    """Return True if a Gateway allows ListenerSets of a namespace. Not memoised."""
     allowed = gateway.spec.allowed_listeners.namespaces
     return is_allowed(db, allowed.from_, allowed.selector, gateway.namespace, namespace)
 
 
 def port_of(listener: Listener) -> int:
-    """Returns the port of a listener: what it says, else that of its protocol, 0 where that has none."""
+    """Return the port of a listener, or its protocol's default; 0 if there is none."""
     return listener.port or _PORTS.get(listener.protocol, 0)
 
 
 @derived
 def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str]:
-    """Returns the reasons of listeners of a Gateway and its ListenerSets that give way to another one."""
+    """Return the conflict reasons of listeners of a Gateway and its ListenerSets, by listener."""
     row = KUBERNETES_GATEWAY.get(db, gateway)
-    listed: list[tuple[ListenerKey, Listener]] = []
+    listeners: list[tuple[ListenerKey, Listener]] = []
     if row is not None:
-        listed += ((ListenerKey(KUBERNETES_GATEWAY.id, gateway, n), one) for n, one in enumerate(row.spec.listeners))
+        listeners += (
+            (ListenerKey(KUBERNETES_GATEWAY.id, gateway, position), listener)
+            for position, listener in enumerate(row.spec.listeners)
+        )
     for key in attached_sets(db, gateway):
-        found = LISTENER_SET.get(db, key)
-        if found is not None:
-            listed += ((ListenerKey(LISTENER_SET.id, key, n), one) for n, one in enumerate(found.spec.listeners))
-    reasons = find_conflicts(ListenerIdentity(port_of(one), one.protocol, one.hostname) for _, one in listed)
-    return {key: reason for (key, _), reason in zip(listed, reasons, strict=True) if reason}
+        listener_set = LISTENER_SET.get(db, key)
+        if listener_set is not None:
+            listeners += (
+                (ListenerKey(LISTENER_SET.id, key, position), listener)
+                for position, listener in enumerate(listener_set.spec.listeners)
+            )
+    reasons = find_conflicts(
+        ListenerIdentity(port_of(listener), listener.protocol, listener.hostname) for _, listener in listeners
+    )
+    return {key: reason for (key, _), reason in zip(listeners, reasons, strict=True) if reason}
 
 
 Owner = Object[Gateway] | Object[ListenerSet]
 
 
 def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
-    """Returns a Gateway or ListenerSet. No node of its own."""
+    """Return a Gateway or ListenerSet. Not memoised."""
     return KUBERNETES_GATEWAY.get(db, key) if kind == KUBERNETES_GATEWAY.id else LISTENER_SET.get(db, key)
 
 
 def gateway_of(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
-    """Returns the Gateway that a Gateway or ListenerSet is, or is of. No node of its own."""
+    """Return the Gateway of a Gateway or ListenerSet. Not memoised."""
     return key if kind == KUBERNETES_GATEWAY.id else gateway_of_set(db, key)

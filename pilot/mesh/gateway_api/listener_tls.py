@@ -1,4 +1,4 @@
-"""TLS of a listener: its certificates and the roots of its clients, as far as it may refer to them and they serve."""
+"""TLS settings of listeners, from permitted and valid certificate references."""
 
 from __future__ import annotations
 
@@ -29,36 +29,35 @@ _MOST_CERTIFICATES = 2
 
 
 class ListenerTLS(NamedTuple):
-    """The settings of a server, None without TLS, and why they are not what the listener asks for."""
+    """TLS settings of a server, None without TLS, and a fault if they differ from the listener's."""
 
     settings: ServerTLSSettings | None
     fault: Fault | None = None
 
 
 def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Listener, port: int) -> ListenerTLS:
-    """Returns the TLS of a listener. No node of its own."""
+    """Return the TLS settings of a listener. Not memoised."""
     tls = listener.tls
     if tls is None:
         return ListenerTLS(None)
     if tls.mode == "Passthrough":
-        automatic = passes_by_name(owner.labels, listener)
-        return ListenerTLS(
-            _with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if automatic else "PASSTHROUGH"), tls)
-        )
+        by_sni = passes_by_name(owner.labels, listener)
+        return ListenerTLS(_with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if by_sni else "PASSTHROUGH"), tls))
     match tls.options.get(TERMINATE_MODE):
         case "ISTIO_SIMPLE":
             return ListenerTLS(ServerTLSSettings(mode="SIMPLE", credential_name="builtin://"))
         case "ISTIO_MUTUAL":
             return ListenerTLS(ServerTLSSettings(mode="ISTIO_MUTUAL"))
-        case "MUTUAL" | "OPTIONAL_MUTUAL" as asked:
-            settings = ServerTLSSettings(mode=asked)
+        case "MUTUAL" | "OPTIONAL_MUTUAL" as mode:
+            settings = ServerTLSSettings(mode=mode)
         case _:
             settings = ServerTLSSettings(mode="SIMPLE")
     return _terminated(db, owner, settings, tls, _frontend(gateway.spec, port))
 
 
 def passes_by_name(labels: Mapping[str, str], listener: Listener) -> bool:
-    """Returns whether connections to a listener, of a Gateway with these labels, go to any service of the mesh, by the name that clients ask for."""
+    """Return True if a listener of a Gateway with these labels forwards TLS connections to any service of the mesh by
+    SNI."""
     if listener.tls is None:
         return False
     if listener.tls.options.get(LISTENER_PROTOCOL) == AUTO_PASSTHROUGH:
@@ -70,7 +69,7 @@ def _frontend(gateway: Gateway, port: int) -> FrontendTLS | None:
     if gateway.tls is None or gateway.tls.frontend is None:
         return None
     frontend = gateway.tls.frontend
-    return next((one.tls for one in frontend.per_port if one.port == port), frontend.default)
+    return next((port_tls.tls for port_tls in frontend.per_port if port_tls.port == port), frontend.default)
 
 
 def _terminated(
@@ -80,10 +79,12 @@ def _terminated(
         return ListenerTLS(
             settings, Fault("InvalidCertificateRef", "TLS mode can only support up to 2 server certificates")
         )
-    found = [_certificate(db, owner, ref) for ref in tls.certificate_refs]
-    names = tuple(one for one in found if isinstance(one, str))
+    certificates = [_certificate(db, owner, ref) for ref in tls.certificate_refs]
+    names = tuple(certificate for certificate in certificates if isinstance(certificate, str))
     if not names:
-        return ListenerTLS(settings, _joined(one for one in found if isinstance(one, Fault)))
+        return ListenerTLS(
+            settings, _joined(certificate for certificate in certificates if isinstance(certificate, Fault))
+        )
     settings = (
         replace(settings, credential_name=names[0]) if len(names) == 1 else replace(settings, credential_names=names)
     )
@@ -93,51 +94,62 @@ def _terminated(
 
 
 def _joined(faults: Iterable[Fault]) -> Fault | None:
-    found = tuple(faults)
-    if not found:
-        return Fault("InvalidCertificateRef", "TLS mode Terminate needs a certificate")
-    return Fault(found[0].reason, "; ".join(fault.message for fault in found))
+    ordered = tuple(faults)
+    if not ordered:
+        return Fault("InvalidCertificateRef", "TLS mode Terminate requires a certificate")
+    return Fault(ordered[0].reason, "; ".join(fault.message for fault in ordered))
 
 
 def _certificate(db: Mesh, owner: Owner, ref: SecretObjectReference) -> str | Fault:
-    """Returns the name of a certificate that serves. Whether it is there is not told to who may not refer to it."""
+    """Return the name of a valid certificate. A fault for a forbidden reference does not disclose whether it exists."""
     namespace = ref.namespace or owner.namespace
     if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, SECRET.id, namespace, ref.name)):
         return _not_permitted("certificateRef", namespace, ref.name, owner)
-    shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
+    reference = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
     if (ref.group, ref.kind) != SECRET.id:
-        return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, only secret is allowed")
-    found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
-    if found is None:
+        return Fault("InvalidCertificateRef", f"invalid certificate reference {reference}, only secret is allowed")
+    material = credential(
+        db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False
+    )
+    if material is None:
         return Fault(
-            "InvalidCertificateRef", f"invalid certificate reference {shown}, secret {namespace}/{ref.name} not found"
+            "InvalidCertificateRef",
+            f"invalid certificate reference {reference}, secret {namespace}/{ref.name} not found",
         )
-    if isinstance(found, Flaw):
-        return Fault("InvalidCertificateRef", f"invalid certificate reference {shown}, {found.path} {found.reason}")
+    if isinstance(material, Flaw):
+        return Fault(
+            "InvalidCertificateRef", f"invalid certificate reference {reference}, {material.path} {material.reason}"
+        )
     return f"{GATEWAY_SECRET}{namespace}/{ref.name}"
 
 
 def _not_permitted(field: str, namespace: str, name: str, owner: Owner) -> Fault:
-    message = f"{field} {namespace}/{name} not accessible to a {owner.kind.name} in namespace {owner.namespace!r} (missing a ReferenceGrant?)"
+    message = (
+        f"{field} {namespace}/{name} not accessible to a {owner.kind.name} in namespace {owner.namespace!r} "
+        "(missing a ReferenceGrant?)"
+    )
     return Fault("RefNotPermitted", message)
 
 
 def _verifying(
     db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation
 ) -> ListenerTLS:
-    """Returns settings that ask clients for certificates."""
+    """Return settings that request client certificates."""
     if len(validation.ca_certificate_refs) > 1:
         return ListenerTLS(settings, Fault("InvalidCACertificateRef", "only one caCertificateRef is supported"))
     roots = _roots(db, owner, validation.ca_certificate_refs[0])
     if isinstance(roots, Fault):
         return ListenerTLS(settings, roots)
-    lax = validation.mode == "AllowInsecureFallback"
+    insecure_fallback = validation.mode == "AllowInsecureFallback"
     settings = replace(
-        settings, mode="OPTIONAL_MUTUAL" if lax else "MUTUAL", insecure_skip_verify=lax, ca_cert_credential_name=roots
+        settings,
+        mode="OPTIONAL_MUTUAL" if insecure_fallback else "MUTUAL",
+        insecure_skip_verify=insecure_fallback,
+        ca_cert_credential_name=roots,
     )
-    asked = tls.options.get(TERMINATE_MODE)
-    if asked in ("MUTUAL", "OPTIONAL_MUTUAL"):
-        settings = replace(settings, mode=asked, insecure_skip_verify=False)
+    terminate_mode = tls.options.get(TERMINATE_MODE)
+    if terminate_mode in ("MUTUAL", "OPTIONAL_MUTUAL"):
+        settings = replace(settings, mode=terminate_mode, insecure_skip_verify=False)
     return ListenerTLS(_with_ciphers(settings, tls))
 
 
@@ -146,26 +158,27 @@ def _roots(db: Mesh, owner: Owner, ref: ObjectReference) -> str | Fault:
     kind = GroupKind(ref.group, ref.kind)
     if not may_refer(db, ReferenceKey(owner.kind, owner.namespace, kind, namespace, ref.name)):
         return _not_permitted("caCertificateRef", namespace, ref.name, owner)
-    shown = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
+    reference = f"{ref.group}/{ref.kind}/{ref.name}.{ref.namespace or ''}"
     if kind not in (SECRET.id, CONFIG_MAP.id):
         return Fault(
             "InvalidCACertificateKind",
-            f"invalid CA certificate reference {shown}, only secret and configmap are allowed",
+            f"invalid CA certificate reference {reference}, only secret and configmap are allowed",
         )
     key = CredentialKey("gateway Secret" if kind == SECRET.id else "ConfigMap", namespace, ref.name)
-    found = credential(db, key, db.settings.registry.cluster_id, True)
-    if found is None:
+    material = credential(db, key, db.settings.registry.cluster_id, True)
+    if material is None:
         return Fault(
             "InvalidCACertificateRef",
-            f"invalid CA certificate reference {shown}, {kind.name.lower()} {namespace}/{ref.name} not found",
+            f"invalid CA certificate reference {reference}, {kind.name.lower()} {namespace}/{ref.name} not found",
         )
-    if isinstance(found, Flaw):
+    if isinstance(material, Flaw):
         return Fault(
-            "InvalidCACertificateRef", f"invalid CA certificate reference {shown}, {found.path} {found.reason}"
+            "InvalidCACertificateRef",
+            f"invalid CA certificate reference {reference}, {material.path} {material.reason}",
         )
     return f"{GATEWAY_SECRET if kind == SECRET.id else CONFIG_MAP_PREFIX}{namespace}/{ref.name}{CA_SUFFIX}"
 
 
 def _with_ciphers(settings: ServerTLSSettings, tls: ListenerTLSConfig) -> ServerTLSSettings:
-    named = tuple(name.strip() for name in tls.options.get(CIPHER_SUITES, "").split(",") if name.strip())
-    return replace(settings, cipher_suites=named) if named else settings
+    cipher_suites = tuple(name.strip() for name in tls.options.get(CIPHER_SUITES, "").split(",") if name.strip())
+    return replace(settings, cipher_suites=cipher_suites) if cipher_suites else settings

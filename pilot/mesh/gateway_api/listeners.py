@@ -1,4 +1,4 @@
-"""Listeners of Gateways and ListenerSets: the server of Istio's Gateway that each is, and what is told of it."""
+"""Listeners of Gateways and ListenerSets, built into servers of Istio Gateways and status conditions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ _FINE = "No errors found"
 
 
 class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
-    """A listener. `server` is None where there is nothing to listen with; it is used only where the listener is `valid`.
+    """A listener. `server` is None if it cannot listen, and is used only if the listener is `valid`.
 
-    `gateway`: the Gateway that it is of. `hosts`: as a server has them, `namespace/host`. `kinds`: of the routes that it takes.
+    - `gateway`: its Gateway.
+    - `hosts`: in the form of a server's hosts, `namespace/host`.
+    - `kinds`: the kinds of routes that it accepts.
     """
 
     key: ListenerKey
@@ -57,30 +59,32 @@ class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def built_listener(db: Mesh, key: ListenerKey) -> BuiltListener | None:
-    """Returns a listener of a Gateway that this control plane configures; None for any other."""
-    owner, at = find_owner(db, key.kind, key.owner), gateway_of(db, key.kind, key.owner)
-    gateway = KUBERNETES_GATEWAY.get(db, at) if at is not None else None
-    if owner is None or at is None or gateway is None or key.position >= len(owner.spec.listeners):
+    """Return a listener of a Gateway that this control plane configures, or None for others."""
+    owner, gateway_key = find_owner(db, key.kind, key.owner), gateway_of(db, key.kind, key.owner)
+    gateway = KUBERNETES_GATEWAY.get(db, gateway_key) if gateway_key is not None else None
+    if owner is None or gateway_key is None or gateway is None or key.position >= len(owner.spec.listeners):
         return None
-    info = class_of(db, at)
+    info = class_of(db, gateway_key)
     if info is None or not info.programmed:
         return None
     listener = owner.spec.listeners[key.position]
-    if reason := listener_conflicts(db, at).get(key, ""):
-        return _conflicted(key, at, listener, reason)
+    if reason := listener_conflicts(db, gateway_key).get(key, ""):
+        return _conflicted(key, gateway_key, listener, reason)
     port = port_of(listener)
     tls = listener_tls(db, owner, gateway, listener, port)
     allowed = listener.allowed_routes.namespaces
-    names = allowed_namespaces(db, allowed.from_, allowed.selector, owner.namespace)
-    hosts = tuple(f"{name}/{listener.hostname or '*'}" for name in names) or (f"~/{listener.hostname or '*'}",)
-    return build_listener(key, at, listener, hosts, tls, info)
+    namespaces = allowed_namespaces(db, allowed.from_, allowed.selector, owner.namespace)
+    hosts = tuple(f"{namespace}/{listener.hostname or '*'}" for namespace in namespaces) or (
+        f"~/{listener.hostname or '*'}",
+    )
+    return build_listener(key, gateway_key, listener, hosts, tls, info)
 
 
 def build_listener(
     key: ListenerKey, gateway: ObjectKey, listener: Listener, hosts: tuple[str, ...], tls: ListenerTLS, info: ClassInfo
 ) -> BuiltListener:
-    """Returns a listener of a class of Gateways that stands in no other's way. One for tunnels has no server, and takes no routes."""
-    port, (kinds, known) = port_of(listener), supported_kinds(listener)
+    """Return a listener without conflicts. An HBONE listener has no server and accepts no routes."""
+    port, (kinds, kinds_supported) = port_of(listener), supported_kinds(listener)
     lacks_tls = tls.settings is None and listener.protocol in ("HTTPS", "TLS")
     fault = _protocol_fault(listener, port, info) or (
         _no_tls(listener) if lacks_tls and key.kind != KUBERNETES_GATEWAY.id else None
@@ -92,7 +96,7 @@ def build_listener(
         if tls.fault is not None or (lacks_tls and key.kind != KUBERNETES_GATEWAY.id)
         else None
     )
-    resolved = tls.fault if known else Fault("InvalidRouteKinds", "Invalid route kinds")
+    resolved = tls.fault if kinds_supported else Fault("InvalidRouteKinds", "Invalid route kinds")
     server = Server(port=Port(number=port, protocol=listener.protocol, name="default"), hosts=hosts, tls=tls.settings)
     return BuiltListener(
         key=key,
@@ -115,8 +119,10 @@ def build_listener(
 
 def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason: str) -> BuiltListener:
     message = "Listener has a conflict with another listener attached to the same Gateway"
-    kinds, known = supported_kinds(listener)
-    unknown = () if known else (StatusCondition("ResolvedRefs", False, "InvalidRouteKinds", "Invalid route kinds"),)
+    kinds, kinds_supported = supported_kinds(listener)
+    unresolved = (
+        () if kinds_supported else (StatusCondition("ResolvedRefs", False, "InvalidRouteKinds", "Invalid route kinds"),)
+    )
     return BuiltListener(
         key=key,
         gateway=gateway,
@@ -130,38 +136,39 @@ def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason
             StatusCondition("Accepted", False, reason, message),
             StatusCondition("Conflicted", True, reason, message),
             StatusCondition("Programmed", False, reason, message),
-            *unknown,
+            *unresolved,
         ),
     )
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
-    """Returns the kinds of routes that a listener takes, and whether they are all that it asks for."""
-    known = _ROUTES_OF.get(listener.protocol, ())
+    """Return the kinds of routes that a listener accepts, and whether these include all that it requests."""
+    supported = _ROUTES_OF.get(listener.protocol, ())
     if listener.protocol == "TLS" and listener.tls is not None and listener.tls.mode == "Terminate":
-        known = (*known, TCP_ROUTE.id)
-    asked = [
-        GroupKind(GATEWAY_API if one.group is None else one.group, one.kind) for one in listener.allowed_routes.kinds
+        supported = (*supported, TCP_ROUTE.id)
+    requested = [
+        GroupKind(GATEWAY_API if allowed.group is None else allowed.group, allowed.kind)
+        for allowed in listener.allowed_routes.kinds
     ]
-    if not asked:
-        return known, True
-    return tuple(kind for kind in known if kind in asked), set(asked) <= set(known)
+    if not requested:
+        return supported, True
+    return tuple(kind for kind in supported if kind in requested), set(requested) <= set(supported)
 
 
 def is_tunnel(listener: Listener, info: ClassInfo) -> bool:
-    """Returns whether a listener is for HBONE; all of a waypoint are taken for such."""
+    """Return True if a listener is for HBONE, which all listeners of a waypoint are."""
     return info.tunnels and (listener.protocol == "HBONE" or info.controller == WAYPOINT_CONTROLLER)
 
 
 def _unexpected(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
-    """Returns how a listener of a class for tunnels is unlike those that are expected of it; it does no harm."""
+    """Return a fault if a listener differs from those expected of an HBONE class. The fault has no other effect."""
     hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
     if info.controller == WAYPOINT_CONTROLLER and not hbone:
         return Fault("UnsupportedProtocol", 'Expected a single listener on port 15008 with protocol "HBONE"')
-    passes = port != 15008 and (listener.protocol, mode) == ("TLS", "Passthrough")
-    if info.controller == EAST_WEST_CONTROLLER and not (passes or (hbone and mode == "Terminate")):
-        either = 'port 15008 with protocol "HBONE" and TLS.Mode == Terminate, or TLS with TLS.Mode == Passthrough'
-        return Fault("UnsupportedProtocol", f"East-west gateway listeners must be either {either}")
+    is_passthrough = port != 15008 and (listener.protocol, mode) == ("TLS", "Passthrough")
+    if info.controller == EAST_WEST_CONTROLLER and not (is_passthrough or (hbone and mode == "Terminate")):
+        expected = 'port 15008 with protocol "HBONE" and TLS.Mode == Terminate, or TLS with TLS.Mode == Passthrough'
+        return Fault("UnsupportedProtocol", f"East-west gateway listeners must be either {expected}")
     return None
 
 
@@ -182,7 +189,11 @@ def _no_tls(listener: Listener) -> Fault:
 
 
 def owned_listeners(db: Mesh, kind: GroupKind, owner: ObjectKey) -> tuple[BuiltListener, ...]:
-    """Returns the listeners of a Gateway or ListenerSet, in order. No node of its own."""
-    found: Owner | None = find_owner(db, kind, owner)
-    count = len(found.spec.listeners) if found is not None else 0
-    return tuple(one for n in range(count) if (one := built_listener(db, ListenerKey(kind, owner, n))) is not None)
+    """Return the listeners of a Gateway or ListenerSet, in order. Not memoised."""
+    row: Owner | None = find_owner(db, kind, owner)
+    count = len(row.spec.listeners) if row is not None else 0
+    return tuple(
+        listener
+        for position in range(count)
+        if (listener := built_listener(db, ListenerKey(kind, owner, position))) is not None
+    )

@@ -1,4 +1,4 @@
-"""Namespaces that a listener takes routes or ListenerSets of."""
+"""Namespaces whose routes or ListenerSets may attach to a listener."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pilot.mesh.tables.namespaces import namespace_labels
 
 @hub
 def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
-    """Returns the declared namespaces of the own cluster with their labels."""
-    own = db.settings.registry.cluster_id
+    """Return the declared namespaces of the local cluster with their labels."""
+    cluster = db.settings.registry.cluster_id
     return {
         key.name: {NAMESPACE_NAME_LABEL: key.name, **row.labels}
         for key in NAMESPACE.all_keys(db)
-        if key.cluster == own and (row := NAMESPACE.get(db, key)) is not None
+        if key.cluster == cluster and (row := NAMESPACE.get(db, key)) is not None
     }
 
 
 def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, own: str) -> tuple[str, ...]:
-    """Returns the namespaces that may attach to something in namespace `own`, ("*",) for all. No node of its own."""
+    """Return the namespaces that may attach to an object in namespace `own`, ("*",) for all. Not memoised."""
     if from_ == "None":
         return ()
     if from_ == "Same":
@@ -36,7 +36,7 @@ def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, ow
 
 
 def is_allowed(db: Mesh, from_: From, selector: LabelSelector | None, own: str, namespace: str) -> bool:
-    """Returns whether a namespace may attach to something in namespace `own`. No node of its own."""
+    """Return True if a namespace may attach to an object in namespace `own`. Not memoised."""
     if from_ != "Selector":
         return from_ == "All" or (from_ == "Same" and namespace == own)
     if selector is None:

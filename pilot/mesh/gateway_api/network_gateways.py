@@ -1,4 +1,4 @@
-"""Gateways of the Gateway API as ways into the network that their label names, of this cluster or from outside of its reach."""
+"""Network gateways declared as Gateways of the Gateway API, in this cluster or remote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class NetworkWay(NamedTuple):
-    """A way into a network. `hbone_port` is 0 where it takes no HBONE."""
+    """A listener that leads into a network. `hbone_port` is 0 if it does not accept HBONE."""
 
     address: str
     port: int
@@ -24,7 +24,7 @@ class NetworkWay(NamedTuple):
 
 
 def network_ways(db: Mesh) -> Iterator[NetworkWay]:
-    """Yields the ways into networks that Gateways give. No node of its own."""
+    """Yield the listeners that lead into networks. Not memoised."""
     if not db.settings.gateway_api.enabled:
         return
     for key in KUBERNETES_GATEWAY.keys(db, "network", True):

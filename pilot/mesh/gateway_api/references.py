@@ -1,4 +1,4 @@
-"""The one place that decides whether an object may refer to one of another namespace: a ReferenceGrant there must say so."""
+"""Permission for references between namespaces, which a ReferenceGrant in the referenced namespace must grant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ReferenceKey(NamedTuple):
-    """A reference: from an object of that kind and namespace, to the object of kind `to`, namespace `place` and that name."""
+    """A reference from objects of a kind in a namespace to the object `name` of kind `to` in namespace `place`."""
 
     kind: GroupKind
     namespace: str
@@ -22,7 +22,7 @@ class ReferenceKey(NamedTuple):
 
 
 def may_refer(db: Mesh, reference: ReferenceKey) -> bool:
-    """Returns whether a reference may be made. No node of its own where it stays in its namespace."""
+    """Return True if a reference is permitted. Not memoised within a namespace."""
     return reference.namespace == reference.place or _granted(db, reference)
 
 
@@ -34,6 +34,10 @@ def _granted(db: Mesh, reference: ReferenceKey) -> bool:
 
 
 def _grants(spec: ReferenceGrant, reference: ReferenceKey) -> bool:
-    """Returns whether a grant of the place that a reference leads to allows it."""
-    by = any(((one.group, one.kind), one.namespace) == (reference.kind, reference.namespace) for one in spec.from_)
-    return by and any((one.group, one.kind) == reference.to and one.name in (None, reference.name) for one in spec.to)
+    """Return True if a ReferenceGrant of the referenced namespace permits the reference."""
+    from_matches = any(
+        ((peer.group, peer.kind), peer.namespace) == (reference.kind, reference.namespace) for peer in spec.from_
+    )
+    return from_matches and any(
+        (peer.group, peer.kind) == reference.to and peer.name in (None, reference.name) for peer in spec.to
+    )

@@ -12,7 +12,7 @@ from pilot.derive import Gather, derived
 from pilot.mesh.tables.database import Mesh
 
 FROM_WASM_PLUGIN = "~istio-translated-wasmplugin"
-"""Suffix of the names of TrafficExtensions that are derived from WasmPlugins. It is not valid in the name of a Kubernetes object."""
+"""Suffix of the names of TrafficExtensions converted from WasmPlugins. It is invalid in names of Kubernetes objects."""
 _PHASES: dict[PluginPhase, ExecutionPhase] = {
     "UNSPECIFIED_PHASE": "UNSPECIFIED",
     "AUTHN": "AUTHN",

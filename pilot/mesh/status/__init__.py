@@ -1,4 +1,4 @@
-"""What objects of the Gateway API are told about themselves: the conditions of their status, as values. Who writes them is elsewhere.
+"""Status of objects of the Gateway API, Ingresses and ambient mesh, as values; controllers write them.
 
-Reasons are those of https://gateway-api.sigs.k8s.io/reference/spec/, and beside them the few that Istio's users know.
+Reasons are those of https://gateway-api.sigs.k8s.io/reference/spec/ and Istio's additional ones.
 """

@@ -1,4 +1,4 @@
-"""The status of GatewayClasses, Gateways and ListenerSets."""
+"""Status of GatewayClasses, Gateways and ListenerSets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ListenerStatus(NamedTuple):
-    """What is told of a listener; `attached`: how many routes it has taken."""
+    """Status of a listener. `attached` is the number of its routes."""
 
     name: str
     port: int
@@ -35,7 +35,10 @@ class ListenerStatus(NamedTuple):
 
 
 class CollectedGatewayStatus(NamedTuple):
-    """The status of a Gateway or ListenerSet. `addresses` are IP addresses and host names; `sets`: how many ListenerSets are attached."""
+    """Status of a Gateway or ListenerSet.
+
+    `addresses` are IP addresses and hostnames. `sets` is the number of attached ListenerSets.
+    """
 
     conditions: tuple[StatusCondition, ...]
     listeners: tuple[ListenerStatus, ...] = ()
@@ -45,7 +48,7 @@ class CollectedGatewayStatus(NamedTuple):
 
 @derived
 def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
-    """Returns the conditions of a GatewayClass; None for one that is not this control plane's."""
+    """Return the conditions of a GatewayClass, or None if it belongs to another controller."""
     if gateway_class(db, name) is None or is_another_controllers(db, name):
         return None
     return (
@@ -55,35 +58,44 @@ def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
 
 
 def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[BuiltListener, ListenerStatus], ...]:
-    return tuple((one, _listener(db, key, one)) for one in owned_listeners(db, kind, key))
+    return tuple((listener, _listener(db, key, listener)) for listener in owned_listeners(db, kind, key))
 
 
-def _listener(db: Mesh, owner: ObjectKey, one: BuiltListener) -> ListenerStatus:
-    place = f"{owner.namespace}/{listener_gateway(owner.name, one.section)}", one.section
-    return ListenerStatus(one.section, one.port, one.kinds, attached_routes(db, place), one.conditions)
+def _listener(db: Mesh, owner: ObjectKey, listener: BuiltListener) -> ListenerStatus:
+    place = f"{owner.namespace}/{listener_gateway(owner.name, listener.section)}", listener.section
+    return ListenerStatus(
+        listener.section, listener.port, listener.kinds, attached_routes(db, place), listener.conditions
+    )
 
 
 @derived
 def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
-    """Returns the status of a Gateway; None for one that is not this control plane's."""
+    """Return the status of a Gateway, or None if it belongs to another controller."""
     row, info = KUBERNETES_GATEWAY.get(db, key), class_of(db, key)
     if row is None or info is None:
         return None
     if not info.programmed:
         remote = StatusCondition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
         accepted = StatusCondition("Accepted", True, "Accepted", "Resource accepted")
-        return CollectedGatewayStatus((accepted, remote), (), tuple(a.value for a in row.spec.addresses))
-    listed = _listeners(db, KUBERNETES_GATEWAY.id, key)
-    valid = [one for one, _ in listed if one.valid]
+        return CollectedGatewayStatus((accepted, remote), (), tuple(address.value for address in row.spec.addresses))
+    listeners = _listeners(db, KUBERNETES_GATEWAY.id, key)
+    valid = [listener for listener, _ in listeners if listener.valid]
     routers = routers_of(db, key)
-    sets = [s for s in attached_sets(db, key) if any(one.valid for one in owned_listeners(db, LISTENER_SET.id, s))]
-    ports = {one.port for one in valid}.union(
-        one.port for s in sets for one in owned_listeners(db, LISTENER_SET.id, s) if one.valid
+    sets = [
+        listener_set
+        for listener_set in attached_sets(db, key)
+        if any(listener.valid for listener in owned_listeners(db, LISTENER_SET.id, listener_set))
+    ]
+    ports = {listener.port for listener in valid}.union(
+        listener.port
+        for listener_set in sets
+        for listener in owned_listeners(db, LISTENER_SET.id, listener_set)
+        if listener.valid
     )
     addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
     fault = routers.fault or _parameters_fault(db, row)
     conditions = [
-        _accepted(fault, len(valid), len(listed)),
+        _accepted(fault, len(valid), len(listeners)),
         _programmed(addresses, bool(routers.services)),
         condition("ResolvedRefs", _client_certificate_fault(db, row), "ResolvedRefs", "All references resolved"),
     ]
@@ -91,7 +103,7 @@ def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
         message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
         conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
     return CollectedGatewayStatus(
-        tuple(conditions), tuple(status for _, status in listed), addresses.shown(info.addresses), len(sets)
+        tuple(conditions), tuple(status for _, status in listeners), addresses.shown(info.addresses), len(sets)
     )
 
 
@@ -110,18 +122,21 @@ def _programmed(addresses: GatewayAddresses, requested: bool) -> StatusCondition
         return StatusCondition("Programmed", False, "UnsupportedAddress", "Failed to assign to any requested addresses")
     if addresses.warnings:
         reason = "AddressNotAssigned" if addresses.usable else "AddressNotUsable"
-        why = "; ".join(addresses.warnings)
+        message = "; ".join(addresses.warnings)
         if addresses.internal:
-            why = f"Assigned to service(s) {' and '.join(addresses.internal)}, but failed to assign to all requested addresses: {why}"
+            message = (
+                f"Assigned to service(s) {' and '.join(addresses.internal)}, "
+                f"but failed to assign to all requested addresses: {message}"
+            )
         else:
-            why = f"Failed to assign to any requested addresses: {why}"
-        return StatusCondition("Programmed", False, reason, why)
-    at = (
+            message = f"Failed to assign to any requested addresses: {message}"
+        return StatusCondition("Programmed", False, reason, message)
+    summary = (
         f"Resource programmed, assigned to service(s) {' and '.join(addresses.internal)}"
         if addresses.internal
         else "Resource programmed"
     )
-    return StatusCondition("Programmed", True, "Programmed", at)
+    return StatusCondition("Programmed", True, "Programmed", summary)
 
 
 def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
@@ -139,7 +154,7 @@ def _parameters_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
 
 
 def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
-    """Returns what is wrong with the certificate that backends are shown."""
+    """Return the fault of the client certificate presented to backends."""
     backend = row.spec.tls.backend if row.spec.tls is not None else None
     ref = backend.client_certificate_ref if backend is not None else None
     if ref is None:
@@ -155,45 +170,49 @@ def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
             "InvalidClientCertificateRef",
             f"invalid clientCertificateRef {ref.group}/{ref.kind}/{ref.name}, only secret is allowed",
         )
-    found = credential(db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False)
-    if found is None:
+    material = credential(
+        db, CredentialKey("gateway Secret", namespace, ref.name), db.settings.registry.cluster_id, False
+    )
+    if material is None:
         return Fault(
             "InvalidClientCertificateRef", f"invalid clientCertificateRef, secret {namespace}/{ref.name} not found"
         )
     return (
-        Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {found.path} {found.reason}")
-        if isinstance(found, Flaw)
+        Fault("InvalidClientCertificateRef", f"invalid clientCertificateRef, {material.path} {material.reason}")
+        if isinstance(material, Flaw)
         else None
     )
 
 
 def _is_lax(spec: Gateway) -> bool:
     frontend = spec.tls.frontend if spec.tls is not None else None
-    settings = (frontend.default, *(one.tls for one in frontend.per_port)) if frontend is not None else ()
-    return any(one.validation is not None and one.validation.mode == "AllowInsecureFallback" for one in settings)
+    settings = (frontend.default, *(tls.tls for tls in frontend.per_port)) if frontend is not None else ()
+    return any(tls.validation is not None and tls.validation.mode == "AllowInsecureFallback" for tls in settings)
 
 
 @derived
 def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
-    """Returns the status of a ListenerSet; None for one whose Gateway is not there, or not this control plane's."""
-    at = gateway_of_set(db, key)
-    gateway = KUBERNETES_GATEWAY.get(db, at) if at is not None else None
-    info = class_of(db, at) if at is not None else None
-    if at is None or gateway is None or info is None:
+    """Return the status of a ListenerSet, or None if its Gateway does not exist or belongs to another controller."""
+    gateway_key = gateway_of_set(db, key)
+    gateway = KUBERNETES_GATEWAY.get(db, gateway_key) if gateway_key is not None else None
+    info = class_of(db, gateway_key) if gateway_key is not None else None
+    if gateway_key is None or gateway is None or info is None:
         return None
     if not info.listener_sets:
         return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
     if not takes_set(db, gateway, key.namespace):
         return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
-    listed, routers = _listeners(db, LISTENER_SET.id, key), routers_of(db, at)
-    valid = [one for one, _ in listed if one.valid]
+    listeners, routers = _listeners(db, LISTENER_SET.id, key), routers_of(db, gateway_key)
+    valid = [listener for listener, _ in listeners if listener.valid]
     invalid = None if valid else Fault("ListenersNotValid", "None of the ListenerSet's listeners are valid")
     parent = (
         Fault(routers.fault.reason, f"Parent not accepted: {routers.fault.message}")
         if routers.fault is not None
         else None
     )
-    addresses = find_addresses(db, routers.services, at.namespace, tuple(sorted({one.port for one in valid})))
+    addresses = find_addresses(
+        db, routers.services, gateway_key.namespace, tuple(sorted({listener.port for listener in valid}))
+    )
     programmed = (
         StatusCondition("Programmed", False, *invalid)
         if invalid is not None
@@ -201,7 +220,7 @@ def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | No
     )
     return CollectedGatewayStatus(
         (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed),
-        tuple(s for _, s in listed),
+        tuple(status for _, status in listeners),
     )
 
 

@@ -1,4 +1,4 @@
-"""Where Ingresses are reached: what the status of each of them says."""
+"""Status of Ingresses: the addresses at which they are reachable."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 @hub
 def _addresses(db: Mesh) -> tuple[str, ...]:
-    """Returns the addresses of the Service that the mesh config names; without one those of the nodes that the routers of Ingresses run on."""
-    own, namespace, named = (
+    """Return the addresses of the Service that the mesh config names, or without one, those of the nodes that run
+    ingress routers."""
+    cluster, namespace, service = (
         db.settings.registry.cluster_id,
         db.settings.gateway_api.ingress_namespace,
         mesh_config(db).ingress_service,
     )
-    if not named:
-        return tuple(sorted(set(_of_nodes(db, own, namespace))))
-    row = SERVICE.get(db, RegistryKey(own, namespace, named))
+    if not service:
+        return tuple(sorted(set(_of_nodes(db, cluster, namespace))))
+    row = SERVICE.get(db, RegistryKey(cluster, namespace, service))
     if row is None:
         return ()
     if row.spec.type == "ExternalName":
@@ -32,7 +33,7 @@ def _addresses(db: Mesh) -> tuple[str, ...]:
 
 
 def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
-    """Yields the external IPs of the nodes of routers that run."""
+    """Yield the external IPs of nodes with running routers."""
     selector = ingress_mode(db).selector
     for key in POD.keys(db, "namespace", namespace):
         row = POD.get(db, key)
@@ -45,7 +46,11 @@ def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
             continue
         node = NODE.get(db, RegistryKey(cluster, "", row.spec.node_name))
         yield from (
-            (a.address for a in node.spec.status.addresses if a.type == "ExternalIP" and a.address)
+            (
+                address.address
+                for address in node.spec.status.addresses
+                if address.type == "ExternalIP" and address.address
+            )
             if node is not None
             else ()
         )
@@ -53,5 +58,5 @@ def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:
 
 @derived
 def ingress_status(db: Mesh, key: ObjectKey) -> tuple[str, ...] | None:
-    """Returns the addresses of an Ingress; None for one that is not this control plane's."""
+    """Return the addresses of an Ingress, or None if it belongs to another controller."""
     return _addresses(db) if supported_ingress(db, key) is not None else None

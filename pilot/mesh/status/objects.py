@@ -1,5 +1,5 @@
-"""Every object that is told in its status what becomes of it: those of the Gateway API, Ingresses, and in an ambient mesh those that use
-waypoints or are enforced by ztunnels."""
+"""Status of every object that gets one: Gateway API objects, Ingresses, and in an ambient mesh those related to
+waypoints and ztunnels."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ from pilot.mesh.tables.database import Mesh
 
 
 class Listed(Protocol):
-    """The objects of a kind, by name."""
+    """Lists the objects of a kind by name."""
 
     def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]: ...
     def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None: ...
 
 
 class OwnObjects(NamedTuple):
-    """The objects of the own cluster, of a kind that every cluster has its own of."""
+    """The local cluster's objects of a kind that exists in every cluster."""
 
     of: RegistryKind[Any]
 
@@ -78,13 +78,13 @@ class ClassStatus(NamedTuple):
 
 
 class RouteStatus(NamedTuple):
-    """The status of a route, for those of its parents that are this control plane's."""
+    """The status of a route for its parents of this control plane."""
 
     parents: tuple[ParentStatus, ...] = ()
 
 
 class PoolStatus(NamedTuple):
-    """The status of an InferencePool, for those of its Gateways that are this control plane's."""
+    """The status of an InferencePool for its Gateways of this control plane."""
 
     parents: tuple[ParentStatus, ...] = ()
 
@@ -108,7 +108,7 @@ class ObjectConditions(NamedTuple):
 
 
 class IngressStatus(NamedTuple):
-    """The status of an Ingress: IP addresses and host names."""
+    """The status of an Ingress: IP addresses and hostnames."""
 
     addresses: tuple[str, ...] = ()
 
@@ -126,23 +126,23 @@ Status = (
 
 
 def _class(db: Mesh, key: ObjectKey) -> Status | None:
-    found = class_status(db, key.name)
-    return ClassStatus(found) if found is not None else None
+    conditions = class_status(db, key.name)
+    return ClassStatus(conditions) if conditions is not None else None
 
 
 def _ingress(db: Mesh, key: ObjectKey) -> Status | None:
-    found = ingress_status(db, key)
-    return IngressStatus(found) if found is not None else None
+    addresses = ingress_status(db, key)
+    return IngressStatus(addresses) if addresses is not None else None
 
 
 def _backend(db: Mesh, key: ObjectKey) -> Status | None:
-    found = backend_status(db, key)
-    return BackendStatus(found) if found is not None else None
+    ancestors = backend_status(db, key)
+    return BackendStatus(ancestors) if ancestors is not None else None
 
 
 def _pool(db: Mesh, key: ObjectKey) -> Status | None:
-    found = pool_status(db, key)
-    return PoolStatus(found) if found is not None else None
+    parents = pool_status(db, key)
+    return PoolStatus(parents) if parents is not None else None
 
 
 def _route(kind: GroupKind) -> Callable[[Mesh, ObjectKey], Status | None]:
@@ -174,16 +174,19 @@ _CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[
     AUTHORIZATION_POLICY.id: (AUTHORIZATION_POLICY, lambda db, key: policy_conditions(db, key)),
 }
 AMBIENT_KINDS = tuple(_CONDITIONS)
-"""Kinds whose conditions tell of waypoints and ztunnels."""
+"""Kinds whose conditions report on waypoints and ztunnels."""
 
 
 @derived
 def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
-    """Returns every object that may have a status: none of the Gateway API where that is switched off, and those of an ambient mesh alone that
-    tell of waypoints and ztunnels."""
-    shown = KINDS if db.settings.gateway_api.enabled else (INGRESS.id,)
-    told = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
-    return tuple(ObjectRef(kind, *key) for kind in (*shown, *told) for key in _listed(kind).all_keys(db))
+    """Return every object that may have a status.
+
+    Objects of the Gateway API are included only if it is enabled, and those with ambient conditions only in an ambient
+    mesh.
+    """
+    kinds = KINDS if db.settings.gateway_api.enabled else (INGRESS.id,)
+    ambient_kinds = AMBIENT_KINDS if db.settings.ambient.enabled and db.settings.ambient.status else ()
+    return tuple(ObjectRef(kind, *key) for kind in (*kinds, *ambient_kinds) for key in _listed(kind).all_keys(db))
 
 
 def _listed(kind: GroupKind) -> Listed:
@@ -192,14 +195,14 @@ def _listed(kind: GroupKind) -> Listed:
 
 @derived
 def status_of(db: Mesh, ref: ObjectRef) -> Status | None:
-    """Returns the status of an object; None for one that is not this control plane's, whose status is not touched."""
+    """Return the status of an object, or None if it belongs to another controller and is not written."""
     key = ObjectKey(ref.namespace, ref.name)
     if ref.kind in _STATUS:
         return _STATUS[ref.kind][1](db, key)
-    found = _CONDITIONS[ref.kind][1](db, key)
-    return ObjectConditions(found) if found is not None else None
+    conditions = _CONDITIONS[ref.kind][1](db, key)
+    return ObjectConditions(conditions) if conditions is not None else None
 
 
 def object_with_status(db: Mesh, ref: ObjectRef) -> Object[Any] | None:
-    """Returns an object that may have a status. No node of its own."""
+    """Return an object that may have a status. Not memoised."""
     return _listed(ref.kind).get(db, ObjectKey(ref.namespace, ref.name))

@@ -1,4 +1,4 @@
-"""The status of policies of backends and of XBackends: one entry for each target, and for each Gateway before it."""
+"""Status of backend policies and XBackends: one entry for each target and each Gateway that routes to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _IGNORED = StatusCondition(
 
 
 class AncestorStatus(NamedTuple):
-    """What a policy is told of one of its targets, or of a Gateway that has routes to targets. `mesh`: of a target, for clients in the mesh."""
+    """Conditions of a policy for a target, or for a Gateway with routes to targets.
+
+    `mesh` is True for a target, whose clients are in the mesh.
+    """
 
     ancestor: ParentReference
     conditions: tuple[StatusCondition, ...]
@@ -34,32 +37,35 @@ class AncestorStatus(NamedTuple):
 
 @derived
 def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
-    """Returns the status of a BackendTLSPolicy by target, and behind these by Gateway, of as many as a status may have.
+    """Return the status of a BackendTLSPolicy by target, followed by Gateways, up to the maximum number of ancestors.
 
-    A Gateway is told what the first of the targets is told that it has a route to.
+    A Gateway gets the conditions of the first target that it routes to.
     """
-    row, built = BACKEND_TLS_POLICY.get(db, key), backend_tls_policy(db, key)
+    row, policy = BACKEND_TLS_POLICY.get(db, key), backend_tls_policy(db, key)
     if row is None:
         return ()
-    if built is None:
+    if policy is None:
         return _ignored(row.spec.target_refs, row.annotations)
-    resolved = condition("ResolvedRefs", built.resolved, "ResolvedRefs", "Configuration is valid")
+    resolved = condition("ResolvedRefs", policy.resolved, "ResolvedRefs", "Configuration is valid")
     targets = [
-        AncestorStatus(_as_parent(t.ref), (_accepted(t.fault or built.accepted), resolved)) for t in built.targets
+        AncestorStatus(_as_parent(target.ref), (_accepted(target.fault or policy.accepted), resolved))
+        for target in policy.targets
     ]
     gateways: dict[ObjectKey, tuple[StatusCondition, ...]] = {}
-    for target, told in zip(built.targets, targets, strict=True):
+    for target, status in zip(policy.targets, targets, strict=True):
         if target.hosts or target.fault is None or target.fault.reason == "Conflicted":
             backend = ObjectRef(GroupKind(target.ref.group, target.ref.kind), key.namespace, target.ref.name)
             for gateway in gateways_before(db, backend):
-                gateways.setdefault(gateway, told.conditions)
-    behind = (AncestorStatus(_gateway(at, key.namespace), gateways[at], mesh=False) for at in sorted(gateways))
-    return (*targets, *behind)[:MOST_ANCESTORS]
+                gateways.setdefault(gateway, status.conditions)
+    gateway_statuses = (
+        AncestorStatus(_gateway(gateway, key.namespace), gateways[gateway], mesh=False) for gateway in sorted(gateways)
+    )
+    return (*targets, *gateway_statuses)[:MOST_ANCESTORS]
 
 
 @derived
 def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
-    """Returns the status of an XBackendTrafficPolicy by target."""
+    """Return the status of an XBackendTrafficPolicy by target."""
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha:
         return ()
@@ -69,26 +75,32 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
     if row.spec.session_persistence is not None:
         message += ", but Istio does not support the following fields: sessionPersistence"
     return tuple(
-        AncestorStatus(_as_parent(t.ref), (_accepted(t.fault, message),)) for t in traffic_policy_targets(db, key)
+        AncestorStatus(_as_parent(target.ref), (_accepted(target.fault, message),))
+        for target in traffic_policy_targets(db, key)
     )[:MOST_ANCESTORS]
 
 
 @derived
 def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | None:
-    """Returns the status of an XBackend: for clients in the mesh, and behind that for each Gateway that has a route to it. None while alpha
-    kinds are off."""
-    found = external_backend(db, key)
-    if found is None:
+    """Return the status of an XBackend: for clients in the mesh, then for each Gateway that routes to it.
+
+    Return None if alpha kinds are disabled.
+    """
+    external = external_backend(db, key)
+    if external is None:
         return None
-    told = (
-        _accepted(found.accepted),
-        condition("ResolvedRefs", found.resolved, "ResolvedRefs", "Configuration is valid"),
+    conditions = (
+        _accepted(external.accepted),
+        condition("ResolvedRefs", external.resolved, "ResolvedRefs", "Configuration is valid"),
     )
-    itself = AncestorStatus(ParentReference(group=BACKEND.id.group, kind=BACKEND.id.name, name=key.name), told)
-    ways = (
-        ParentReference(name=at.name, namespace=at.namespace) for at in gateways_before(db, ObjectRef(BACKEND.id, *key))
+    mesh_status = AncestorStatus(
+        ParentReference(group=BACKEND.id.group, kind=BACKEND.id.name, name=key.name), conditions
     )
-    return (itself, *(AncestorStatus(way, told, mesh=False) for way in ways))[:MOST_PARENTS]
+    gateways = (
+        ParentReference(name=owner.name, namespace=owner.namespace)
+        for owner in gateways_before(db, ObjectRef(BACKEND.id, *key))
+    )
+    return (mesh_status, *(AncestorStatus(gateway, conditions, mesh=False) for gateway in gateways))[:MOST_PARENTS]
 
 
 def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> StatusCondition:
@@ -108,5 +120,5 @@ def _as_parent(ref: LocalPolicyTargetReference) -> ParentReference:
 
 
 def _gateway(at: ObjectKey, namespace: str) -> ParentReference:
-    """Returns a Gateway as objects of a namespace name it."""
+    """Return a reference to a Gateway from a namespace."""
     return ParentReference(name=at.name, namespace=at.namespace if at.namespace != namespace else None)

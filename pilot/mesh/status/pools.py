@@ -1,4 +1,4 @@
-"""The status of InferencePools: one entry for each Gateway with a route to it."""
+"""Status of InferencePools: one entry for each Gateway with a route to it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ MOST_PARENTS = 32
 
 @derived
 def pool_status(db: Mesh, key: ObjectKey) -> tuple[ParentStatus, ...] | None:
-    """Returns the status of a pool by Gateway; None where pools are not obeyed."""
+    """Return the status of a pool by Gateway, or None if InferencePools are disabled."""
     row = INFERENCE_POOL.get(db, key)
     if row is None or not db.settings.gateway_api.inference:
         return None
     resolved = condition(
         "ResolvedRefs", _picker_fault(db, row), "ResolvedRefs", "Referenced ExtensionRef resolved successfully"
     )
-    found = gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))[:MOST_PARENTS]
+    gateways = gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))[:MOST_PARENTS]
     accepted = "Referenced by an HTTPRoute accepted by the parentRef Gateway"
     return tuple(
         ParentStatus(
-            ParentReference(name=at.name, namespace=at.namespace),
-            (condition("Accepted", _route_fault(db, key, at), "Accepted", accepted), resolved),
+            ParentReference(name=gateway.name, namespace=gateway.namespace),
+            (condition("Accepted", _route_fault(db, key, gateway), "Accepted", accepted), resolved),
         )
-        for at in found
+        for gateway in gateways
     )
 
 
@@ -52,15 +52,22 @@ def _picker_fault(db: Mesh, row: Object[InferencePool]) -> Fault | None:
 
 
 def _route_fault(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> Fault | None:
-    """Returns why the Gateway takes no route to a pool; None where it takes one."""
-    told: Fault | None = None
+    """Return the reason why the Gateway accepts no route to a pool, or None if it accepts one."""
+    fault: Fault | None = None
     for route in routes_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
-        ones = [one for one in attachments(db, route) if (one.kind, one.target) == (KUBERNETES_GATEWAY.id, gateway)]
-        if route.kind != HTTP_ROUTE.id or not ones:
+        matching = [
+            attachment
+            for attachment in attachments(db, route)
+            if (attachment.kind, attachment.target) == (KUBERNETES_GATEWAY.id, gateway)
+        ]
+        if route.kind != HTTP_ROUTE.id or not matching:
             continue
-        accepted = build_conditions(ones, None)[0]
+        accepted = build_conditions(matching, None)[0]
         if accepted.status:
             return None
-        what = f"Referenced HTTPRoute {route.namespace}/{route.name} not accepted by Gateway {gateway.namespace}/{gateway.name}"
-        told = told or Fault("HTTPRouteNotAccepted", f"{what}: {accepted.message}")
-    return told or Fault("HTTPRouteNotAccepted", "No HTTPRoute leads to this InferencePool")
+        message = (
+            f"Referenced HTTPRoute {route.namespace}/{route.name} "
+            f"not accepted by Gateway {gateway.namespace}/{gateway.name}"
+        )
+        fault = fault or Fault("HTTPRouteNotAccepted", f"{message}: {accepted.message}")
+    return fault or Fault("HTTPRouteNotAccepted", "No HTTPRoute references this InferencePool")

@@ -1,4 +1,4 @@
-"""The status of routes: one entry for each parent that is of this control plane."""
+"""Status of routes: one entry for each parent of this control plane."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
 _SAYS_MOST = list(Denial)
 Place = tuple[str, str]
-"""A listener: its Gateway as VirtualServices name it, and its section."""
+"""A listener: its Gateway's name in VirtualServices, and its section."""
 
 
 class ParentStatus(NamedTuple):
-    """What a route is told of one of its references."""
+    """Conditions of a route for one of its parent references."""
 
     parent: ParentReference
     conditions: tuple[StatusCondition, ...]
@@ -31,39 +31,46 @@ class ParentStatus(NamedTuple):
 
 @derived
 def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
-    """Returns the status of a route by parent; references to what is not of this control plane have none."""
-    found: dict[ParentReference, list[ListenerAttachment]] = {}
-    for one in attachments(db, route):
-        found.setdefault(one.ref, []).append(one)
-    faults = {mesh: _fault(db, route, mesh) for mesh in {one.is_mesh for ones in found.values() for one in ones}}
-    refused = nack_condition(nacks_of(db, ObjectRef(*route)))
+    """Return the status of a route by parent reference. Parents of other controllers are omitted."""
+    by_reference: dict[ParentReference, list[ListenerAttachment]] = {}
+    for attachment in attachments(db, route):
+        by_reference.setdefault(attachment.ref, []).append(attachment)
+    faults = {
+        mesh: _fault(db, route, mesh)
+        for mesh in {attachment.is_mesh for group in by_reference.values() for attachment in group}
+    }
+    nack_conditions = nack_condition(nacks_of(db, ObjectRef(*route)))
     return tuple(
-        ParentStatus(ref, (*build_conditions(ones, faults[ones[0].is_mesh]), *refused)) for ref, ones in found.items()
+        ParentStatus(ref, (*build_conditions(group, faults[group[0].is_mesh]), *nack_conditions))
+        for ref, group in by_reference.items()
     )
 
 
 def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
-    """Returns what is wrong with the rules of a route."""
+    """Return the fault of a route's rules."""
     if route.kind in (HTTP_ROUTE.id, GRPC_ROUTE.id):
         return converted_rules(db, route, mesh).fault
     return converted_destinations(db, route, mesh).fault
 
 
-def build_conditions(ones: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
-    """Returns the conditions of a reference that means several listeners: it is accepted where one of them takes the route, else what says
-    most of why none does is told."""
-    attached = list(ones)
-    taken = [one for one in attached if one.denied is None]
+def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
+    """Return the conditions of a parent reference that resolves to several listeners.
+
+    The route is accepted if any of them accepts it; otherwise the most specific reason is reported.
+    """
+    attached = list(attachments)
+    accepted = [attachment for attachment in attached if attachment.denied is None]
     denied = sorted(
-        (one.denied for one in attached if one.denied is not None), key=lambda d: _SAYS_MOST.index(Denial(d.reason))
+        (attachment.denied for attachment in attached if attachment.denied is not None),
+        key=lambda denial: _SAYS_MOST.index(Denial(denial.reason)),
     )
-    told = None
-    if not taken and denied:
-        alike = dict.fromkeys(d.message for d in denied if d.reason == denied[0].reason)
-        told = Fault(str(denied[0].reason), "; ".join(alike))
-    bound = f"Route was valid, bound to {len(taken)} parents" if len(taken) > 1 else "Route was valid"
+    rejection = None
+    if not accepted and denied:
+        messages = dict.fromkeys(denial.message for denial in denied if denial.reason == denied[0].reason)
+        rejection = Fault(str(denied[0].reason), "; ".join(messages))
+    bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
     return (
-        condition("Accepted", told, "Accepted", bound),
+        condition("Accepted", rejection, "Accepted", bound),
         condition("ResolvedRefs", fault, "ResolvedRefs", "All references resolved"),
     )
 
@@ -77,7 +84,9 @@ def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
 def _taken_by(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
     return (
         frozenset(
-            (a.parent.gateway, a.parent.section) for a in attachments(db, route) if a.denied is None and not a.is_mesh
+            (attachment.parent.gateway, attachment.parent.section)
+            for attachment in attachments(db, route)
+            if attachment.denied is None and not attachment.is_mesh
         )
         or None
     )
@@ -93,5 +102,5 @@ def _counts(db: Mesh) -> Mapping[Place, int]:
 
 @derived
 def attached_routes(db: Mesh, place: tuple[str, str]) -> int:
-    """Returns how many routes a listener has taken. An edit of a route that stays where it is attached reaches no count."""
+    """Return the number of routes attached to a listener. Edits that do not change attachments do not affect it."""
     return _counts(db).get(place, 0)

@@ -1,4 +1,4 @@
-"""Statuses as they are written, but for what only who writes them knows: when a condition changed, and of which generation it tells."""
+"""Statuses as plain data, without the transition times and observed generations that the writer adds."""
 
 from __future__ import annotations
 
@@ -34,13 +34,21 @@ def _show(status: Any, kind: GroupKind, controller: str) -> Plain:
 
 
 def show_status(status: Status, kind: GroupKind, controller: str) -> Plain:
-    """Returns the status of an object of a kind as plain data. `controller`: the name that entries of lists are told apart by."""
+    """Return the status of an object as plain data. `controller` identifies this control plane's entries in lists."""
     return _show(status, kind, controller)
 
 
 def show_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
-    """Returns conditions as plain data."""
-    return [{"type": c.type, "status": str(c.status), "reason": c.reason, "message": c.message} for c in conditions]
+    """Return conditions as plain data."""
+    return [
+        {
+            "type": condition.type,
+            "status": str(condition.status),
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        for condition in conditions
+    ]
 
 
 @_show.register
@@ -56,70 +64,78 @@ def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
 @_show.register
 def _(status: CollectedGatewayStatus, kind: GroupKind, controller: str) -> Plain:
     numbered = kind == LISTENER_SET.id
-    shown: Plain = {
+    plain: Plain = {
         "conditions": show_conditions(status.conditions),
-        "listeners": [_listener(one, numbered) for one in status.listeners],
+        "listeners": [_listener(listener, numbered) for listener in status.listeners],
     }
     if kind == LISTENER_SET.id:
-        return shown
+        return plain
     sets = {"attachedListenerSets": status.sets} if status.sets else {}
     return {
-        "addresses": [{"type": "IPAddress" if is_ip(a) else "Hostname", "value": a} for a in status.addresses],
-        **shown,
+        "addresses": [
+            {"type": "IPAddress" if is_ip(address) else "Hostname", "value": address} for address in status.addresses
+        ],
+        **plain,
         **sets,
     }
 
 
-def _listener(one: ListenerStatus, numbered: bool) -> Plain:
-    kinds = [{"group": kind.group, "kind": kind.name} for kind in one.kinds]
-    port = {"port": one.port} if numbered else {}
+def _listener(listener: ListenerStatus, numbered: bool) -> Plain:
+    kinds = [{"group": kind.group, "kind": kind.name} for kind in listener.kinds]
+    port = {"port": listener.port} if numbered else {}
     return {
-        "name": one.name,
+        "name": listener.name,
         **port,
         "supportedKinds": kinds,
-        "attachedRoutes": one.attached,
-        "conditions": show_conditions(one.conditions),
+        "attachedRoutes": listener.attached,
+        "conditions": show_conditions(listener.conditions),
     }
 
 
 @_show.register(RouteStatus)
 @_show.register(PoolStatus)
 def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Plain:
-    parents = ((one.parent, one.conditions) for one in status.parents)
+    parents = ((parent.parent, parent.conditions) for parent in status.parents)
     return {
         "parents": [
-            {"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(told)}
-            for ref, told in parents
+            {"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(conditions)}
+            for ref, conditions in parents
         ]
     }
 
 
 @_show.register
 def _(status: PolicyStatus, kind: GroupKind, controller: str) -> Plain:
-    return {"ancestors": [_ancestor("ancestorRef", one, controller) for one in status.ancestors]}
+    return {"ancestors": [_ancestor("ancestorRef", ancestor, controller) for ancestor in status.ancestors]}
 
 
 @_show.register
 def _(status: BackendStatus, kind: GroupKind, controller: str) -> Plain:
-    return {"parents": [_ancestor("parentRef", one, controller) for one in status.parents]}
+    return {"parents": [_ancestor("parentRef", parent, controller) for parent in status.parents]}
 
 
-def _ancestor(field: str, one: AncestorStatus, controller: str) -> Plain:
-    by = MESH_CONTROLLER if one.mesh else controller
-    return {field: show_parent(one.ancestor), "controllerName": by, "conditions": show_conditions(one.conditions)}
+def _ancestor(field: str, ancestor: AncestorStatus, controller: str) -> Plain:
+    controller_name = MESH_CONTROLLER if ancestor.mesh else controller
+    return {
+        field: show_parent(ancestor.ancestor),
+        "controllerName": controller_name,
+        "conditions": show_conditions(ancestor.conditions),
+    }
 
 
 @_show.register
 def _(status: IngressStatus, kind: GroupKind, controller: str) -> Plain:
-    return {"loadBalancer": {"ingress": [{"ip" if is_ip(a) else "hostname": a} for a in status.addresses]}}
+    return {
+        "loadBalancer": {"ingress": [{"ip" if is_ip(address) else "hostname": address} for address in status.addresses]}
+    }
 
 
 def show_parent(ref: ParentReference) -> Plain:
-    """Returns a reference as plain data."""
-    said = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
+    """Return a parent reference as plain data."""
+    optional = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
     return {
         "group": ref.group,
         "kind": ref.kind,
         "name": ref.name,
-        **{field: value for field, value in said.items() if value is not None},
+        **{field: value for field, value in optional.items() if value is not None},
     }

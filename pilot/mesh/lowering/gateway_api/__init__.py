@@ -1,1 +1,1 @@
-"""What the objects of the Gateway API mean: as Gateways, VirtualServices and DestinationRules of Istio, and as conditions of their status."""
+"""Converts objects of the Gateway API to Gateways, VirtualServices, DestinationRules and ServiceEntries."""

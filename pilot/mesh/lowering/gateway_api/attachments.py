@@ -1,4 +1,4 @@
-"""Where a route attaches: every listener that one of its references may mean, and why it is not taken where it is not."""
+"""Attachments of routes to listeners, and the reasons for rejected ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class Denial(enum.StrEnum):
-    """Why a route is not taken, by the words of the specification, what says most first."""
+    """Reasons, defined by the specification, why a listener rejects a route; the most specific first."""
 
     NOT_ALLOWED = "NotAllowedByListeners"
     NO_HOSTNAME = "NoMatchingListenerHostname"
@@ -30,8 +30,11 @@ class Denial(enum.StrEnum):
 
 
 class ListenerAttachment(msgspec.Struct, frozen=True):
-    """A reference of a route to one listener, or to the mesh. `rivals`: hostnames of other listeners of the same port and protocol, which
-    take requests that they match closer. `target`: what the reference names."""
+    """A parent reference of a route, resolved to one listener or to the mesh.
+
+    `target` is the referenced object. `rivals` are the hostnames of other listeners with the same port and protocol,
+    which receive requests that they match more specifically.
+    """
 
     ref: ParentReference
     kind: GroupKind
@@ -45,29 +48,35 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
         return self.parent is THE_MESH or self.parent == THE_MESH
 
     def takes(self, host: str) -> bool:
-        """Returns whether requests for a host of the route come to this listener, and not to one that is closer to it."""
-        own = self.parent.hostname
-        if own and not is_wildcard(own):
+        """Return True if this listener receives requests for a host of the route, because no other matches it more
+        closely."""
+        hostname = self.parent.hostname
+        if hostname and not is_wildcard(hostname):
             return True
-        if own and not matches(host, own):
+        if hostname and not matches(host, hostname):
             return False
-        return not any(len(rival) >= len(own) and subset_of(host, rival) for rival in self.rivals if rival)
+        return not any(len(rival) >= len(hostname) and subset_of(host, rival) for rival in self.rivals if rival)
 
 
 @derived
 def attachments(db: Mesh, route: RouteKey) -> tuple[ListenerAttachment, ...]:
-    """Returns where a route attaches, in the order of its references as text. References to what is not of this control plane give none."""
+    """Return the attachments of a route, sorted by the text of its references.
+
+    References to parents of other control planes are omitted.
+    """
     binding = route_binding(db, route)
     if binding is None:
         return ()
-    found: list[tuple[str, ListenerAttachment]] = []
+    by_reference: list[tuple[str, ListenerAttachment]] = []
     for ref in binding.parent_refs:
         kind = GroupKind(ref.group, ref.kind)
         if kind in PARENTS:
             target = ObjectKey(ref.namespace or route.namespace, ref.name)
             text = f"{ref.group}/{ref.kind}/{ref.name}/{ref.section_name or ''}/{ref.port or 0}.{target.namespace}"
-            found += ((text, one) for one in _attach(db, route, ref, kind, target, binding.hostnames))
-    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
+            by_reference += (
+                (text, attachment) for attachment in _attach(db, route, ref, kind, target, binding.hostnames)
+            )
+    return tuple(attachment for _, attachment in sorted(by_reference, key=lambda pair: pair[0]))
 
 
 def _attach(
@@ -78,15 +87,19 @@ def _attach(
         return
     parents = parents_of(db, OwnerKey(kind, target))
     for parent in parents:
-        beside = (p for p in parents if p is not parent and (p.port, p.protocol) == (parent.port, parent.protocol))
-        rivals = tuple(sorted({p.hostname for p in beside} - {parent.hostname}))
+        others = (
+            other
+            for other in parents
+            if other is not parent and (other.port, other.protocol) == (parent.port, parent.protocol)
+        )
+        rivals = tuple(sorted({other.hostname for other in others} - {parent.hostname}))
         yield ListenerAttachment(ref, kind, target, parent, deny(parent, route, ref, hostnames), rivals)
 
 
 def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     if kind == SERVICE.id:
-        found = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
-        return None if found else Fault(Denial.NO_PARENT, f'parent service: "{target.name}" not found')
+        exists = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
+        return None if exists else Fault(Denial.NO_PARENT, f'parent service: "{target.name}" not found')
     return (
         None
         if SERVICE_ENTRY.get(db, target) is not None
@@ -95,7 +108,7 @@ def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
 
 
 def deny(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...]) -> Fault | None:
-    """Returns why a listener does not take a route; None where it does."""
+    """Return the reason why a listener rejects a route, or None if it accepts it."""
     if ref.port and ref.port != parent.port:
         return Fault(Denial.NO_PARENT, f"port {ref.port} not found")
     if ref.section_name and ref.section_name != parent.section:
@@ -108,14 +121,17 @@ def deny(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple
 
 
 def _deny_hosts(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
-    """Returns why no host of a route is one of the listener's for its namespace."""
+    """Return the reason why no hostname of a route is allowed by the listener for its namespace."""
     matched = False
-    for limit, _, host in (h.rpartition("/") for h in parent.hosts):
+    for allowed, _, host in (entry.rpartition("/") for entry in parent.hosts):
         if any(matches(host, name) for name in hostnames):
-            if limit in ("", "*", namespace):
+            if allowed in ("", "*", namespace):
                 return None
             matched = True
     if matched:
-        message = f'hostnames matched parent hostname "{parent.hostname}", but namespace "{namespace}" is not allowed by the parent'
+        message = (
+            f'hostnames matched parent hostname "{parent.hostname}", '
+            f'but namespace "{namespace}" is not allowed by the parent'
+        )
         return Fault(Denial.NOT_ALLOWED, message)
     return Fault(Denial.NO_HOSTNAME, f'no hostnames matched parent hostname "{parent.hostname}"')

@@ -1,4 +1,4 @@
-"""BackendTLSPolicies: the TLS that each asks for, and which of its targets it is for."""
+"""BackendTLSPolicies, converted to client TLS settings, and their targets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ IGNORED = "istio.io/ignore-policy-attachment"
 
 
 class PolicyTarget(NamedTuple):
-    """A target of a policy: the ports and hosts of a Service or ServiceEntry. With a fault the policy is not for it.
+    """A target of a policy: the hosts of a Service or ServiceEntry. With a fault, the policy does not apply to it.
 
-    `port`: of the section that the policy names, 0 for all.
+    `port` is the port of the section that the policy names, 0 for all.
     """
 
     ref: LocalPolicyTargetReference
@@ -35,7 +35,7 @@ class PolicyTarget(NamedTuple):
 
 
 class BuiltBackendTLS(msgspec.Struct, frozen=True):
-    """A BackendTLSPolicy. `resolved`, `accepted`: what is wrong with its roots."""
+    """A converted BackendTLSPolicy. `resolved` and `accepted` are faults of its root certificates."""
 
     key: ObjectKey
     created: str
@@ -46,13 +46,13 @@ class BuiltBackendTLS(msgspec.Struct, frozen=True):
 
 
 def is_ignored(annotations: dict[str, str]) -> bool:
-    """Returns whether a policy is told to have no effect."""
+    """Return True if an annotation disables a policy."""
     return annotations.get(IGNORED, "").lower() == "true"
 
 
 @derived
 def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
-    """Returns a policy as it is meant; None where there is none, or it is told to have no effect."""
+    """Return a converted policy, or None if it does not exist or is ignored by annotation."""
     row = BACKEND_TLS_POLICY.get(db, key)
     if row is None or is_ignored(dict(row.annotations)):
         return None
@@ -65,28 +65,29 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
     return BuiltBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
 
 
-# -- targets ---------------------------------------------------------------------------------------------------------------
+# -- targets -----------------------------------------------------------------------------------------------------------
 
 
 class BackendTarget(NamedTuple):
-    """What a policy may be about: its hosts, and the numbers of its ports by name."""
+    """A possible target of a policy: its hosts, and its port numbers by name."""
 
     hosts: tuple[str, ...]
     ports: dict[str, int]
 
 
 def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> BackendTarget | Fault:
-    """Returns a Service or ServiceEntry, or why there is none. No node of its own."""
+    """Return a Service or ServiceEntry as target, or a fault. Not memoised."""
     if kind == SERVICE.id:
         service = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, name))
         if service is not None:
             return BackendTarget(
-                (f"{name}.{namespace}.svc.{db.settings.registry.domain}",), {p.name: p.port for p in service.spec.ports}
+                (f"{name}.{namespace}.svc.{db.settings.registry.domain}",),
+                {port.name: port.port for port in service.spec.ports},
             )
     elif kind == SERVICE_ENTRY.id:
         entry = SERVICE_ENTRY.get(db, ObjectKey(namespace, name))
         if entry is not None:
-            return BackendTarget(entry.spec.hosts, {p.name: p.number for p in entry.spec.ports})
+            return BackendTarget(entry.spec.hosts, {port.name: port.number for port in entry.spec.ports})
     else:
         return Fault("TargetNotFound", f"targetRefs invalid: unsupported kind {kind.name}")
     return Fault("TargetNotFound", f"targetRefs invalid: reference {namespace}/{name} (of kind {kind.name}) not found")
@@ -94,22 +95,25 @@ def find_target(db: Mesh, kind: GroupKind, namespace: str, name: str) -> Backend
 
 def _target(db: Mesh, policy: Object[BackendTLSPolicy], ref: LocalPolicyTargetReference) -> PolicyTarget:
     kind = GroupKind(ref.group, ref.kind)
-    found = find_target(db, kind, policy.namespace, ref.name)
-    if isinstance(found, Fault):
-        return PolicyTarget(ref, fault=found)
-    if ref.section_name and ref.section_name not in found.ports:
-        message = f'targetRefs invalid: sectionName "{ref.section_name}" does not exist in {kind.name} {policy.namespace}/{ref.name}'
+    target = find_target(db, kind, policy.namespace, ref.name)
+    if isinstance(target, Fault):
+        return PolicyTarget(ref, fault=target)
+    if ref.section_name and ref.section_name not in target.ports:
+        message = (
+            f'targetRefs invalid: sectionName "{ref.section_name}" does not exist '
+            f"in {kind.name} {policy.namespace}/{ref.name}"
+        )
         return PolicyTarget(ref, fault=Fault("TargetNotFound", message))
     older = _older(db, policy, kind, ref)
     if older:
         return PolicyTarget(
             ref, fault=Fault("Conflicted", f'Conflicts with BackendTLSPolicy "{older}" targeting the same backend')
         )
-    return PolicyTarget(ref, found.hosts, found.ports[ref.section_name] if ref.section_name else 0)
+    return PolicyTarget(ref, target.hosts, target.ports[ref.section_name] if ref.section_name else 0)
 
 
 def _older(db: Mesh, policy: Object[BackendTLSPolicy], kind: GroupKind, ref: LocalPolicyTargetReference) -> str:
-    """Returns the name of the policy that comes before one for the very same target, "" where there is none."""
+    """Return the name of an older policy for the same target, or ""."""
     for key in BACKEND_TLS_POLICY.keys(db, "target", (policy.namespace, kind, ref.name)):
         other = BACKEND_TLS_POLICY.get(db, key)
         if (

@@ -1,4 +1,4 @@
-"""XBackendTrafficPolicies, an alpha kind: how much of the traffic to a Service may be retries."""
+"""XBackendTrafficPolicies, an alpha kind that limits retries to a Service."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pilot.mesh.tables.database import Mesh
 _INTERVAL, _CONCURRENCY = Duration.of(10), 10
 
 
-def retry_budget(said: RetryConstraint) -> RetryBudget:
-    """Returns the budget, with the defaults of the API."""
-    rate = said.min_retry_rate
+def retry_budget(constraint: RetryConstraint) -> RetryBudget:
+    """Return the retry budget, with the defaults of the API."""
+    rate = constraint.min_retry_rate
     return RetryBudget(
-        percent=float(said.budget.percent) if said.budget.percent is not None else None,
-        budget_interval=said.budget.interval or _INTERVAL,
+        percent=float(constraint.budget.percent) if constraint.budget.percent is not None else None,
+        budget_interval=constraint.budget.interval or _INTERVAL,
         min_retry_concurrency=rate.count if rate is not None and rate.count is not None else _CONCURRENCY,
     )
 
 
 @derived
 def traffic_policy_targets(db: Mesh, key: ObjectKey) -> tuple[PolicyTarget, ...]:
-    """Returns the targets of a policy; none where alpha kinds are off, or it is told to have no effect."""
+    """Return the targets of a policy, or () if alpha kinds are disabled or the policy is ignored by annotation."""
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None or not db.settings.gateway_api.alpha or is_ignored(dict(row.annotations)):
         return ()
@@ -43,5 +43,5 @@ def _target(db: Mesh, namespace: str, ref: LocalPolicyTargetReference) -> Policy
         return PolicyTarget(
             ref, fault=Fault("TargetNotFound", f"targetRefs invalid: unsupported reference kind: {ref.kind}")
         )
-    found = find_target(db, kind, namespace, ref.name)
-    return PolicyTarget(ref, fault=found) if isinstance(found, Fault) else PolicyTarget(ref, found.hosts)
+    target = find_target(db, kind, namespace, ref.name)
+    return PolicyTarget(ref, fault=target) if isinstance(target, Fault) else PolicyTarget(ref, target.hosts)

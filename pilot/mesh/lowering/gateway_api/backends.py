@@ -1,4 +1,4 @@
-"""Backends of routes: the service that a reference means, or why it means none."""
+"""Backends of routes: resolution of backend references to destinations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ from pilot.mesh.tables.database import Mesh
 HOSTNAME = GroupKind(NETWORKING, "Hostname")
 _IMPORT = "ServiceImport"
 NOWHERE = Destination()
-"""What requests to an invalid backend are sent to: they are answered with an error."""
+"""Destination of requests to an invalid backend, which are answered with an error."""
 
 
 class Backend(NamedTuple):
-    """A backend. With a fault and no destination the route as a whole cannot be; with both its share of requests is answered with an error."""
+    """A resolved backend.
+
+    With a fault and no destination, the whole route is invalid. With a fault and a destination, its share of requests
+    is answered with an error.
+    """
 
     destination: Destination | None = None
     fault: Fault | None = None
@@ -35,7 +39,10 @@ class Backend(NamedTuple):
 
 
 class BackendKey(NamedTuple):
-    """A reference of a route: of its kind and namespace, to an object. `mesh`: for clients in the mesh, which may reach any service anyway."""
+    """A backend reference of routes of a kind and namespace.
+
+    With `mesh`, it is for clients in the mesh, which need no ReferenceGrants.
+    """
 
     route: GroupKind
     namespace: str
@@ -48,11 +55,14 @@ Backends = Mapping[BackendObjectReference, Backend]
 
 @derived
 def backend(db: Mesh, key: BackendKey) -> Backend:
-    """Returns what a reference of a route to a backend means."""
+    """Return the backend that a reference of a route resolves to."""
     to = key.to
     kind, namespace = GroupKind(to.group, to.kind), to.namespace or key.namespace
     if not key.mesh and not may_refer(db, ReferenceKey(key.route, key.namespace, kind, namespace, to.name)):
-        message = f'backendRef {to.name}/{namespace} not accessible to a {key.route.name} in namespace "{key.namespace}" (missing a ReferenceGrant?)'
+        message = (
+            f"backendRef {to.name}/{namespace} not accessible to a {key.route.name} "
+            f'in namespace "{key.namespace}" (missing a ReferenceGrant?)'
+        )
         return Backend(NOWHERE, Fault("RefNotPermitted", message))
     if kind == SERVICE.id or to.kind == _IMPORT:
         return _service(db, to, namespace)
@@ -76,8 +86,8 @@ def _service(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
             ),
         )
     host = f"{to.name}.{namespace}.svc.{db.settings.registry.domain}"
-    found = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
-    return _at(to, host, found)
+    exists = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, to.name)) is not None
+    return _at(to, host, exists)
 
 
 def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
@@ -87,36 +97,39 @@ def _hostname(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
 
 
 def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
-    """Returns what an XBackend means, which has its port itself."""
+    """Return the backend of an XBackend, which defines the port itself."""
     if not db.settings.gateway_api.alpha:
         return Backend(
-            NOWHERE, Fault("InvalidKind", "XBackends are not obeyed; PILOT_ENABLE_ALPHA_GATEWAY_API switches them on")
+            NOWHERE, Fault("InvalidKind", "XBackend is not enabled; set PILOT_ENABLE_ALPHA_GATEWAY_API to enable it")
         )
-    found = external_backend(db, ObjectKey(namespace, to.name))
-    if found is None:
+    external = external_backend(db, ObjectKey(namespace, to.name))
+    if external is None:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
-    if not found.host:
+    if not external.host:
         return Backend(
             NOWHERE,
             Fault(
                 "InvalidKind",
-                f"backend({to.name}): {found.accepted.message if found.accepted is not None else 'no host'}",
+                f"backend({to.name}): {external.accepted.message if external.accepted is not None else 'no host'}",
             ),
         )
-    if to.port not in (None, found.port):
+    if to.port not in (None, external.port):
         return Backend(
             NOWHERE,
-            Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {found.port}"),
+            Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {external.port}"),
         )
-    return Backend(Destination(host=found.host, port=PortSelector(number=found.port)))
+    return Backend(Destination(host=external.host, port=PortSelector(number=external.port)))
 
 
 def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
-    """Returns what an InferencePool means: its first port, behind which are the endpoints of all of them."""
+    """Return the backend of an InferencePool: the first port of its shadow service, which has the
+    endpoints of all ports."""
     if not db.settings.gateway_api.inference:
         return Backend(
             NOWHERE,
-            Fault("InvalidKind", "InferencePool is not enabled; ENABLE_GATEWAY_API_INFERENCE_EXTENSION switches it on"),
+            Fault(
+                "InvalidKind", "InferencePool is not enabled; set ENABLE_GATEWAY_API_INFERENCE_EXTENSION to enable it"
+            ),
         )
     if "." in to.name:
         return Backend(
@@ -125,20 +138,20 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     if INFERENCE_POOL.get(db, ObjectKey(namespace, to.name)) is None:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
     ref = shadow_ref(db, namespace, to.name)
-    found = service(db, ref)
-    if found is None or not found.ports:
+    shadow = service(db, ref)
+    if shadow is None or not shadow.ports:
         return Backend(NOWHERE, Fault("BackendNotFound", f"backend({ref.hostname}) not found"))
-    picker = picker_of(db, found)
+    picker = picker_of(db, shadow)
     if picker is None:
         return Backend(
             NOWHERE,
-            Fault("InvalidDestination", "the labels of the InferencePool's service do not say who picks its endpoints"),
+            Fault("InvalidDestination", "the labels of the InferencePool's service name no endpoint picker"),
         )
-    return Backend(Destination(host=ref.hostname, port=PortSelector(number=found.ports[0].number)), picker=picker)
+    return Backend(Destination(host=ref.hostname, port=PortSelector(number=shadow.ports[0].number)), picker=picker)
 
 
-def _at(to: BackendObjectReference, host: str, found: bool) -> Backend:
+def _at(to: BackendObjectReference, host: str, exists: bool) -> Backend:
     if to.port is None:
         return Backend(None, Fault("InvalidDestination", "port is required in backendRef"))
-    fault = None if found else Fault("BackendNotFound", f"backend({host}) not found")
+    fault = None if exists else Fault("BackendNotFound", f"backend({host}) not found")
     return Backend(Destination(host=host, port=PortSelector(number=to.port)), fault)

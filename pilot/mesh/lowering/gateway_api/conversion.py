@@ -1,4 +1,4 @@
-"""What a route becomes: its rules for gateways, and its rules for the mesh, whose clients need no grants."""
+"""Converted rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> Converted:
-    """Returns the rules of an HTTPRoute or GRPCRoute in the order in which they are tried among themselves."""
+    """Return the rules of an HTTPRoute or GRPCRoute, in their order."""
     row = find_route(db, key)
     if row is None or not isinstance(row.spec, HTTPRoute | GRPCRoute):
         return Converted()
@@ -30,7 +30,7 @@ def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> Converted:
 
 @derived
 def converted_destinations(db: Mesh, key: RouteKey, mesh: bool) -> Destinations:
-    """Returns the destinations of a TCPRoute or TLSRoute."""
+    """Return the destinations of a TCPRoute or TLSRoute."""
     row = find_route(db, key)
     if row is None or not isinstance(row.spec, TCPRoute | TLSRoute):
         return Destinations()

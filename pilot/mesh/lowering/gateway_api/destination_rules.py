@@ -1,5 +1,5 @@
-"""The DestinationRules that policies of backends become: one for each host of a target, from all policies that are for it.
-An XBackend is its own target."""
+"""DestinationRules converted from backend policies and XBackends: one for each host of a target, merged from all its
+policies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pilot.mesh.tables.database import Mesh
 
 
 class Said(NamedTuple):
-    """What one policy says of a host of a target. `port`: of which alone, 0 for all."""
+    """The settings of one policy for a host of a target. `port` limits them to one port, 0 for all."""
 
     age: tuple[str, str, str]
     rule: ObjectKey
@@ -61,14 +61,14 @@ def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
     return tuple(
         Said(
             age,
-            _rule_key(key.namespace, GroupKind(t.ref.group, t.ref.kind), t.ref.name, host),
+            _rule_key(key.namespace, GroupKind(target.ref.group, target.ref.kind), target.ref.name, host),
             host,
             source,
-            t.port,
+            target.port,
             tls=policy.tls,
         )
-        for t in policy.targets
-        for host in t.hosts
+        for target in policy.targets
+        for host in target.hosts
     )
 
 
@@ -80,9 +80,17 @@ def _said_of_traffic(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
     source, age = ObjectRef(BACKEND_TRAFFIC_POLICY.id, *key), (row.created, *key)
     budget = retry_budget(row.spec.retry_constraint) if row.spec.retry_constraint is not None else None
     return tuple(
-        Said(age, _rule_key(key.namespace, SERVICE.id, t.ref.name, host), host, source, 0, budget=budget, balances=True)
-        for t in traffic_policy_targets(db, key)
-        for host in t.hosts
+        Said(
+            age,
+            _rule_key(key.namespace, SERVICE.id, target.ref.name, host),
+            host,
+            source,
+            0,
+            budget=budget,
+            balances=True,
+        )
+        for target in traffic_policy_targets(db, key)
+        for host in target.hosts
     )
 
 
@@ -92,45 +100,53 @@ def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKe
 
 @derived
 def _said_of_backend(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
-    found = external_backend(db, key)
-    if found is None or found.tls is None:
+    external = external_backend(db, key)
+    if external is None or external.tls is None:
         return None
-    rule = _rule_key(key.namespace, BACKEND.id, key.name, found.host)
-    return (Said((found.created, *key), rule, found.host, ObjectRef(BACKEND.id, *key), found.port, tls=found.tls),)
+    rule = _rule_key(key.namespace, BACKEND.id, key.name, external.host)
+    return (
+        Said(
+            (external.created, *key), rule, external.host, ObjectRef(BACKEND.id, *key), external.port, tls=external.tls
+        ),
+    )
 
 
-_tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_tls_policies", _tls_keys, _said_of_tls)
+_tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("tls_policy_settings", _tls_keys, _said_of_tls)
 _traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather(
-    "said_by_traffic_policies", _traffic_keys, _said_of_traffic
+    "traffic_policy_settings", _traffic_keys, _said_of_traffic
 )
 
-_backends: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("said_by_backends", backend_keys, _said_of_backend)
+_backends: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("backend_settings", backend_keys, _said_of_backend)
 
 
 @hub
 def rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
-    """Returns the DestinationRules of all policies of backends, and of XBackends."""
-    found: dict[ObjectKey, list[Said]] = {}
-    for said in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
-        for one in said:
-            found.setdefault(one.rule, []).append(one)
-    return {key: build_rule(key, sorted(said, key=lambda one: one.age)) for key, said in found.items()}
+    """Return the DestinationRules of all backend policies and XBackends."""
+    by_rule: dict[ObjectKey, list[Said]] = {}
+    for settings in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
+        for setting in settings:
+            by_rule.setdefault(setting.rule, []).append(setting)
+    return {
+        key: build_rule(key, sorted(settings, key=lambda setting: setting.age)) for key, settings in by_rule.items()
+    }
 
 
-def build_rule(key: ObjectKey, said: Sequence[Said]) -> Object[DestinationRule]:
-    """Returns the rule of a host; of policies that say the same thing the oldest counts."""
+def build_rule(key: ObjectKey, settings: Sequence[Said]) -> Object[DestinationRule]:
+    """Return the DestinationRule of a host. The oldest policy wins if several set the same field."""
     ports: dict[int, ClientTLSSettings] = {}
-    for one in said:
-        if one.tls is not None:
-            ports.setdefault(one.port, one.tls)
+    for setting in settings:
+        if setting.tls is not None:
+            ports.setdefault(setting.port, setting.tls)
     policy = TrafficPolicy(
         tls=ports.pop(0, None),
-        load_balancer=LoadBalancerSettings() if any(one.balances for one in said) else None,
-        retry_budget=next((one.budget for one in said if one.budget is not None), None),
-        port_level_settings=tuple(PortTrafficPolicy(port=PortSelector(number=n), tls=ports[n]) for n in sorted(ports)),
+        load_balancer=LoadBalancerSettings() if any(setting.balances for setting in settings) else None,
+        retry_budget=next((setting.budget for setting in settings if setting.budget is not None), None),
+        port_level_settings=tuple(
+            PortTrafficPolicy(port=PortSelector(number=number), tls=ports[number]) for number in sorted(ports)
+        ),
     )
-    sources = tuple(dict.fromkeys(one.source for one in said))
-    rule = DestinationRule(host=said[0].host, traffic_policy=policy)
+    sources = tuple(dict.fromkeys(setting.source for setting in settings))
+    rule = DestinationRule(host=settings[0].host, traffic_policy=policy)
     return Object(
         DESTINATION_RULE.id, key.namespace, key.name, rule, origin=Origin(semantics="gateway", parents=sources)
     )

@@ -1,4 +1,4 @@
-"""XBackends, an alpha kind: the ServiceEntry that each becomes, the TLS that it asks for, and what is wrong with it."""
+"""XBackends, an alpha kind, converted to a ServiceEntry and TLS settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NO_TLS = ("None", "")
 
 
 class ExternalBackend(msgspec.Struct, frozen=True, kw_only=True):
-    """An XBackend as it is meant. `host` is "" where it leads nowhere; `resolved`, `accepted`: what is wrong with it."""
+    """A converted XBackend. `host` is "" if it is invalid.
+
+    `resolved` and `accepted` are the faults of its ResolvedRefs and Accepted conditions.
+    """
 
     created: str
     host: str
@@ -39,7 +42,7 @@ class ExternalBackend(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def external_backend(db: Mesh, key: ObjectKey) -> ExternalBackend | None:
-    """Returns an XBackend; None where there is none, or alpha kinds are off."""
+    """Return a converted XBackend, or None if it does not exist or alpha kinds are disabled."""
     row = BACKEND.get(db, key) if db.settings.gateway_api.alpha else None
     if row is None:
         return None
@@ -55,19 +58,22 @@ def external_backend(db: Mesh, key: ObjectKey) -> ExternalBackend | None:
 
 
 def _fault(db: Mesh, row: Object[XBackend], host: str, entry: Object[ServiceEntry]) -> Fault | None:
-    """Returns why a backend leads nowhere; None where it leads to a host outside."""
+    """Return the reason why a backend is invalid, or None if it names an external host."""
     if row.spec.type != EXTERNAL:
         return Fault("Invalid", f"unsupported backend type: {row.spec.type}")
     if (domain := _cluster_domain(db, host)) is not None:
-        return Fault("Invalid", f"externalHostname.hostname is a name of the cluster, in {domain}")
-    wrong = next((problem for problem in validate_service_entry(entry) if problem.severity is Severity.ERROR), None)
-    if wrong is None:
+        return Fault("Invalid", f"externalHostname.hostname is in the cluster domain {domain}")
+    error = next((error for error in validate_service_entry(entry) if error.severity is Severity.ERROR), None)
+    if error is None:
         return None
-    return Fault("Invalid", f"{'port.port' if 'ports' in wrong.path else 'externalHostname.hostname'}: {wrong.message}")
+    return Fault("Invalid", f"{'port.port' if 'ports' in error.path else 'externalHostname.hostname'}: {error.message}")
 
 
 def _cluster_domain(db: Mesh, host: str) -> str | None:
-    """Returns the domain of Services that a host is in, None for one outside: whoever writes a backend must not take what is a Service's."""
+    """Return the cluster domain that a host is in, or None if it is external.
+
+    Backends must not take over Services' names.
+    """
     return next(
         (
             domain
@@ -79,43 +85,48 @@ def _cluster_domain(db: Mesh, host: str) -> str | None:
 
 
 def _tls(db: Mesh, row: Object[XBackend], host: str) -> tuple[ClientTLSSettings | None, Fault | None, Fault | None]:
-    """Returns the TLS of a backend, and what is wrong with its references and with the backend. Where TLS is asked for that cannot be had,
-    nothing gets through: it would get through in plain text otherwise."""
-    said = row.spec.tls
-    if said is None or said.mode in _NO_TLS:
+    """Return the TLS settings of a backend, and the faults of its references and of the backend.
+
+    If the requested TLS is unavailable, all connections fail rather than being sent in plaintext.
+    """
+    tls_config = row.spec.tls
+    if tls_config is None or tls_config.mode in _NO_TLS:
         return None, None, None
-    if said.mode != "ServerOnly":
-        known = said.mode == "ClientAndServer"
-        why = (
+    if tls_config.mode != "ServerOnly":
+        is_mutual = tls_config.mode == "ClientAndServer"
+        message = (
             "unsupported ClientAndServer TLS mode: Istio does not support client certificates on backend"
-            if known
+            if is_mutual
             else None
         )
-        fault = Fault("Invalid", why or f'unsupported TLS mode: "{said.mode}"')
+        fault = Fault("Invalid", message or f'unsupported TLS mode: "{tls_config.mode}"')
         return ClientTLSSettings(mode="SIMPLE", sni=host, credential_name=NO_CREDENTIAL), None, fault
-    roots = find_roots(db, said.validation, row.namespace)
-    names = subject_names(said.validation)
+    roots = find_roots(db, tls_config.validation, row.namespace)
+    names = subject_names(tls_config.validation)
     tls = ClientTLSSettings(
-        mode="SIMPLE", sni=said.validation.hostname or host, subject_alt_names=names, credential_name=roots.credential
+        mode="SIMPLE",
+        sni=tls_config.validation.hostname or host,
+        subject_alt_names=names,
+        credential_name=roots.credential,
     )
     return tls, roots.resolved, roots.accepted
 
 
-# -- the ServiceEntries ----------------------------------------------------------------------------------------------------
+# -- the ServiceEntries ------------------------------------------------------------------------------------------------
 
 
 @derived
 def backend_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Returns every XBackend."""
+    """Return every XBackend."""
     return BACKEND.all_keys(db)
 
 
 @derived
 def _entry(db: Mesh, key: ObjectKey) -> Object[ServiceEntry] | None:
-    found = external_backend(db, key)
-    if found is None or not found.host:
+    external = external_backend(db, key)
+    if external is None or not external.host:
         return None
-    return _service_entry(key, found.created, found.host, found.port, found.protocol)
+    return _service_entry(key, external.created, external.host, external.port, external.protocol)
 
 
 def _service_entry(key: ObjectKey, created: str, host: str, port: int, protocol: str) -> Object[ServiceEntry]:
@@ -130,5 +141,5 @@ _entries: Gather[ObjectKey, [], Object[ServiceEntry]] = Gather("service_entries_
 
 @derived
 def service_entries_of_backends(db: Mesh) -> Mapping[ObjectKey, Object[ServiceEntry]]:
-    """Returns the ServiceEntries of all XBackends."""
-    return {made.key: made for made in _entries(db).values()}
+    """Return the ServiceEntries of all XBackends."""
+    return {entry.key: entry for entry in _entries(db).values()}

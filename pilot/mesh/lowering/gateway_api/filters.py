@@ -1,4 +1,4 @@
-"""Filters of HTTPRoutes and GRPCRoutes as parts of Istio's HTTPRoute."""
+"""Filters of HTTPRoutes and GRPCRoutes, converted to fields of Istio's HTTPRoute."""
 
 from __future__ import annotations
 
@@ -36,82 +36,84 @@ HEADERS = ("RequestHeaderModifier", "ResponseHeaderModifier")
 
 
 def build_headers(filters: Iterable[HTTPRouteFilter]) -> Headers | Fault | None:
-    """Returns what filters do to headers; of two of one type the last counts."""
-    found: dict[str, HeaderOperations] = {}
-    for one in filters:
-        said = {
-            "RequestHeaderModifier": one.request_header_modifier,
-            "ResponseHeaderModifier": one.response_header_modifier,
-        }.get(one.type)
-        if said is None:
+    """Return the header operations of filters. If several have the same type, the last wins."""
+    operations: dict[str, HeaderOperations] = {}
+    for route_filter in filters:
+        modifier = {
+            "RequestHeaderModifier": route_filter.request_header_modifier,
+            "ResponseHeaderModifier": route_filter.response_header_modifier,
+        }.get(route_filter.type)
+        if modifier is None:
             continue
-        if fault := _header_fault(said):
+        if fault := _header_fault(modifier):
             return fault
-        found[one.type] = HeaderOperations(set=_first(said.set), add=_first(said.add), remove=said.remove)
-    return Headers(request=found.get(HEADERS[0]), response=found.get(HEADERS[1])) if found else None
+        operations[route_filter.type] = HeaderOperations(
+            set=_first(modifier.set), add=_first(modifier.add), remove=modifier.remove
+        )
+    return Headers(request=operations.get(HEADERS[0]), response=operations.get(HEADERS[1])) if operations else None
 
 
-def _header_fault(said: HTTPHeaderFilter) -> Fault | None:
-    for header in (*said.set, *said.add):
+def _header_fault(modifier: HTTPHeaderFilter) -> Fault | None:
+    for header in (*modifier.set, *modifier.add):
         if not _HEADER_TEXT.fullmatch(header.value):
             return Fault("InvalidFilter", f'header "{header.name}" value contains invalid characters')
     return None
 
 
 def _first(headers: Iterable[HTTPHeader]) -> dict[str, str]:
-    """Returns headers by name; of several of one name, whatever its case, the first counts."""
-    found: dict[str, str] = {}
+    """Return headers by lower-case name. If several have the same name, the first wins."""
+    values: dict[str, str] = {}
     for header in headers:
-        found.setdefault(header.name.lower(), header.value)
-    return found
+        values.setdefault(header.name.lower(), header.value)
+    return values
 
 
-def build_redirect(said: HTTPRequestRedirectFilter) -> HTTPRedirect:
-    """Returns the redirect. Without a port it keeps the request's, unless there is a scheme, whose own it then is."""
-    derive: Any = "FROM_PROTOCOL_DEFAULT" if said.scheme is not None else "FROM_REQUEST_PORT"
-    path = said.path
+def build_redirect(redirect: HTTPRequestRedirectFilter) -> HTTPRedirect:
+    """Return the redirect. The default port is the scheme's if it is set, else the request's."""
+    derive: Any = "FROM_PROTOCOL_DEFAULT" if redirect.scheme is not None else "FROM_REQUEST_PORT"
+    path = redirect.path
     return HTTPRedirect(
         uri=path.replace_full_path if path is not None and path.type == "ReplaceFullPath" else "",
         prefix_rewrite=path.replace_prefix_match if path is not None and path.type == "ReplacePrefixMatch" else "",
-        authority=said.hostname or "",
-        scheme=said.scheme or "",
-        port=said.port,
-        derive_port=derive if said.port is None else None,
-        redirect_code=said.status_code,
+        authority=redirect.hostname or "",
+        scheme=redirect.scheme or "",
+        port=redirect.port,
+        derive_port=derive if redirect.port is None else None,
+        redirect_code=redirect.status_code,
     )
 
 
-def build_rewrite(said: HTTPURLRewriteFilter) -> HTTPRewrite | None:
-    """Returns the rewrite, None where it changes nothing. A prefix that becomes `/` is taken away."""
+def build_rewrite(rewrite: HTTPURLRewriteFilter) -> HTTPRewrite | None:
+    """Return the rewrite, or None if it changes nothing. Replacing a prefix with `/` removes the prefix."""
     uri, regex = "", None
-    if said.path is not None and said.path.type == "ReplacePrefixMatch":
-        uri = said.path.replace_prefix_match.removesuffix("/") or "/"
-    elif said.path is not None:
-        regex = RegexRewrite(match="/.*", rewrite=said.path.replace_full_path)
-    if not uri and regex is None and not said.hostname:
+    if rewrite.path is not None and rewrite.path.type == "ReplacePrefixMatch":
+        uri = rewrite.path.replace_prefix_match.removesuffix("/") or "/"
+    elif rewrite.path is not None:
+        regex = RegexRewrite(match="/.*", rewrite=rewrite.path.replace_full_path)
+    if not uri and regex is None and not rewrite.hostname:
         return None
-    return HTTPRewrite(uri=uri, authority=said.hostname or "", uri_regex_rewrite=regex)
+    return HTTPRewrite(uri=uri, authority=rewrite.hostname or "", uri_regex_rewrite=regex)
 
 
-def build_mirror(said: HTTPRequestMirrorFilter, destination: Destination) -> HTTPMirrorPolicy:
-    """Returns the mirror of a share of the requests."""
-    share: float | None = said.percent
-    if said.fraction is not None:
-        share = 100 * said.fraction.numerator / (said.fraction.denominator or 100)
+def build_mirror(mirror: HTTPRequestMirrorFilter, destination: Destination) -> HTTPMirrorPolicy:
+    """Return the mirror policy for a share of requests."""
+    share: float | None = mirror.percent
+    if mirror.fraction is not None:
+        share = 100 * mirror.fraction.numerator / (mirror.fraction.denominator or 100)
     return HTTPMirrorPolicy(
         destination=destination, percentage=Percent(value=float(share)) if share is not None else None
     )
 
 
-def build_cors(said: HTTPCORSFilter) -> CorsPolicy:
-    """Returns the policy; preflight requests that do not match it go on to the backend's answer unchanged."""
+def build_cors(cors: HTTPCORSFilter) -> CorsPolicy:
+    """Return the CORS policy. Unmatched preflight requests are forwarded to the backend."""
     return CorsPolicy(
-        allow_origins=tuple(_origin(origin) for origin in said.allow_origins if origin),
-        allow_methods=said.allow_methods,
-        allow_headers=said.allow_headers,
-        expose_headers=said.expose_headers,
-        max_age=Duration.of(said.max_age) if said.max_age > 0 else None,
-        allow_credentials=True if said.allow_credentials else None,
+        allow_origins=tuple(_origin(origin) for origin in cors.allow_origins if origin),
+        allow_methods=cors.allow_methods,
+        allow_headers=cors.allow_headers,
+        expose_headers=cors.expose_headers,
+        max_age=Duration.of(cors.max_age) if cors.max_age > 0 else None,
+        allow_credentials=True if cors.allow_credentials else None,
         unmatched_preflights="IGNORE",
     )
 
@@ -127,5 +129,5 @@ def _origin(origin: str) -> StringMatch:
 
 
 def _quoted(text: str) -> str:
-    """Returns a text as a regular expression of RE2 that only it matches."""
+    """Return an RE2 expression that matches only this text."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Hosts of what routes of the mesh attach to."""
+"""Hosts of Services and ServiceEntries that are parents of mesh routes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pilot.mesh.tables.database import Mesh
 
 
 def mesh_hosts(db: Mesh, kind: GroupKind, target: ObjectKey) -> tuple[str, ...]:
-    """Returns the hosts of a Service or ServiceEntry. No node of its own."""
+    """Return the hosts of a Service or ServiceEntry. Not memoised."""
     if kind == SERVICE.id:
         return (f"{target.name}.{target.namespace}.svc.{db.settings.registry.domain}",)
-    found = SERVICE_ENTRY.get(db, target)
-    return found.spec.hosts if found is not None else ()
+    entry = SERVICE_ENTRY.get(db, target)
+    return entry.spec.hosts if entry is not None else ()

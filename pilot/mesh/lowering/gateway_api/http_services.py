@@ -1,6 +1,7 @@
-"""The VirtualServices of HTTPRoutes and GRPCRoutes: one for each listener and host, and for each namespace, port and host of the mesh.
+"""VirtualServices of HTTPRoutes and GRPCRoutes.
 
-The rules of several routes are in one order: the closest match first, then the oldest route.
+There is one for each listener and host, and in the mesh one for each namespace, port and host. The rules of several
+routes are merged: the most specific match first, then the oldest route.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class RoutePart(NamedTuple):
-    """What a route gives to one VirtualService. Parts of one `merge` key are put together, in this order, which is that of `age`.
+    """The contribution of a route to one VirtualService. Parts with the same `merge` key are merged in the order of
+    `age`.
 
-    `port`: of a service, whose rules alone these are; 0 for all.
+    `port` limits its rules to one port of a service, 0 for all.
     """
 
     age: tuple[str, str, str]
@@ -41,19 +43,24 @@ class RoutePart(NamedTuple):
 
 @derived
 def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
-    """Returns the parts of a route; None where it has none. Its rules do not touch them, as long as it has any."""
+    """Return the parts of a route, or None if it has none. Its rules affect them only if it has none."""
     binding = route_binding(db, route)
     if binding is None:
         return None
     parts: list[RoutePart] = []
-    for one in sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway):
-        if not _has_rules(db, route, one.is_mesh):
+    for attachment in sorted(
+        (attachment for attachment in attachments(db, route) if attachment.denied is None),
+        key=lambda attachment: attachment.parent.gateway,
+    ):
+        if not _has_rules(db, route, attachment.is_mesh):
             continue
-        port = one.ref.port or 0 if one.is_mesh else 0
-        merge = _merge_key(one, route, port)
-        for host in _hosts(db, one, binding.hostnames):
+        port = attachment.ref.port or 0 if attachment.is_mesh else 0
+        merge = _merge_key(attachment, route, port)
+        for host in _hosts(db, attachment, binding.hostnames):
             age = binding.created, route.namespace, part_name(route.object, len(parts))
-            parts.append(RoutePart(age, f"{merge}/{host}", route, host, one.parent.gateway, one.is_mesh, port))
+            parts.append(
+                RoutePart(age, f"{merge}/{host}", route, host, attachment.parent.gateway, attachment.is_mesh, port)
+            )
     return tuple(parts) or None
 
 
@@ -62,15 +69,17 @@ def _has_rules(db: Mesh, route: RouteKey, mesh: bool) -> bool:
     return bool(converted_rules(db, route, mesh).rules)
 
 
-def _merge_key(one: ListenerAttachment, route: RouteKey, port: int) -> str:
-    if not one.is_mesh:
-        return one.parent.gateway
+def _merge_key(attachment: ListenerAttachment, route: RouteKey, port: int) -> str:
+    if not attachment.is_mesh:
+        return attachment.parent.gateway
     return f"{route.namespace}/{port}" if port else route.namespace
 
 
-def _hosts(db: Mesh, one: ListenerAttachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
+def _hosts(db: Mesh, attachment: ListenerAttachment, hostnames: tuple[str, ...]) -> tuple[str, ...]:
     return (
-        mesh_hosts(db, one.kind, one.target) if one.is_mesh else tuple(h for h in hostnames or ("*",) if one.takes(h))
+        mesh_hosts(db, attachment.kind, attachment.target)
+        if attachment.is_mesh
+        else tuple(hostname for hostname in hostnames or ("*",) if attachment.takes(hostname))
     )
 
 
@@ -79,12 +88,12 @@ _all_parts: Gather[RouteKey, [], tuple[RoutePart, ...]] = Gather("parts_of_route
 
 @hub
 def _parts_by_service(db: Mesh) -> Mapping[ObjectKey, tuple[RoutePart, ...]]:
-    """Returns the parts of each VirtualService, by its key."""
-    found: dict[str, list[RoutePart]] = {}
+    """Return the parts of each VirtualService by its key."""
+    by_merge_key: dict[str, list[RoutePart]] = {}
     for parts in _all_parts(db).values():
         for part in parts:
-            found.setdefault(part.merge, []).append(part)
-    ordered = ((merge, tuple(sorted(parts))) for merge, parts in found.items())
+            by_merge_key.setdefault(part.merge, []).append(part)
+    ordered = ((merge, tuple(sorted(parts))) for merge, parts in by_merge_key.items())
     return {ObjectKey(parts[0].route.namespace, merged_service(merge)): parts for merge, parts in ordered}
 
 
@@ -126,10 +135,12 @@ def _rules_of(db: Mesh, part: RoutePart) -> tuple[HTTPRoute, ...]:
 
 
 def _at_port(rule: HTTPRoute, port: int) -> HTTPRoute:
-    return replace(rule, match=tuple(replace(one, port=port) for one in rule.match) or (HTTPMatchRequest(port=port),))
+    return replace(
+        rule, match=tuple(replace(match, port=port) for match in rule.match) or (HTTPMatchRequest(port=port),)
+    )
 
 
 virtual_services_of_http_routes: Gather[ObjectKey, [], Object[VirtualService]] = Gather(
     "virtual_services_of_http_routes", _merged_keys, _merged
 )
-"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit of one route makes those of its own hosts anew."""
+"""The VirtualServices of all HTTPRoutes and GRPCRoutes. An edit of a route rebuilds only those of its own hosts."""

@@ -1,7 +1,7 @@
-"""InferencePools: the Service that stands for the pods of each, and the endpoint picker that chooses among them.
+"""Shadow Services of InferencePools, and the endpoint pickers named by their labels.
 
-That Service is an object of the cluster, which is written for the pool (`writers.shadow_services`), for so its endpoints are found as any other's.
-Its labels say what it is, and who picks.
+A shadow Service selects the pool's pods. It is written to the cluster (`controllers.shadow_services`), so that its
+endpoints are discovered like those of any Service. Its labels identify the pool and the endpoint picker.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LONGEST, _DIGITS = 63, 8
 
 
 def shadow_name(pool: str) -> str:
-    """Returns the name of the Service of a pool."""
-    end = f"-ip-{hashlib.sha256(pool.encode()).hexdigest()[:_DIGITS]}"
-    return pool[: _LONGEST - len(end)] + end
+    """Return the name of a pool's shadow Service."""
+    suffix = f"-ip-{hashlib.sha256(pool.encode()).hexdigest()[:_DIGITS]}"
+    return pool[: _LONGEST - len(suffix)] + suffix
 
 
 def shadow_ref(db: Mesh, namespace: str, pool: str) -> ServiceRef:
-    """Returns the service of a pool."""
+    """Return the shadow service of a pool."""
     return ServiceRef(kubernetes_hostname(shadow_name(pool), namespace, db.settings.registry.domain), namespace)
 
 
 def shadow_labels(pool: str, service: str, port: int, failure_mode: str) -> Mapping[str, str]:
-    """Returns the labels of the Service of a pool."""
+    """Return the labels of a pool's shadow Service."""
     return {
         POOL_LABEL: pool,
         PICKER_SERVICE: service,
@@ -43,12 +43,12 @@ def shadow_labels(pool: str, service: str, port: int, failure_mode: str) -> Mapp
     }
 
 
-def picker_of(db: Mesh, found: Service) -> EndpointPicker | None:
-    """Returns who picks the endpoints of a pool's service, by its labels; None where they do not say."""
-    labels = dict(found.labels)
+def picker_of(db: Mesh, shadow: Service) -> EndpointPicker | None:
+    """Return the endpoint picker named by the labels of a shadow service, or None if they are incomplete."""
+    labels = dict(shadow.labels)
     name, port, mode = labels.get(PICKER_SERVICE), labels.get(PICKER_PORT, ""), labels.get(FAILURE_MODE)
     if not name or not mode or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         return None
     return EndpointPicker(
-        kubernetes_hostname(name, found.namespace, db.settings.registry.domain), int(port), mode == FAIL_OPEN
+        kubernetes_hostname(name, shadow.namespace, db.settings.registry.domain), int(port), mode == FAIL_OPEN
     )

@@ -1,4 +1,4 @@
-"""The Gateways of Istio that listeners of the Gateway API become: one for each listener that is valid."""
+"""Istio Gateways converted from the Gateway API: one for each valid listener."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def _owners(db: Mesh) -> tuple[OwnerKey, ...]:
 
 @derived
 def _listener_keys(db: Mesh, owner: OwnerKey) -> tuple[ListenerKey, ...] | None:
-    return tuple(one.key for one in owned_listeners(db, *owner) if one.valid and one.server is not None) or None
+    return (
+        tuple(
+            listener.key for listener in owned_listeners(db, *owner) if listener.valid and listener.server is not None
+        )
+        or None
+    )
 
 
 _keys_by_owner: Gather[OwnerKey, [], tuple[ListenerKey, ...]] = Gather("valid_listeners", _owners, _listener_keys)
@@ -38,23 +43,23 @@ def _all_listeners(db: Mesh) -> tuple[ListenerKey, ...]:
 
 @derived
 def _listener_gateway(db: Mesh, key: ListenerKey) -> Object[Gateway] | None:
-    built, owner = built_listener(db, key), find_owner(db, key.kind, key.owner)
-    if built is None or built.server is None or owner is None or not built.valid:
+    listener, owner = built_listener(db, key), find_owner(db, key.kind, key.owner)
+    if listener is None or listener.server is None or owner is None or not listener.valid:
         return None
-    routers = routers_of(db, built.gateway)
+    routers = routers_of(db, listener.gateway)
     if not routers.services:
         return None
     return Object(
         GATEWAY.id,
         owner.namespace,
-        listener_gateway(owner.name, built.section),
-        Gateway(servers=(built.server,)),
+        listener_gateway(owner.name, listener.section),
+        Gateway(servers=(listener.server,)),
         created=owner.created,
         origin=Origin(
             semantics="gateway",
             parents=(owner.ref,),
             services=routers.services,
-            namespace=built.gateway.namespace,
+            namespace=listener.gateway.namespace,
             account=routers.account,
         ),
     )
@@ -67,8 +72,8 @@ _by_listener: Gather[ListenerKey, [], Object[Gateway]] = Gather(
 
 @derived
 def gateways_of_listeners(db: Mesh) -> Mapping[ObjectKey, Object[Gateway]]:
-    """Returns the Gateways of all listeners; of two of one name the first counts."""
-    found: dict[ObjectKey, Object[Gateway]] = {}
-    for made in _by_listener(db).values():
-        found.setdefault(made.key, made)
-    return found
+    """Return the Gateways of all listeners. If two have the same name, the first wins."""
+    gateways: dict[ObjectKey, Object[Gateway]] = {}
+    for gateway in _by_listener(db).values():
+        gateways.setdefault(gateway.key, gateway)
+    return gateways

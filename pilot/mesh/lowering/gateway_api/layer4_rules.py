@@ -1,4 +1,4 @@
-"""Rules of TCPRoutes and TLSRoutes as rules of a VirtualService."""
+"""Rules of TCPRoutes and TLSRoutes, converted to routes of a VirtualService."""
 
 from __future__ import annotations
 
@@ -23,52 +23,59 @@ from pilot.mesh.model.condition import Fault
 _NOBODY = RouteDestination(
     destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535))
 )
-"""A cluster that there is not: connections to backends without any weight are refused."""
+"""A cluster that does not exist, so that connections without a weighted backend are rejected."""
 _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
 class Destinations(NamedTuple):
-    """Where connections go, by rule, and what is wrong. Without rules the route as a whole cannot be."""
+    """The destinations of each rule, and a fault. Without rules, the whole route is invalid."""
 
     rules: tuple[tuple[RouteDestination, ...], ...] = ()
     fault: Fault | None = None
 
 
 def layer4_targets(rules: Iterable[L4RouteRule]) -> list[BackendObjectReference]:
-    """Returns all that rules refer to."""
+    """Return all backends that rules reference."""
     return list(dict.fromkeys(target_of(ref) for rule in rules for ref in rule.backend_refs))
 
 
 def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinations:
-    """Returns the destinations of each rule."""
-    out: list[tuple[RouteDestination, ...]] = []
+    """Return the destinations of each rule."""
+    destinations: list[tuple[RouteDestination, ...]] = []
     fault: Fault | None = None
     for rule in rules:
-        weighed = [ref for ref in rule.backend_refs if ref.weight]
-        if not weighed:
-            out.append((_NOBODY,))
+        weighted = [ref for ref in rule.backend_refs if ref.weight]
+        if not weighted:
+            destinations.append((_NOBODY,))
             continue
-        found = [backends[target_of(ref)] for ref in weighed]
-        hard = next((b.fault for b in found if b.fault is not None and b.fault.reason not in _INVALID_BACKEND), None)
-        if hard is not None:
-            return Destinations((), hard)
-        fault = next((b.fault for b in reversed(found) if b.fault is not None), fault)
-        out.append(
+        resolved = [backends[target_of(ref)] for ref in weighted]
+        fatal = next(
+            (
+                backend.fault
+                for backend in resolved
+                if backend.fault is not None and backend.fault.reason not in _INVALID_BACKEND
+            ),
+            None,
+        )
+        if fatal is not None:
+            return Destinations((), fatal)
+        fault = next((backend.fault for backend in reversed(resolved) if backend.fault is not None), fault)
+        destinations.append(
             tuple(
-                RouteDestination(destination=b.destination, weight=ref.weight if len(weighed) > 1 else 0)
-                for ref, b in zip(weighed, found, strict=True)
+                RouteDestination(destination=backend.destination, weight=ref.weight if len(weighted) > 1 else 0)
+                for ref, backend in zip(weighted, resolved, strict=True)
             )
         )
-    return Destinations(tuple(out), fault)
+    return Destinations(tuple(destinations), fault)
 
 
-def tcp_rules(found: Destinations, port: int | None = None) -> tuple[TCPRoute, ...]:
-    """Returns the rules for TCP; `port`: those of a service's port alone."""
+def tcp_rules(destinations: Destinations, port: int | None = None) -> tuple[TCPRoute, ...]:
+    """Return the TCP routes, for one port of a service if `port` is set."""
     match = (L4MatchAttributes(port=port),) if port is not None else ()
-    return tuple(TCPRoute(match=match, route=to) for to in found.rules)
+    return tuple(TCPRoute(match=match, route=to) for to in destinations.rules)
 
 
-def tls_rules(found: Destinations, hosts: tuple[str, ...], port: int | None = None) -> tuple[TLSRoute, ...]:
-    """Returns the rules for clients that ask for one of the hosts; a rule without backends asks for nothing."""
+def tls_rules(destinations: Destinations, hosts: tuple[str, ...], port: int | None = None) -> tuple[TLSRoute, ...]:
+    """Return the TLS routes for clients with one of the SNI hosts. A rule without backends matches everything."""
     match = TLSMatchAttributes(sni_hosts=hosts, port=port or 0)
-    return tuple(TLSRoute(match=() if to == (_NOBODY,) else (match,), route=to) for to in found.rules)
+    return tuple(TLSRoute(match=() if to == (_NOBODY,) else (match,), route=to) for to in destinations.rules)

@@ -1,4 +1,4 @@
-"""The VirtualServices of TCPRoutes and TLSRoutes: one for each listener, or host of the mesh, that a route attaches to."""
+"""VirtualServices of TCPRoutes and TLSRoutes: one for each listener or mesh host to which a route attaches."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     binding = route_binding(db, route)
     if binding is None:
         return None
-    taken = sorted((a for a in attachments(db, route) if a.denied is None), key=lambda a: a.parent.gateway)
-    make = _tcp if route.kind == TCP_ROUTE.id else _tls
-    specs = [spec for one in taken for spec in make(db, route, one, binding.hostnames)]
+    accepted = sorted(
+        (attachment for attachment in attachments(db, route) if attachment.denied is None),
+        key=lambda attachment: attachment.parent.gateway,
+    )
+    build = _tcp if route.kind == TCP_ROUTE.id else _tls
+    specs = [spec for attachment in accepted for spec in build(db, route, attachment, binding.hostnames)]
     protocol, origin = (
         route.kind.name.removesuffix("Route").lower(),
         Origin(semantics="gateway", parents=(ObjectRef(*route),)),
@@ -37,40 +40,50 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
             Object(
                 VIRTUAL_SERVICE.id,
                 route.namespace,
-                layer4_service(route.object, protocol, n),
+                layer4_service(route.object, protocol, position),
                 spec,
                 created=binding.created,
                 origin=origin,
             )
-            for n, spec in enumerate(specs)
+            for position, spec in enumerate(specs)
         )
         or None
     )
 
 
-def _tcp(db: Mesh, route: RouteKey, one: ListenerAttachment, _: tuple[str, ...]) -> Iterator[VirtualService]:
-    rules = tcp_rules(converted_destinations(db, route, one.is_mesh), one.ref.port if one.is_mesh else None)
-    for host in mesh_hosts(db, one.kind, one.target) if one.is_mesh else ("*",):
-        yield VirtualService(hosts=(host,), gateways=(one.parent.gateway,), tcp=rules)
+def _tcp(db: Mesh, route: RouteKey, attachment: ListenerAttachment, _: tuple[str, ...]) -> Iterator[VirtualService]:
+    rules = tcp_rules(
+        converted_destinations(db, route, attachment.is_mesh), attachment.ref.port if attachment.is_mesh else None
+    )
+    for host in mesh_hosts(db, attachment.kind, attachment.target) if attachment.is_mesh else ("*",):
+        yield VirtualService(hosts=(host,), gateways=(attachment.parent.gateway,), tcp=rules)
 
 
-def _tls(db: Mesh, route: RouteKey, one: ListenerAttachment, hostnames: tuple[str, ...]) -> Iterator[VirtualService]:
-    found = converted_destinations(db, route, one.is_mesh)
-    if one.is_mesh:
-        served = mesh_hosts(db, one.kind, one.target)
-        for host in served:
-            asked = tuple(h for h in hostnames if matches(host, h)) if len(hostnames) > 1 else hostnames or served
+def _tls(
+    db: Mesh, route: RouteKey, attachment: ListenerAttachment, hostnames: tuple[str, ...]
+) -> Iterator[VirtualService]:
+    destinations = converted_destinations(db, route, attachment.is_mesh)
+    if attachment.is_mesh:
+        mesh_service_hosts = mesh_hosts(db, attachment.kind, attachment.target)
+        for host in mesh_service_hosts:
+            sni_hosts = (
+                tuple(hostname for hostname in hostnames if matches(host, hostname))
+                if len(hostnames) > 1
+                else hostnames or mesh_service_hosts
+            )
             yield VirtualService(
-                hosts=(host,), gateways=(one.parent.gateway,), tls=tls_rules(found, asked, one.ref.port)
+                hosts=(host,),
+                gateways=(attachment.parent.gateway,),
+                tls=tls_rules(destinations, sni_hosts, attachment.ref.port),
             )
         return
-    hosts = narrowed(hostnames or ("*",), one.parent.hostname)
+    hosts = narrowed(hostnames or ("*",), attachment.parent.hostname)
     for host in hosts:
-        yield VirtualService(hosts=(host,), gateways=(one.parent.gateway,), tls=tls_rules(found, hosts))
+        yield VirtualService(hosts=(host,), gateways=(attachment.parent.gateway,), tls=tls_rules(destinations, hosts))
 
 
 def narrowed(hosts: Sequence[str], by: str) -> tuple[str, ...]:
-    """Returns what hosts have in common with a listener's, which is every host where it is ""."""
+    """Return the intersection of hosts with a listener's hostname; "" matches every host."""
     if not by:
         return tuple(hosts)
     return tuple(dict.fromkeys(_common(hosts, by)))
@@ -91,5 +104,5 @@ _by_route: Gather[RouteKey, [], tuple[Object[VirtualService], ...]] = Gather(
 
 @derived
 def virtual_services_of_layer4_routes(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
-    """Returns the VirtualServices of all TCPRoutes and TLSRoutes."""
-    return {made.key: made for found in _by_route(db).values() for made in found}
+    """Return the VirtualServices of all TCPRoutes and TLSRoutes."""
+    return {service.key: service for services in _by_route(db).values() for service in services}

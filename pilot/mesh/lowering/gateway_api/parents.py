@@ -1,4 +1,4 @@
-"""What routes may attach to: listeners of Gateways and ListenerSets, and the mesh by way of a Service or ServiceEntry."""
+"""Parents of routes: listeners of Gateways and ListenerSets, and the mesh through a Service or ServiceEntry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ PARENTS = (KUBERNETES_GATEWAY.id, LISTENER_SET.id, SERVICE.id, SERVICE_ENTRY.id)
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a route may attach to. `gateway`: as VirtualServices name it. `hosts`: `namespace/host`; the rest is the listener's."""
+    """A parent that routes may attach to.
+
+    `gateway` is its name in VirtualServices, and `hosts` have the form `namespace/host`. The other fields are those of
+    the listener.
+    """
 
     gateway: str
     kinds: tuple[GroupKind, ...] = ROUTES
@@ -35,19 +39,20 @@ THE_MESH = Parent(gateway=MESH)
 
 @derived
 def parents_of(db: Mesh, owner: OwnerKey) -> tuple[Parent, ...]:
-    """Returns the listeners of a Gateway, or those of a ListenerSet that are valid, by the names of their Gateways."""
+    """Return the listeners of a Gateway, or the valid listeners of a ListenerSet, sorted by the
+    names of their Gateways."""
     kind, key = owner
-    found = [
+    parents = [
         Parent(
-            gateway=f"{key.namespace}/{listener_gateway(key.name, one.section)}",
-            kinds=one.kinds,
-            hosts=one.server.hosts,
-            hostname=one.hostname,
-            section=one.section,
-            port=one.port,
-            protocol=one.protocol,
+            gateway=f"{key.namespace}/{listener_gateway(key.name, listener.section)}",
+            kinds=listener.kinds,
+            hosts=listener.server.hosts,
+            hostname=listener.hostname,
+            section=listener.section,
+            port=listener.port,
+            protocol=listener.protocol,
         )
-        for one in owned_listeners(db, kind, key)
-        if one.server is not None and not one.conflicted and (one.valid or kind == KUBERNETES_GATEWAY.id)
+        for listener in owned_listeners(db, kind, key)
+        if listener.server is not None and not listener.conflicted and (listener.valid or kind == KUBERNETES_GATEWAY.id)
     ]
-    return tuple(sorted(found, key=lambda parent: parent.gateway))
+    return tuple(sorted(parents, key=lambda parent: parent.gateway))

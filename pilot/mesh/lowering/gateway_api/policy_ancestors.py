@@ -1,4 +1,4 @@
-"""Gateways by which requests come to a backend: the ancestors of what is attached to it, beside the backend itself."""
+"""Gateways that route to a backend, which are ancestors of the policies attached to it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _routes(db: Mesh) -> tuple[RouteKey, ...]:
 
 @derived
 def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backends] | None:
-    """Returns the Gateways that a route names, and its backends; None where it has none of either."""
+    """Return the Gateways and backends of a route, or None if it lacks either."""
     row = find_route(db, route)
     if row is None:
         return None
-    named = {
+    gateways = {
         ObjectKey(ref.namespace or route.namespace, ref.name)
         for ref in row.spec.parent_refs
         if (ref.group, ref.kind) == KUBERNETES_GATEWAY.id
@@ -42,9 +42,10 @@ def _ancestry(db: Mesh, route: RouteKey) -> tuple[tuple[ObjectKey, ...], Backend
     else:
         targets = layer4_targets(row.spec.rules)
     backends = frozenset(
-        ObjectRef(GroupKind(to.group, to.kind), to.namespace or route.namespace, to.name) for to in targets
+        ObjectRef(GroupKind(target.group, target.kind), target.namespace or route.namespace, target.name)
+        for target in targets
     )
-    return (tuple(sorted(named)), backends) if named and backends else None
+    return (tuple(sorted(gateways)), backends) if gateways and backends else None
 
 
 _by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather(
@@ -53,7 +54,7 @@ _by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather
 
 
 class Before(NamedTuple):
-    """The Gateways that routes to a backend name, and these routes."""
+    """The Gateways with routes to a backend, and these routes."""
 
     gateways: frozenset[ObjectKey]
     routes: tuple[RouteKey, ...]
@@ -61,13 +62,13 @@ class Before(NamedTuple):
 
 @hub
 def _by_backend(db: Mesh) -> Mapping[ObjectRef, Before]:
-    found: dict[ObjectRef, tuple[set[ObjectKey], list[RouteKey]]] = {}
+    by_backend: dict[ObjectRef, tuple[set[ObjectKey], list[RouteKey]]] = {}
     for route, (gateways, backends) in _by_route(db).items():
         for backend in backends:
-            named, routes = found.setdefault(backend, (set(), []))
-            named.update(gateways)
+            backend_gateways, routes = by_backend.setdefault(backend, (set(), []))
+            backend_gateways.update(gateways)
             routes.append(route)
-    return {backend: Before(frozenset(gateways), tuple(routes)) for backend, (gateways, routes) in found.items()}
+    return {backend: Before(frozenset(gateways), tuple(routes)) for backend, (gateways, routes) in by_backend.items()}
 
 
 _NOTHING = Before(frozenset(), ())
@@ -75,13 +76,13 @@ _NOTHING = Before(frozenset(), ())
 
 @derived
 def routes_before(db: Mesh, backend: ObjectRef) -> tuple[RouteKey, ...]:
-    """Returns the routes that name a backend and some Gateway."""
+    """Return the routes that connect a Gateway to a backend."""
     return _by_backend(db).get(backend, _NOTHING).routes
 
 
 @derived
 def gateways_before(db: Mesh, backend: ObjectRef) -> tuple[ObjectKey, ...]:
-    """Returns the Gateways of this control plane that have a route to a backend."""
+    """Return the Gateways of this control plane that have a route to a backend."""
     return tuple(
         sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if class_of(db, key) is not None)
     )

@@ -1,4 +1,4 @@
-"""What policies of backends say of TLS: the roots that servers are verified by, and the names that they may have."""
+"""Root certificates and subject names by which backend policies verify servers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pilot.mesh.tables.credentials import credential
 from pilot.mesh.tables.database import Mesh
 
 NO_CREDENTIAL = "invalid://"
-"""A credential that there is never, so that nothing gets through."""
+"""A credential that never exists, so that all connections fail."""
 
 
 class ServerRoots(NamedTuple):
-    """The credential that servers are verified by, "" for the system's roots, and what is wrong with it."""
+    """The credential with the root certificates, "" for the system's, and its faults."""
 
     credential: str = ""
     resolved: Fault | None = None
@@ -26,21 +26,21 @@ class ServerRoots(NamedTuple):
 
 
 def subject_names(validation: BackendTLSPolicyValidation) -> tuple[str, ...]:
-    """Returns the names of which a server's certificate must have one, beside the host name."""
+    """Return the names of which a server's certificate must contain one, in addition to the hostname."""
     return tuple(
         name
-        for one in validation.subject_alt_names
-        if (name := {"Hostname": one.hostname, "URI": one.uri}.get(one.type))
+        for subject in validation.subject_alt_names
+        if (name := {"Hostname": subject.hostname, "URI": subject.uri}.get(subject.type))
     )
 
 
 def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str) -> ServerRoots:
-    """Returns the roots by which a policy verifies servers. No node of its own."""
+    """Return the root certificates by which a policy verifies servers. Not memoised."""
     if validation.well_known_ca_certificates is not None:
-        known = validation.well_known_ca_certificates == "System"
+        is_system = validation.well_known_ca_certificates == "System"
         fault = (
             None
-            if known
+            if is_system
             else Fault("Invalid", f"Unknown wellKnownCACertificates: {validation.well_known_ca_certificates}")
         )
         return ServerRoots(accepted=fault)
@@ -49,15 +49,15 @@ def find_roots(db: Mesh, validation: BackendTLSPolicyValidation, namespace: str)
     ref = validation.ca_certificate_refs[0]
     kind = GroupKind(ref.group, ref.kind)
     if kind != CONFIG_MAP.id:
-        what = f"unsupported reference kind: {ref.kind}" if kind == SECRET.id else f"unsupported kind {ref.kind}"
-        return _unusable("InvalidKind", f"Certificate reference invalid: {what}")
-    found = credential(db, CredentialKey("ConfigMap", namespace, ref.name), db.settings.registry.cluster_id, True)
-    if found is None:
+        problem = f"unsupported reference kind: {ref.kind}" if kind == SECRET.id else f"unsupported kind {ref.kind}"
+        return _unusable("InvalidKind", f"Certificate reference invalid: {problem}")
+    material = credential(db, CredentialKey("ConfigMap", namespace, ref.name), db.settings.registry.cluster_id, True)
+    if material is None:
         return _unusable(
             "InvalidCACertificateRef", f"Certificate reference not found: {namespace}/{ref.name} (of kind {ref.kind})"
         )
-    if isinstance(found, Flaw):
-        return _unusable("InvalidCACertificateRef", f"Certificate invalid: {found.path} {found.reason}")
+    if isinstance(material, Flaw):
+        return _unusable("InvalidCACertificateRef", f"Certificate invalid: {material.path} {material.reason}")
     return ServerRoots(f"{CONFIG_MAP_PREFIX}{namespace}/{ref.name}")
 
 

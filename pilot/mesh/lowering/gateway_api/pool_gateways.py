@@ -1,4 +1,4 @@
-"""Which Gateways have routes to InferencePools, and the Service that each pool with such a Gateway is to have."""
+"""Gateways with routes to InferencePools, and the shadow Services of these pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 class ShadowService(NamedTuple):
-    """The Service of a pool. `stands`: it is there as it should be, or another's has its name, which is left alone."""
+    """The shadow Service of a pool.
+
+    `stands` is True if it exists as desired, or if an unrelated Service has its name.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -29,7 +32,7 @@ class ShadowService(NamedTuple):
 
 @derived
 def pool_keys(db: Mesh) -> tuple[ObjectKey, ...]:
-    """Returns every InferencePool; none where they are not obeyed."""
+    """Return every InferencePool, or () if they are disabled."""
     return INFERENCE_POOL.all_keys(db) if db.settings.gateway_api.inference else ()
 
 
@@ -42,13 +45,13 @@ def _gateways_of_pools(db: Mesh) -> frozenset[ObjectKey]:
 
 @derived
 def picks_endpoints(db: Mesh, gateway: ObjectKey) -> bool:
-    """Returns whether a Gateway has a route to some pool."""
+    """Return True if a Gateway has a route to an InferencePool."""
     return gateway in _gateways_of_pools(db)
 
 
 @derived
 def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
-    """Returns the Service of a pool; None for one that no Gateway has a route to, or that does not say who picks."""
+    """Return the shadow Service of a pool, or None if no Gateway has a route to it or it names no endpoint picker."""
     row = INFERENCE_POOL.get(db, key)
     if row is None or not gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
         return None
@@ -57,17 +60,17 @@ def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
         return None
     name, labels = shadow_name(key.name), shadow_labels(key.name, ref.name, ref.port.number, ref.failure_mode)
     ports, protocol = tuple(port.number for port in row.spec.target_ports), row.spec.app_protocol
-    present = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
-    made = ShadowService(name, labels, row.spec.selector.match_labels, ports, protocol, False)
-    return made._replace(
-        stands=present is not None and (POOL_LABEL not in present.labels or _is_as_wanted(present, made))
+    existing = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
+    desired = ShadowService(name, labels, row.spec.selector.match_labels, ports, protocol, False)
+    return desired._replace(
+        stands=existing is not None and (POOL_LABEL not in existing.labels or _is_as_wanted(existing, desired))
     )
 
 
-def _is_as_wanted(present: Object[Service], made: ShadowService) -> bool:
-    ports = [(FIRST_PORT + n, port, made.app_protocol) for n, port in enumerate(made.ports)]
-    same = dict(present.spec.selector) == dict(made.selector) and _ports(present.spec) == ports
-    return same and made.labels.items() <= present.labels.items()
+def _is_as_wanted(existing: Object[Service], desired: ShadowService) -> bool:
+    ports = [(FIRST_PORT + position, port, desired.app_protocol) for position, port in enumerate(desired.ports)]
+    selects_same = dict(existing.spec.selector) == dict(desired.selector) and _ports(existing.spec) == ports
+    return selects_same and desired.labels.items() <= existing.labels.items()
 
 
 def _ports(spec: Service) -> list[tuple[int, int | str | None, str]]:

@@ -1,4 +1,4 @@
-"""Routes of every kind by one key, apart in what they attach to and what they say."""
+"""Routes of every kind behind a common key, and their parents and hostnames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RouteKey(NamedTuple):
 
 
 class RouteBinding(NamedTuple):
-    """What a route attaches to, and the hosts that it is for."""
+    """The parents and hostnames of a route."""
 
     parent_refs: tuple[ParentReference, ...]
     hostnames: tuple[str, ...]
@@ -38,7 +38,7 @@ class RouteBinding(NamedTuple):
 
 
 def find_route(db: Mesh, key: RouteKey) -> RouteObject | None:
-    """Returns a route. No node of its own."""
+    """Return a route. Not memoised."""
     if key.kind == HTTP_ROUTE.id:
         return HTTP_ROUTE.get(db, key.object)
     if key.kind == GRPC_ROUTE.id:
@@ -48,7 +48,7 @@ def find_route(db: Mesh, key: RouteKey) -> RouteObject | None:
 
 @derived
 def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
-    """Returns what a route attaches to, which its rules do not touch; None where there is no such route."""
+    """Return the parents and hostnames of a route, unaffected by its rules, or None if it does not exist."""
     row = find_route(db, key)
     if row is None:
         return None
@@ -58,18 +58,18 @@ def route_binding(db: Mesh, key: RouteKey) -> RouteBinding | None:
 
 @derived
 def http_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
-    """Returns every HTTPRoute and GRPCRoute."""
-    listed = ((HTTP_ROUTE.id, HTTP_ROUTE.all_keys(db)), (GRPC_ROUTE.id, GRPC_ROUTE.all_keys(db)))
-    return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
+    """Return every HTTPRoute and GRPCRoute."""
+    by_kind = ((HTTP_ROUTE.id, HTTP_ROUTE.all_keys(db)), (GRPC_ROUTE.id, GRPC_ROUTE.all_keys(db)))
+    return tuple(RouteKey(kind, *key) for kind, keys in by_kind for key in keys)
 
 
 @derived
 def layer4_route_keys(db: Mesh) -> tuple[RouteKey, ...]:
-    """Returns every TCPRoute and TLSRoute."""
-    listed = ((TCP_ROUTE.id, TCP_ROUTE.all_keys(db)), (TLS_ROUTE.id, TLS_ROUTE.all_keys(db)))
-    return tuple(RouteKey(kind, *key) for kind, keys in listed for key in keys)
+    """Return every TCPRoute and TLSRoute."""
+    by_kind = ((TCP_ROUTE.id, TCP_ROUTE.all_keys(db)), (TLS_ROUTE.id, TLS_ROUTE.all_keys(db)))
+    return tuple(RouteKey(kind, *key) for kind, keys in by_kind for key in keys)
 
 
 def all_routes(db: Mesh) -> tuple[RouteKey, ...]:
-    """Returns every route. No node of its own."""
+    """Return every route. Not memoised."""
     return (*http_route_keys(db), *layer4_route_keys(db))

@@ -1,1 +1,4 @@
-"""What Ingresses mean: as Gateways and VirtualServices of Istio. https://istio.io/latest/docs/tasks/traffic-management/ingress/kubernetes-ingress/"""
+"""Converts Ingresses to Gateways and VirtualServices.
+
+https://istio.io/latest/docs/tasks/traffic-management/ingress/kubernetes-ingress/
+"""

@@ -1,4 +1,4 @@
-"""Ingresses that are for this control plane: by their class, and the mesh's mode."""
+"""Ingresses that belong to this control plane, by class and the mesh's ingress mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_SERVICE, DEFAULT_SELECTOR = "istio-ingressgateway", "ingressgateway"
 
 
 class IngressMode(NamedTuple):
-    """What the mesh config says of Ingresses. `selector`: the label `istio` of the routers that they are for."""
+    """The mesh config's settings for Ingresses. `selector` is the `istio` label of their routers."""
 
     mode: str
     class_name: str
@@ -25,7 +25,7 @@ class IngressMode(NamedTuple):
 
 @hub
 def ingress_mode(db: Mesh) -> IngressMode:
-    """Returns what the mesh config says of Ingresses."""
+    """Return the mesh config's settings for Ingresses."""
     mesh = mesh_config(db)
     service = mesh.ingress_service if mesh.ingress_service not in ("", DEFAULT_SERVICE) else DEFAULT_SELECTOR
     return IngressMode(mesh.ingress_controller_mode, mesh.ingress_class, mesh.ingress_selector or service)
@@ -33,20 +33,23 @@ def ingress_mode(db: Mesh) -> IngressMode:
 
 @derived
 def supported_ingress(db: Mesh, key: ObjectKey) -> Object[Ingress] | None:
-    """Returns an Ingress; None where it is for somebody else."""
+    """Return an Ingress, or None if it belongs to another controller."""
     row = INGRESS.get(db, key)
     return row if row is not None and _is_ours(db, row, ingress_mode(db)) else None
 
 
-def _is_ours(db: Mesh, row: Object[Ingress], said: IngressMode) -> bool:
-    """Returns whether an Ingress is for this control plane. Its annotation counts before its class; without either the mode decides."""
-    if said.mode == "OFF":
+def _is_ours(db: Mesh, row: Object[Ingress], mode: IngressMode) -> bool:
+    """Return True if an Ingress belongs to this control plane.
+
+    The annotation takes precedence over the class; without either, the mode decides.
+    """
+    if mode.mode == "OFF":
         return False
     if CLASS in row.annotations:
-        return row.annotations[CLASS] == said.class_name
-    named = row.spec.ingress_class_name
-    found = INGRESS_CLASS.get(db, ObjectKey("", named)) if named is not None else None
-    return found.spec.controller == CONTROLLER if found is not None else said.mode == "DEFAULT"
+        return row.annotations[CLASS] == mode.class_name
+    class_name = row.spec.ingress_class_name
+    ingress_class = INGRESS_CLASS.get(db, ObjectKey("", class_name)) if class_name is not None else None
+    return ingress_class.spec.controller == CONTROLLER if ingress_class is not None else mode.mode == "DEFAULT"
 
 
 @derived

@@ -1,4 +1,4 @@
-"""The VirtualServices of Ingresses: one for each host, of the rules that all Ingresses have for it; the longest path counts first."""
+"""VirtualServices of Ingresses: one for each host, with the rules of all Ingresses for it, longest path first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALL = 100
 
 
 class RuleKey(NamedTuple):
-    """A rule of an Ingress by its position. Rules of one host are in this order."""
+    """A rule of an Ingress, by position. Rules of the same host are sorted by this key."""
 
     created: str
     name: str
@@ -43,12 +43,12 @@ class RuleKey(NamedTuple):
 
 @hub
 def _rules_by_host(db: Mesh) -> Mapping[str, tuple[RuleKey, ...]]:
-    found: dict[str, list[RuleKey]] = {}
+    rules: dict[str, list[RuleKey]] = {}
     for row in supported_ingresses(db).values():
-        for n, rule in enumerate(row.spec.rules):
+        for position, rule in enumerate(row.spec.rules):
             if rule.http is not None:
-                found.setdefault(rule.host or "*", []).append(RuleKey(row.created, row.name, row.namespace, n))
-    return {host: tuple(sorted(keys)) for host, keys in found.items()}
+                rules.setdefault(rule.host or "*", []).append(RuleKey(row.created, row.name, row.namespace, position))
+    return {host: tuple(sorted(keys)) for host, keys in rules.items()}
 
 
 @derived
@@ -90,15 +90,15 @@ def _routes(db: Mesh, key: RuleKey) -> Iterator[HTTPRoute]:
 
 
 def _port(db: Mesh, service: IngressServiceBackend, namespace: str) -> int:
-    """Returns the number of a backend's port, 0 where its Service has none of that name."""
+    """Return the port number of a backend, or 0 if its Service has no port with that name."""
     if service.port.number > 0:
         return service.port.number
     row = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, namespace, service.name))
-    return next((p.port for p in row.spec.ports if p.name == service.port.name), 0) if row is not None else 0
+    return next((port.port for port in row.spec.ports if port.name == service.port.name), 0) if row is not None else 0
 
 
 def build_ingress_route(path: HTTPIngressPath, destination: Destination) -> HTTPRoute:
-    """Returns the rule of one path. A type that is not known means what paths of old Ingresses did: `.*` or `/*` at the end is a prefix."""
+    """Return the route of a path. With an unknown path type, a trailing `.*` or `/*` makes the path a prefix."""
     uri = {"Exact": StringMatch(exact=path.path), "Prefix": StringMatch(prefix=path.path)}.get(
         path.path_type or "", _old_path(path.path)
     )
@@ -114,7 +114,7 @@ def _old_path(path: str) -> StringMatch | None:
 
 
 def _by_length(rule: HTTPRoute) -> tuple[int, bool]:
-    """Returns the sort key of rules: long paths first, of two as long the exact one."""
+    """Return the sort key of routes: longest path first, exact before prefix."""
     uri = rule.match[0].uri if rule.match else None
     text = (uri.exact or uri.prefix or "") if uri is not None else ""
     return -len(text), uri is None or uri.exact is None
@@ -125,8 +125,8 @@ _by_host: Gather[str, [], Object[VirtualService]] = Gather("virtual_services_of_
 
 @derived
 def virtual_services_of_ingresses(db: Mesh) -> Mapping[ObjectKey, Object[VirtualService]]:
-    """Returns the VirtualServices of all Ingresses; of two of one name that of the first host counts."""
-    found: dict[ObjectKey, Object[VirtualService]] = {}
-    for made in _by_host(db).values():
-        found.setdefault(made.key, made)
-    return found
+    """Return the VirtualServices of all Ingresses. If two have the same name, that of the first host wins."""
+    services: dict[ObjectKey, Object[VirtualService]] = {}
+    for service in _by_host(db).values():
+        services.setdefault(service.key, service)
+    return services

@@ -257,5 +257,5 @@ def test_a_pool_that_only_calls_are_led_to_is_told_that_no_http_route_leads_ther
     assert (accepted.status, accepted.reason, accepted.message) == (
         False,
         "HTTPRouteNotAccepted",
-        "No HTTPRoute leads to this InferencePool",
+        "No HTTPRoute references this InferencePool",
     )

@@ -20,7 +20,7 @@ class SigningError(Exception):
 
     @property
     def is_callers_fault(self) -> bool:
-        """Whether the request is invalid, so that the status is INVALID_ARGUMENT instead of INTERNAL."""
+        """True if the request is invalid, so that the status is INVALID_ARGUMENT instead of INTERNAL."""
         return self.code in ("CSR_ERROR", "TTL_ERROR")
 
 

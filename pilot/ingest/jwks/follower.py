@@ -21,7 +21,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration
 from pilot.lib.log import scope
 from pilot.lib.metrics import Metrics
-from pilot.mesh.security.jwt import wanted_key_sets
+from pilot.mesh.security.jwt import remote_key_sets
 from pilot.mesh.tables.database import KEY_SETS, Mesh
 
 _log = scope("jwks")
@@ -57,7 +57,7 @@ class KeySets:
         self._db, self._batch, self._client, self._store = db, batch, client, store
         self._problems, self._metrics, self._refresh = problems, metrics, refresh.seconds
         self._now, self._sleep = now, sleep
-        self._wanted = db.watch(wanted_key_sets)
+        self._wanted = db.watch(remote_key_sets)
         self._timeouts: dict[JwksKey, float] = {}
         self._kept: dict[JwksKey, KeptKeys] = {}
         self._tasks: dict[JwksKey, asyncio.Task[None]] = {}

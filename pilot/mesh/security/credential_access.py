@@ -1,4 +1,8 @@
-"""Who may read which credential, decided for each proxy before anything is read, so that no result that is kept is another's."""
+"""Access of proxies to credentials.
+
+It is decided for each proxy before a credential is read and is part of the cache key, so proxies never share a result
+that one of them may not read.
+"""
 
 from __future__ import annotations
 
@@ -29,26 +33,29 @@ KEY_PROVIDER_TYPES = {
     "cryptomb": "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig",
     "qat": "envoy.extensions.private_key_providers.qat.v3alpha.QatPrivateKeyMethodConfig",
 }
-"""The types of the providers of private keys, as builds of Envoy list them."""
-_ASKS_FOR_CERTIFICATES = ("MUTUAL", "OPTIONAL_MUTUAL")
+"""Extension types of private key providers, as Envoy builds list them."""
+_CLIENT_CERTIFICATE_MODES = ("MUTUAL", "OPTIONAL_MUTUAL")
 
 
 class GatewayCredentials(NamedTuple):
-    """The credentials that a Gateway names, for its own certificates and for the roots of clients; those that come from elsewhere left out."""
+    """The credentials that a Gateway refers to: its certificates, and the roots for client certificates.
+
+    Credentials that the control plane does not provide are left out.
+    """
 
     certificates: frozenset[CredentialKey] = frozenset()
     roots: frozenset[CredentialKey] = frozenset()
 
 
 def account_of(db: Mesh, proxy: Proxy) -> AccountKey | None:
-    """Returns the service account that a proxy has proved to run as; None where it has proved nothing."""
+    """Return the verified service account of a proxy, or None without a verified identity."""
     parsed = parse_identity(proxy.identity)
     return AccountKey(cluster_of(db, proxy), parsed.namespace, parsed.service_account) if parsed is not None else None
 
 
 @derived
 def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | None:
-    """Returns which credentials a proxy may read; None while it is being found out."""
+    """Return the credentials that a proxy may read, or None while the API server is being queried."""
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
     if account is None:
@@ -57,19 +64,19 @@ def credential_reader_facet(db: Mesh, node_id: str) -> CredentialReaderFacet | N
     if lists is None:
         return None
     selected = gateway_selection_key(db, node_id).gateways if proxy.type is NodeType.ROUTER else ()
-    named = [(key, gateway_credentials(db, key, account.namespace)) for key in selected]
+    credentials = [(key, gateway_credentials(db, key, account.namespace)) for key in selected]
     return CredentialReaderFacet(
         account.namespace,
         account.cluster,
         lists,
-        referred=frozenset(name for key, found in named for name in _referred(db, account, key, found)),
-        roots=_roots(found for _, found in named),
+        referred=frozenset(name for key, names in credentials for name in _referred(db, account, key, names)),
+        roots=_roots(names for _, names in credentials),
         key_provider=_key_provider(proxy, proxy_config(db, node_id).private_key_provider),
     )
 
 
 def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateKeyProvider | None:
-    """Returns the provider of a proxy's config; None where its build lacks it, so that it gets its keys as any other."""
+    """Return the private key provider in a proxy's config, or None if its build does not support it."""
     if provider is None or proxy.extensions is None:
         return provider
     return (
@@ -79,7 +86,7 @@ def _key_provider(proxy: Proxy, provider: PrivateKeyProvider | None) -> PrivateK
 
 @derived
 def gateway_credentials(db: Mesh, gateway: ObjectKey, namespace: str) -> GatewayCredentials:
-    """Returns the credentials of a Gateway, as they are meant for routers of a namespace."""
+    """Return the credentials of a Gateway, resolved for routers in a namespace."""
     certificates: set[CredentialKey | None] = set()
     roots: set[CredentialKey | None] = set()
     for server in servers(db, gateway):
@@ -90,22 +97,25 @@ def gateway_credentials(db: Mesh, gateway: ObjectKey, namespace: str) -> Gateway
 
 
 def certificate_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
-    """Returns what the TLS of a server names as its certificates."""
+    """Return the names of a server's certificates."""
     return tuple(name for name in tls.credential_names or (tls.credential_name,) if name)
 
 
 def root_fields(tls: ServerTLSSettings) -> tuple[str, ...]:
-    """Returns what the TLS of a server names as the roots of its clients: what is said, else the first certificate's with a suffix."""
-    if tls.mode not in _ASKS_FOR_CERTIFICATES or not (named := certificate_fields(tls)):
+    """Return the name of the roots for client certificates: the configured name, else the first certificate's with a
+    suffix."""
+    if tls.mode not in _CLIENT_CERTIFICATE_MODES or not (names := certificate_fields(tls)):
         return ()
-    return (tls.ca_cert_credential_name or named[0] + CA_SUFFIX,)
+    return (tls.ca_cert_credential_name or names[0] + CA_SUFFIX,)
 
 
-def _referred(db: Mesh, account: AccountKey, gateway: ObjectKey, named: GatewayCredentials) -> Iterable[CredentialKey]:
-    """Yields the Secrets of a Gateway that allows its routers, and nobody else, to read what it refers to.
+def _referred(
+    db: Mesh, account: AccountKey, gateway: ObjectKey, credentials: GatewayCredentials
+) -> Iterable[CredentialKey]:
+    """Yield the Secrets that a Gateway refers to, if the account belongs to its routers.
 
-    Of a listener of the Gateway API these are the workloads that its Gateway is for, as far as it says their service account. What it names in
-    its own namespace it may refer to; elsewhere a ReferenceGrant must say so.
+    For a Gateway of the Gateway API, the account must be that of its workloads. Secrets in other namespaces need a
+    ReferenceGrant.
     """
     row = GATEWAY.get(db, gateway)
     origin = row.origin if row is not None else None
@@ -114,21 +124,23 @@ def _referred(db: Mesh, account: AccountKey, gateway: ObjectKey, named: GatewayC
         return
     owner = origin.parents[0] if origin is not None and origin.services else None
     kind = owner.kind if owner is not None else KUBERNETES_GATEWAY.id
-    for name in named.certificates | named.roots:
+    for name in credentials.certificates | credentials.roots:
         reference = ReferenceKey(kind, gateway.namespace, SECRET.id, name.namespace, name.name.removesuffix(CA_SUFFIX))
         if name.source == "gateway Secret" and may_refer(db, reference):
             yield name
 
 
-def _roots(named: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:
-    """Returns the names that stand for roots without saying so; one that is a server's certificate too stays that."""
-    found = tuple(named)
-    roots = frozenset(name for one in found for name in one.roots if not name.is_roots)
-    return roots.difference(*(one.certificates for one in found))
+def _roots(gateways: Iterable[GatewayCredentials]) -> frozenset[CredentialKey]:
+    """Return the credentials that are roots although their names lack the suffix, unless they are certificates as
+    well."""
+    credentials = tuple(gateways)
+    roots = frozenset(name for one in credentials for name in one.roots if not name.is_roots)
+    return roots.difference(*(one.certificates for one in credentials))
 
 
 def readable_credential(db: Mesh, resource: str, reader: CredentialReaderFacet) -> Credential | Flaw | None:
-    """Returns the credential that a proxy asks for by the name of an SDS resource, as `credential` does; None too where it may not read it."""
+    """Return the credential with the name of an SDS resource, as `credential` does, or None if the proxy may not read
+    it."""
     name = parse_resource(resource, reader.namespace)
     if name is None or not _may_read(reader, name):
         return None

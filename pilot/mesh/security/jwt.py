@@ -1,4 +1,4 @@
-"""JSON web tokens that a workload understands, and the keys that they are verified with.
+"""JWT rules of a workload, with the keys that verify the tokens.
 
 https://istio.io/latest/docs/reference/config/security/request_authentication/
 """
@@ -22,14 +22,14 @@ _HYBRID, _ENVOY = ("true", "hybrid"), ("envoy",)
 
 
 class JwksServer(msgspec.Struct, frozen=True):
-    """A service of the mesh from which the proxies themselves fetch a key set."""
+    """A service from which the proxies themselves fetch a key set."""
 
     hostname: str
     port: int
 
 
 class TokenRule(msgspec.Struct, frozen=True):
-    """A rule, and either the keys of its issuer, "" where they are not known, or the server that the proxies fetch them from."""
+    """A JWT rule with the keys of its issuer ("" if unknown), or with the server that proxies fetch them from."""
 
     rule: JWTRule
     keys: str = ""
@@ -38,7 +38,8 @@ class TokenRule(msgspec.Struct, frozen=True):
 
 @derived
 def token_rules(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[TokenRule, ...]:
-    """Returns the rules of RequestAuthentications, sorted by issuer; of one issuer the workload's own namespace comes before the mesh."""
+    """Return the rules of RequestAuthentications, sorted by issuer. The workload's namespace precedes the root
+    namespace."""
     root = mesh_config(db).root_namespace
     rows = (
         row
@@ -57,7 +58,7 @@ def _with_keys(db: Mesh, rule: JWTRule) -> TokenRule:
 
 
 def _server(db: Mesh, uri: str) -> JwksServer | None:
-    """Returns the service that proxies fetch a key set from; None where we do, as the settings say. No node of its own."""
+    """Return the service that proxies fetch a key set from, or None if the control plane fetches it. Not memoised."""
     mode = db.settings.policies.remote_jwks
     if not uri or mode not in (*_HYBRID, *_ENVOY):
         return None
@@ -70,6 +71,6 @@ def _server(db: Mesh, uri: str) -> JwksServer | None:
 
 
 @hub
-def wanted_key_sets(db: Mesh) -> tuple[JwksSource, ...]:
-    """Returns the key sets that we are to fetch."""
+def remote_key_sets(db: Mesh) -> tuple[JwksSource, ...]:
+    """Return the key sets that the control plane fetches."""
     return tuple(source for source in REQUEST_AUTHENTICATION.buckets(db, "jwks") if _server(db, source.key.uri) is None)

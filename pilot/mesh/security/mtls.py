@@ -1,4 +1,4 @@
-"""Mutual TLS between workloads: what PeerAuthentications ask of those who serve, and what clients infer from it.
+"""Mutual TLS: the modes that PeerAuthentications set for servers, and that clients infer from them.
 
 https://istio.io/latest/docs/reference/config/security/peer_authentication/
 """
@@ -22,17 +22,17 @@ Mode = Literal["UNKNOWN", "DISABLE", "PERMISSIVE", "STRICT"]
 
 
 class WorkloadMtls(msgspec.Struct, frozen=True):
-    """A workload accepts `mode` on its ports, but for those that `ports` has by number."""
+    """The mutual TLS mode of a workload, with exceptions by port number."""
 
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}
 
     def at(self, port: int) -> Mode:
-        """Returns the mode of a port that the workload listens on."""
+        """Return the mode of a port that the workload listens on."""
         return self.ports.get(port, self.mode)
 
 
-def _said(mtls: MutualTLS | None) -> Mode | None:
+def _mode(mtls: MutualTLS | None) -> Mode | None:
     return None if mtls is None or mtls.mode == "UNSET" else mtls.mode
 
 
@@ -42,9 +42,10 @@ def _specs(db: Mesh, policies: tuple[ObjectKey, ...]) -> Iterator[PeerAuthentica
 
 @derived
 def namespace_mtls(db: Mesh, namespace: str) -> Mode:
-    """Returns what clients take for granted of the workloads of a namespace; "UNKNOWN" where neither it nor the mesh has a policy.
+    """Return the mode that clients assume for workloads in a namespace, or "UNKNOWN" without a namespace or mesh
+    policy.
 
-    Policies of workloads and ports do not count here: clients learn of those by the endpoints.
+    Policies of workloads and ports are not included: clients learn them from the endpoints.
     """
     policies = policy_keys(db, PEER_AUTHENTICATION.id.name, PolicySubjectKey(namespace))
     return accepted(db, policies).mode if policies else "UNKNOWN"
@@ -52,13 +53,13 @@ def namespace_mtls(db: Mesh, namespace: str) -> Mode:
 
 @derived
 def accepted(db: Mesh, policies: tuple[ObjectKey, ...]) -> WorkloadMtls:
-    """Returns what a workload accepts under PeerAuthentications, each of which comes before those that stand before it."""
+    """Return the modes that a workload accepts. Later PeerAuthentications take precedence over earlier ones."""
     mode: Mode = "PERMISSIVE"
     ports: Mapping[int, Mode] = {}
     for spec in _specs(db, policies):
-        mode = _said(spec.mtls) or mode
+        mode = _mode(spec.mtls) or mode
         if spec.selector is not None and spec.selector.match_labels:
-            ports = {port: _said(mtls) or mode for port, mtls in spec.port_level_mtls.items()}
+            ports = {port: _mode(mtls) or mode for port, mtls in spec.port_level_mtls.items()}
     return WorkloadMtls(mode, ports)
 
 
@@ -68,6 +69,9 @@ def _workload_mtls(db: Mesh, namespace: str, labels: Labels) -> WorkloadMtls:
 
 
 def mtls_mode(db: Mesh, namespace: str, labels: Labels, port: int) -> Mode:
-    """Returns what a workload accepts on a port that it listens on. Workloads of a namespace that selects none are all alike."""
+    """Return the mode that a workload accepts on a port.
+
+    If no policy in the namespace has a selector, all workloads share one result.
+    """
     selects = any(a.selects for a in attachments(db, PEER_AUTHENTICATION.id.name, namespace))
     return _workload_mtls(db, namespace, labels if selects else frozenset()).at(port)

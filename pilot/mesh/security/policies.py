@@ -1,6 +1,7 @@
-"""The policies that apply to a workload: the one place where they are merged from the mesh over the namespace to the workload.
+"""The policies that apply to a workload, merged from the mesh, the namespace and the workload.
 
-A kind of policy is an entry of `POLICIES`; what comes out is keys only, so that workloads with the same policies share what is built.
+A kind of policy is an entry in `POLICIES`. Results contain only keys, so workloads with the same policies share
+everything that is built from them.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ WAYPOINT_CLASS = "istio-waypoint"
 class PolicyKind(NamedTuple):
     """The way in which the objects of a kind apply.
 
-    `scopes` are the parts of a proxy that they change. With `one_for_all` only the oldest counts of those for all workloads of a namespace, and it
-    comes before those that select some; with `one_for_some` only the oldest of these counts too. `root_selects`: the namespaces whose workloads a
-    policy of the root namespace may select.
+    scopes: the parts of a proxy that they change.
+    one_for_all: only the oldest policy without a selector applies per namespace, before those with a selector.
+    one_for_some: only the oldest policy with a selector applies, too.
+    root_selects: the namespaces whose workloads a policy in the root namespace may select.
     """
 
     objects: Kind[Any]
@@ -50,7 +52,7 @@ class PolicyKind(NamedTuple):
     root_selects: Literal["every", "own", "none"] = "every"
 
     def may_select(self, namespace: str, workloads: str, root: str) -> bool:
-        """Returns whether a policy of a namespace may select workloads of one."""
+        """Return whether a policy in `namespace` may select workloads in the namespace `workloads`."""
         return namespace != root or self.root_selects == "every" or (self.root_selects == "own" and workloads == root)
 
 
@@ -67,7 +69,8 @@ POLICIES: Mapping[str, PolicyKind] = {
 
 
 class PolicyAttachment(NamedTuple):
-    """A policy, and what it is attached to: the targets that it names, else the workloads with its labels (none: all workloads)."""
+    """A policy and what it attaches to: its targets, else the workloads with its labels. Empty labels match all
+    workloads."""
 
     key: ObjectKey
     labels: Labels = frozenset()
@@ -75,30 +78,32 @@ class PolicyAttachment(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Returns whether the policy is for some workloads of its namespace only."""
+        """True if the policy applies to only some workloads in its namespace."""
         return bool(self.labels or self.targets)
 
     def applies_to(self, subject: PolicySubjectKey, selected_gateways: bool = True) -> bool:
-        """Returns whether the policy is attached to the workload. A target is one of the policy's own namespace. `selected_gateways`: a policy
-        without targets may be for a workload that stands for some."""
+        """Return whether the policy attaches to a workload. Targets are in the policy's namespace.
+
+        `selected_gateways` says whether a policy without targets applies to workloads that are targets themselves.
+        """
         if not self.targets:
             return (
                 not subject.by_target_only
                 and self.labels <= subject.labels
                 and (selected_gateways or not subject.targets)
             )
-        named = (PolicyTargetKey(self.key.namespace, _canonical(t.group), t.kind, t.name) for t in self.targets)
-        return not subject.targets.isdisjoint(named)
+        targets = (PolicyTargetKey(self.key.namespace, _canonical(t.group), t.kind, t.name) for t in self.targets)
+        return not subject.targets.isdisjoint(targets)
 
 
 def _canonical(group: str) -> str:
-    """Returns an API group by its one name; that of Kubernetes' own kinds has two."""
+    """Return the canonical name of an API group. Kubernetes' core group is "" or "core"."""
     return "" if group == "core" else group
 
 
 @hub
 def attachments(db: Mesh, kind: str, namespace: str) -> tuple[PolicyAttachment, ...]:
-    """Returns the policies of a kind in a namespace, oldest first."""
+    """Return the policies of a kind in a namespace, oldest first."""
     view = POLICIES[kind].objects
     rows = [row for key in view.keys(db, "namespace", namespace) if (row := view.get(db, key)) is not None]
     return tuple(_attachment(row.key, row.spec) for row in sorted(rows, key=age))
@@ -112,14 +117,14 @@ def _attachment(key: ObjectKey, spec: Any) -> PolicyAttachment:
 
 @derived
 def policy_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    """Returns the label keys that the policies of a namespace and of the root namespace select workloads by."""
+    """Return the label keys in the selectors of policies in a namespace and in the root namespace."""
     namespaces = {namespace, mesh_config(db).root_namespace}
-    found = (a for kind in POLICIES for n in namespaces for a in attachments(db, kind, n))
-    return frozenset(label for a in found for label, _ in a.labels)
+    policies = (a for kind in POLICIES for n in namespaces for a in attachments(db, kind, n))
+    return frozenset(label for a in policies for label, _ in a.labels)
 
 
 def proxy_policies(db: Mesh, node_id: str) -> PolicyFacet:
-    """Returns the policies of a connected proxy. No node of its own."""
+    """Return the policies of a connected proxy. Not memoised."""
     proxy, labels = find_proxy(db, node_id), proxy_labels(db, node_id)
     if proxy.type is NodeType.WAYPOINT:
         return policies_of(db, waypoint_subject(db, node_id))
@@ -131,8 +136,10 @@ def proxy_policies(db: Mesh, node_id: str) -> PolicyFacet:
 
 
 def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
-    """Returns what decides on the policies of a waypoint, whatever service is asked for: those for its Gateway, and those of the root namespace for
-    the class of all waypoints. No node of its own."""
+    """Return the subject of a waypoint for policies that do not depend on the requested service. Not memoised.
+
+    These target its Gateway or, in the root namespace, the class of all waypoints.
+    """
     proxy, name = find_proxy(db, node_id), proxy_labels(db, node_id).get(GATEWAY_NAME, "")
     targets = {PolicyTargetKey(root_namespace(db), GATEWAY_API, "GatewayClass", WAYPOINT_CLASS)}
     if name:
@@ -141,45 +148,45 @@ def waypoint_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
 
 
 def terminating_subject(db: Mesh, node_id: str) -> PolicySubjectKey:
-    """Returns what decides on the policies of a waypoint as the workload that it is: those that select it by its labels. No node of its own."""
+    """Return the subject of a waypoint as a workload, for policies that select its labels. Not memoised."""
     proxy = find_proxy(db, node_id)
     return PolicySubjectKey(proxy.namespace, cut(proxy_labels(db, node_id), policy_label_keys(db, proxy.namespace)))
 
 
 def at_service(subject: PolicySubjectKey, target: PolicyTargetKey) -> PolicySubjectKey:
-    """Returns the subject of a waypoint with a service or entry that it stands for too."""
+    """Return the subject of a waypoint with a service that it serves as an additional target."""
     return msgspec.structs.replace(subject, targets=subject.targets | {target})
 
 
 @derived
 def policies_of(db: Mesh, subject: PolicySubjectKey) -> PolicyFacet:
-    """Returns the policies of a workload; for each kind first those of the root namespace, then those of its own, oldest first."""
+    """Return the policies of a workload by kind: those in the root namespace first, then in its own, oldest first."""
     applied = ((kind, policy_keys(db, kind, subject)) for kind in POLICIES)
     return PolicyFacet(tuple((kind, keys) for kind, keys in applied if keys))
 
 
 def policy_keys(db: Mesh, kind: str, subject: PolicySubjectKey) -> tuple[ObjectKey, ...]:
-    """Returns the policies of one kind, in the order of `policies_of`. No node of its own."""
+    """Return the policies of one kind in the order of `policies_of`. Not memoised."""
     how, root, gateways = POLICIES[kind], mesh_config(db).root_namespace, db.settings.policies.selected_gateways
     namespaces = dict.fromkeys((root, subject.namespace, *sorted(t.namespace for t in subject.targets)))
-    counted: list[PolicyAttachment] = []
+    effective: list[PolicyAttachment] = []
     for namespace in namespaces:
         selects = how.may_select(namespace, subject.namespace, root)
-        found = [
+        policies = [
             a
             for a in attachments(db, kind, namespace)
             if (selects and a.applies_to(subject, gateways)) or (how.one_for_all and not a.selects)
         ]
-        counted += _levels(found, how) if how.one_for_all else found
-    return tuple(a.key for a in counted)
+        effective += _levels(policies, how) if how.one_for_all else policies
+    return tuple(a.key for a in effective)
 
 
-def _levels(found: Sequence[PolicyAttachment], how: PolicyKind) -> list[PolicyAttachment]:
-    """Returns the oldest that is for all workloads, then the oldest of those that select, or all of these."""
-    everywhere, somewhere = ([a for a in found if a.selects is selects] for selects in (False, True))
-    return [*everywhere[:1], *(somewhere[:1] if how.one_for_some else somewhere)]
+def _levels(policies: Sequence[PolicyAttachment], how: PolicyKind) -> list[PolicyAttachment]:
+    """Return the oldest policy without a selector, then the oldest with a selector, or all of them."""
+    for_all, for_some = ([a for a in policies if a.selects is selects] for selects in (False, True))
+    return [*for_all[:1], *(for_some[:1] if how.one_for_some else for_some)]
 
 
 def in_scope(facet: PolicyFacet, scope: PolicyScope) -> PolicyFacet:
-    """Returns the policies that change one part of a proxy, so that proxies that differ in others share that part."""
+    """Return the policies that change one part of a proxy, so that proxies with other differences share this part."""
     return PolicyFacet(tuple((kind, keys) for kind, keys in facet.applied if scope in POLICIES[kind].scopes))

@@ -1,4 +1,4 @@
-"""Which proxies have modules of users' extensions fetched, and are told the secrets by which their images are pulled."""
+"""Image pull Secrets of extensions, and the proxies that may read them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,36 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
 MODULE_FETCH = "MODULE_FETCH"
-"""Metadata by which an agent says that it fetches modules."""
+"""Node metadata that says that the agent fetches modules."""
 _TYPE, _DATA = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
 
 
 @derived
 def extension_reader_facet(db: Mesh, node_id: str) -> ExtensionReaderFacet:
-    """Returns the extensions of a proxy, and where the secrets of their registries are read for it. A proxy that has not proved to be of its
-    namespace is told no secrets. Istio's agent, which fetches, passes on no list of Envoy's extensions; one that passes it on says whether it does.
+    """Return the extensions of a proxy, the cluster that their pull Secrets are read from, and whether its agent
+    fetches modules.
+
+    Proxies without a verified identity in their namespace get no Secrets. Istio's agent fetches modules and does not
+    pass on Envoy's list of extensions. Agents that pass it on state whether they fetch.
     """
     proxy = find_proxy(db, node_id)
     account = account_of(db, proxy)
-    proved = account is not None and account.namespace == proxy.namespace
-    applied = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION.id.name))
-    fetched = proxy.extensions is None or proxy.flag(MODULE_FETCH)
-    return ExtensionReaderFacet(applied, account.cluster if proved and account is not None else None, fetched)
+    verified = account is not None and account.namespace == proxy.namespace
+    extensions = frozenset(proxy_policies(db, node_id).of(TRAFFIC_EXTENSION.id.name))
+    fetches = proxy.extensions is None or proxy.flag(MODULE_FETCH)
+    return ExtensionReaderFacet(extensions, account.cluster if verified and account is not None else None, fetches)
 
 
 @derived
-def pull_secret(db: Mesh, namespace: str, named: str, cluster: str) -> str:
-    """Returns the content of the Secret that an extension of a namespace names, in the form of Docker's configuration: that of a cluster, else of
-    the own one. It is "" where there is none of the type; a Secret of another namespace is never meant."""
-    key = parse_field(named, namespace)
+def pull_secret(db: Mesh, namespace: str, name: str, cluster: str) -> str:
+    """Return an extension's image pull Secret as Docker configuration, or "" if there is none of this type.
+
+    The Secret is read in the given cluster, else in the local one, and always in the extension's namespace.
+    """
+    key = parse_field(name, namespace)
     for where in (cluster, db.settings.registry.cluster_id) if key is not None and key.source != "ConfigMap" else ():
         assert key is not None
-        found = SECRET.get(db, RegistryKey(where, namespace, key.name))
-        if found is not None and found.spec.type == _TYPE and (content := found.spec.data.get(_DATA)):
+        secret = SECRET.get(db, RegistryKey(where, namespace, key.name))
+        if secret is not None and secret.spec.type == _TYPE and (content := secret.spec.data.get(_DATA)):
             return content.decode(errors="replace")
     return ""

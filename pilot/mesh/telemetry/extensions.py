@@ -1,4 +1,4 @@
-"""Extensions of users, TrafficExtensions and WasmPlugins: which of those that apply to a workload are for which of its traffic."""
+"""TrafficExtensions and WasmPlugins of a workload, by the traffic that they apply to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOWEST = -(2**31)
 
 
 class ListedExtension(NamedTuple):
-    """An extension as chains of filters have it: all but what its code is and is told. `script` is the text of a script of Lua."""
+    """The properties of an extension that filter chains depend on. `script` is the source of a Lua script."""
 
     key: ObjectKey
     form: Form
@@ -28,17 +28,17 @@ class ListedExtension(NamedTuple):
     script: str = ""
 
     def is_for(self, port: int) -> bool:
-        """Returns whether it is for the traffic of a port, 0 for ports that nothing names."""
+        """Return whether it applies to a port. 0 stands for all ports that no extension names."""
         return not self.match or any(not m.ports or any(p.number == port for p in m.ports) for m in self.match)
 
 
 @derived
 def listed_extension(db: Mesh, key: ObjectKey) -> ListedExtension | None:
-    """Returns an extension; None for one that is gone."""
-    found = TRAFFIC_EXTENSION.get(db, key)
-    if found is None:
+    """Return an extension, or None if it does not exist."""
+    row = TRAFFIC_EXTENSION.get(db, key)
+    if row is None:
         return None
-    spec = found.spec
+    spec = row.spec
     priority = _LOWEST if spec.priority is None else spec.priority
     if spec.lua is not None:
         return ListedExtension(key, "script", spec.phase, priority, spec.match, script=spec.lua.inline_code)
@@ -49,20 +49,23 @@ def listed_extension(db: Mesh, key: ObjectKey) -> ListedExtension | None:
 
 @derived
 def extensions_of_side(db: Mesh, keys: tuple[ObjectKey, ...], serves: bool) -> tuple[ListedExtension, ...]:
-    """Returns the extensions for the traffic that a workload serves, or for that of which it is a client; those with a higher priority come first,
-    of one priority those of the workload's own namespace, then the oldest. `keys` are in order of age."""
+    """Return the extensions for the traffic that a workload serves, or that it sends as a client.
+
+    They are ordered by priority, then by namespace with the workload's own first, then by age. `keys` are in order of
+    age.
+    """
     root = root_namespace(db)
-    found = (_for_mode(e, serves) for key in keys if (e := listed_extension(db, key)) is not None)
-    return tuple(sorted((e for e in found if e is not None), key=lambda e: (-e.priority, e.key.namespace == root)))
+    extensions = (_for_mode(e, serves) for key in keys if (e := listed_extension(db, key)) is not None)
+    return tuple(sorted((e for e in extensions if e is not None), key=lambda e: (-e.priority, e.key.namespace == root)))
 
 
 def _for_mode(extension: ListedExtension, serves: bool) -> ListedExtension | None:
-    """Returns the extension with what it says of one mode alone; None where that is nothing."""
+    """Return the extension with only the matches for one mode, or None if it has none."""
     other = "CLIENT" if serves else "SERVER"
-    kept = tuple(m for m in extension.match if m.mode != other)
-    return extension._replace(match=kept) if kept or not extension.match else None
+    matches = tuple(m for m in extension.match if m.mode != other)
+    return extension._replace(match=matches) if matches or not extension.match else None
 
 
 def named_ports(extensions: Iterable[ListedExtension]) -> frozenset[int]:
-    """Returns the ports that extensions name: at all others they do the same."""
+    """Return the ports that extensions name. On all other ports they behave the same."""
     return frozenset(port.number for e in extensions for m in e.match for port in m.ports)

@@ -1,4 +1,4 @@
-"""The extension providers of the mesh config that Telemetries, and the mesh itself, send spans, logs and metrics to."""
+"""Extension providers of the mesh config that receive spans, logs and metrics."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 @hub
 def default_providers(db: Mesh) -> DefaultProviders:
-    """Returns the providers of workloads for which no Telemetry names any."""
+    """Return the providers for workloads whose Telemetries name none."""
     return mesh_config(db).default_providers
 
 
 class WorkloadNames(NamedTuple):
-    """Says how tracers of the mesh call workloads: by the cluster of a proxy's node, or by OpenTelemetry's conventions."""
+    """The naming schemes for workloads that tracers use: the node's cluster, and OpenTelemetry's conventions."""
 
     by_node: bool = False
     by_convention: bool = False
@@ -29,7 +29,7 @@ class WorkloadNames(NamedTuple):
 
 @hub
 def workload_names(db: Mesh) -> WorkloadNames:
-    """Returns which names of workloads some provider asks for, so that others do not tell workloads apart."""
+    """Return the naming schemes that some provider uses, so that unused names do not split classes of proxies."""
     providers = mesh_config(db).extension_providers
     conventions = {p.opentelemetry.service_attribute_enrichment for p in providers if p.opentelemetry is not None}
     by_node = "ISTIO_CANONICAL" in conventions or any(p.datadog is not None for p in providers)
@@ -38,17 +38,19 @@ def workload_names(db: Mesh) -> WorkloadNames:
 
 @derived
 def telemetry_provider(db: Mesh, name: str) -> ExtensionProvider | str:
-    """Returns the provider of a name, in which upper and lower case are alike, or why there is none."""
-    found = next((p for p in mesh_config(db).extension_providers if p.name.lower() == name.lower()), None)
-    if found is None:
+    """Return the provider with a name, ignoring case, or the reason why it cannot be used."""
+    provider = next((p for p in mesh_config(db).extension_providers if p.name.lower() == name.lower()), None)
+    if provider is None:
         return f"the mesh config has no extension provider {name}"
-    return f"extension provider {name}: {fault}" if (fault := find_fault(found)) else found
+    return f"extension provider {name}: {fault}" if (fault := find_fault(provider)) else provider
 
 
 @derived
-def provider_port(db: Mesh, named: str, port: int) -> ProviderPort | None:
-    """Returns the port of the service that a provider names, `host` or `namespace/host`; None where no service is meant, or several, or where it has
-    no such port."""
-    ref = find_service(db, named)
-    found = service(db, ref) if ref is not None else None
-    return ProviderPort(found.hostname, port) if found is not None and found.port(port) is not None else None
+def provider_port(db: Mesh, name: str, port: int) -> ProviderPort | None:
+    """Return the port of a provider's service, named as `host` or `namespace/host`.
+
+    None if the name does not match exactly one service, or if it has no such port.
+    """
+    ref = find_service(db, name)
+    provider = service(db, ref) if ref is not None else None
+    return ProviderPort(provider.hostname, port) if provider is not None and provider.port(port) is not None else None

@@ -1,6 +1,7 @@
-"""Telemetries, merged for a workload: from the mesh over the namespace to the workload, what is said later comes before what was said earlier.
+"""Telemetries merged for a workload: from the mesh, the namespace and the workload, with later ones taking precedence.
 
-What comes out are rules by the names of providers. `mode` is the side of the workload: SERVER inbound, CLIENT outbound and at gateways.
+The results are rules by provider name. `mode` is the side of the workload: SERVER inbound, CLIENT outbound and at
+gateways.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _EVERY_METRIC = tuple(sorted(name for name in get_args(IstioMetric) if name != "
 
 
 def telemetry_facet(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> TelemetryFacet:
-    """Returns what Telemetries come to on one side of a workload. No node of its own."""
+    """Return the merged Telemetries of one side of a workload. Not memoised."""
     return TelemetryFacet(log_rules(db, keys, mode), metric_rules(db, keys, mode), span_rules(db, keys, mode))
 
 
@@ -48,7 +49,7 @@ def _is_for(match: ModeSelector | MetricSelector | None, mode: str) -> bool:
 
 
 def with_providers(entries: Sequence[T], defaults: tuple[str, ...]) -> Iterator[tuple[T, tuple[str, ...]]]:
-    """Yields entries with their providers: those that one names, else those of the entry before, else the mesh's."""
+    """Yield entries with their providers: their own, else those of the previous entry, else the mesh's defaults."""
     names = defaults
     for entry in entries:
         names = provider_names(entry) or names
@@ -64,31 +65,32 @@ def provider_names(entry: AccessLogging | Metrics | object) -> tuple[str, ...]:
 
 @derived
 def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule, ...]:
-    """Returns where one side of a workload logs to, by provider; () where nobody says, so that the mesh config counts.
+    """Return the access log rules of one side of a workload by provider, or () if only the mesh config applies.
 
-    The last object that names providers for this side says which ones count; a filter is for the providers that are named beside it.
+    The last object that names providers for this side determines the providers. A filter applies to the providers that
+    its entry names.
     """
     defaults = default_providers(db).access_logging
     levels = [spec.access_logging for spec in _specs(db, keys) if spec.access_logging]
     if not levels:
         return tuple(LogRule(name) for name in sorted(set(defaults)))
-    named = [
+    providers = [
         frozenset(name for entry in level if _is_for(entry.match, mode) for name in provider_names(entry))
         for level in levels
     ]
-    counted = next((names for names in reversed(named) if names), frozenset(defaults))
+    effective = next((names for names in reversed(providers) if names), frozenset(defaults))
     entries = [entry for level in levels for entry in level]
     filters = {name: entry.filter for entry in entries if _is_for(entry.match, mode) for name in provider_names(entry)}
-    found: dict[str, LogRule] = {}
+    rules: dict[str, LogRule] = {}
     for entry, names in with_providers(entries, defaults):
-        for name in counted.intersection(names) if _is_for(entry.match, mode) else ():
-            chosen = filters.get(name)
-            found[name] = (
+        for name in effective.intersection(names) if _is_for(entry.match, mode) else ():
+            log_filter = filters.get(name)
+            rules[name] = (
                 LogRule(name, disabled=True)
                 if entry.disabled
-                else LogRule(name, chosen.expression if chosen is not None else "")
+                else LogRule(name, log_filter.expression if log_filter is not None else "")
             )
-    return tuple(found[name] for name in sorted(found))
+    return tuple(rules[name] for name in sorted(rules))
 
 
 # -- metrics ---------------------------------------------------------------------------------------------------------------
@@ -96,22 +98,22 @@ def log_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[LogRule
 
 @derived
 def metric_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> tuple[MetricRules, ...]:
-    """Returns what one side of a workload counts, by provider; a provider that is given nothing is left out."""
+    """Return the metric rules of one side of a workload by provider. Providers without metrics are left out."""
     defaults = default_providers(db).metrics
     entries = [entry for spec in _specs(db, keys) for entry in spec.metrics]
     if not entries:
         return tuple(MetricRules(name) for name in sorted(set(defaults)))
-    counted = next((names for entry in reversed(entries) if (names := provider_names(entry))), defaults)
+    effective = next((names for entry in reversed(entries) if (names := provider_names(entry))), defaults)
     merged: dict[str, _Merged] = {}
     for entry, names in with_providers(entries, defaults):
         for name in names:
-            if name in counted:
+            if name in effective:
                 merged.setdefault(name, _Merged()).add(entry, mode)
     return tuple(MetricRules(name, m.overrides(), m.interval) for name, m in sorted(merged.items()) if not m.off)
 
 
 class _Merged:
-    """Collects what is said of the metrics of one provider, later over earlier. `off`: there are none."""
+    """Collects the metric settings of one provider. Later ones take precedence. `off` disables all metrics."""
 
     def __init__(self) -> None:
         self.off = False
@@ -145,11 +147,11 @@ class _Merged:
 
 
 def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
-    """Returns the names of the metrics that an override is for."""
+    """Return the names of the metrics that an override applies to."""
     if match is not None and match.custom_metric is not None:
         return (match.custom_metric,)
-    named = match.metric if match is not None else None
-    return _EVERY_METRIC if named in (None, "ALL_METRICS") else (named,)
+    name = match.metric if match is not None else None
+    return _EVERY_METRIC if name in (None, "ALL_METRICS") else (name,)
 
 
 # -- spans -----------------------------------------------------------------------------------------------------------------
@@ -157,17 +159,20 @@ def _metrics(match: MetricSelector | None) -> tuple[str, ...]:
 
 @derived
 def span_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> SpanRules | None:
-    """Returns how one side of a workload traces; None where nobody says, so that the proxy config counts. Each field is the last that is said."""
+    """Return the tracing rules of one side of a workload, or None if only the proxy config applies.
+
+    For each field, the last setting takes precedence.
+    """
     defaults = default_providers(db).tracing
     entries = [entry for spec in _specs(db, keys) for entry in spec.tracing]
     if not entries and not defaults:
         return None
-    found = SpanRules(provider=defaults[0] if defaults else "")
+    rules = SpanRules(provider=defaults[0] if defaults else "")
     for entry in entries:
         if not _is_for(entry.match, mode):
             continue
         names, propagation = provider_names(entry), entry.disable_context_propagation
-        said = {
+        settings = {
             "provider": names[0] if names else None,
             "disabled": entry.disable_span_reporting,
             "sampling": entry.random_sampling_percentage,
@@ -176,5 +181,7 @@ def span_rules(db: Mesh, keys: tuple[ObjectKey, ...], mode: str) -> SpanRules | 
             "istio_tags": entry.enable_istio_tags,
             "propagated": None if propagation is None else not propagation,
         }
-        found = msgspec.structs.replace(found, **{field: value for field, value in said.items() if value is not None})
-    return found
+        rules = msgspec.structs.replace(
+            rules, **{field: value for field, value in settings.items() if value is not None}
+        )
+    return rules

@@ -43,13 +43,13 @@ BAD = [
     ("name: other, " + GRPC, "no external authorizer judge"),
     ("name: judge, zipkin: {service: z, port: 1}", "no external authorizer judge"),
     ("name: judge, " + GRPC.replace("9000", "0"), "port 0"),
-    ("name: judge, " + GRPC.replace("judge.court", "ghost.court"), "is meant by ghost"),
-    ("name: judge, " + HTTP.replace("court/", "far/"), "is meant by far/judge"),
+    ("name: judge, " + GRPC.replace("judge.court", "ghost.court"), "ghost.court.svc.cluster.local matches no service"),
+    ("name: judge, " + HTTP.replace("court/", "far/"), "far/judge.court.svc.cluster.local matches no service"),
     ("name: judge, " + GRPC.replace("}", ", statusOnError: '999'}"), "999"),
     ("name: judge, " + GRPC.replace("}", ", statusOnError: none}"), "'none'"),
     ("name: judge, " + GRPC.replace("}", ", includeRequestBodyInCheck: {}}"), "maxRequestBytes"),
     ("name: judge, " + HTTP.replace("}", ", pathPrefix: check}"), "pathPrefix"),
-    ("name: judge, " + HTTP.replace("}", ", headersToDownstreamOnDeny: ['*']}"), "header named *"),
+    ("name: judge, " + HTTP.replace("}", ", headersToDownstreamOnDeny: ['*']}"), "header name *"),
     ("name: judge, " + HTTP.replace("}", ", timeout: -1s}"), "timeout"),
 ]
 

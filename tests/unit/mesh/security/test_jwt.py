@@ -10,7 +10,7 @@ import pytest
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.security.request_authentication import JwksKey
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
-from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, wanted_key_sets
+from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, remote_key_sets
 from tests.support.listeners import WEB_POD, http, listeners, service
 from tests.support.objects import make, world
 from tests.support.world import World
@@ -28,7 +28,7 @@ def rule(made: World) -> TokenRule:
 
 
 def wanted(made: World) -> list[str]:
-    return [str(source.key) for source in wanted_key_sets(made.mesh)]
+    return [str(source.key) for source in remote_key_sets(made.mesh)]
 
 
 def test_keys_that_were_fetched_are_the_rules() -> None:

@@ -28,8 +28,8 @@ def values_schema(chart: str, values: Mapping[str, Any]) -> str:
     for name in () if chart in _STANDALONE else ("Values", LIFTED.get(chart, "")):
         for field in TYPES[name].fields.values() if name else ():
             used.add(field.type)
-            field_type, other = field_schema(field), properties.get(field.name)
-            properties[field.name] = field_type if other in (None, field_type) else {"anyOf": [other, field_type]}
+            field_type, previous = field_schema(field), properties.get(field.name)
+            properties[field.name] = field_type if previous in (None, field_type) else {"anyOf": [previous, field_type]}
     for key, default in (values.get("chartDefaults") or values).items():
         properties.setdefault(key, _like(default))
     definitions = definitions_of(used)

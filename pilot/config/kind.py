@@ -121,12 +121,12 @@ class BaseKind(Collection[K, Object[S]], Generic[K, S]):
 
     @property
     def is_istio(self) -> bool:
-        """Whether Istio defines the kind."""
+        """True if Istio defines the kind."""
         return is_istio(self.id.group)
 
     @property
     def is_over_xds(self) -> bool:
-        """Whether configuration sources over xDS may serve the kind."""
+        """True if configuration sources over xDS may serve the kind."""
         return self.is_istio or self.id.group == GATEWAY_API
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ class SpanTag(CustomTag, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tag has a source for its value."""
+        """True if the tag has a source for its value."""
         return bool(self.formatter.value) if self.formatter is not None else super().is_whole
 
 

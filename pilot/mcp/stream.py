@@ -60,9 +60,12 @@ class McpEndpoint(NamedTuple):
 
 
 Receive = Callable[[str, Sequence[tuple[str, bytes]]], Awaitable[Sequence[str]]]
-"""Takes all resources of a type, as type URL and value of their Any. Returns the errors of invalid resources, which are ignored."""
+"""A function that takes all resources of a type, as type URL and value of their Any, and returns their errors.
+
+Invalid resources are ignored.
+"""
 OnState = Callable[[str], None]
-"""Called with the reason why there is no stream, or "" if there is one."""
+"""A function that is called with the reason why there is no stream, or "" if there is one."""
 
 
 class McpStream:

@@ -27,7 +27,7 @@ _WRAPPERS = frozenset(
 
 
 class InvalidResourceError(ValueError):
-    """A resource does not match its type. `namespace` and `name` are those of the object, or "" if they are unknown."""
+    """A resource does not match its type. `namespace` and `name` are those of the object, or "" if unknown."""
 
     def __init__(self, message: str, namespace: str = "", name: str = "") -> None:
         super().__init__(message)

@@ -44,7 +44,7 @@ class CustomTag(OneOf, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the tag has a source for its value."""
+        """True if the tag has a source for its value."""
         source = (
             self.literal.value
             if self.literal

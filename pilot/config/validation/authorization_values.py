@@ -11,7 +11,7 @@ from pilot.lib.path_template import find_template_fault
 from pilot.lib.regex import MAX_LENGTH
 
 Check = Callable[[str], str]
-"""Returns what is wrong with a value, or ""."""
+"""A function that returns what is wrong with a value, or ""."""
 _MOST_ACCOUNTS, _LONGEST_ACCOUNT = 16, 320
 # Limits that Istio lacks: a list becomes one matcher, against which every request is evaluated.
 MOST_VALUES, LONGEST_VALUE = 1024, MAX_LENGTH

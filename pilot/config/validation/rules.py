@@ -60,7 +60,8 @@ def check_protocol(path: str, protocol: str) -> Findings:
         error(
             "bad-protocol",
             path,
-            f"unknown protocol {protocol!r}: expected HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis or MySQL",
+            f"unknown protocol {protocol!r}: expected HTTP, HTTP2, HTTPS, GRPC, GRPC-Web, TCP, TLS, UDP, Mongo, Redis "
+            "or MySQL",
         ),
     )
 

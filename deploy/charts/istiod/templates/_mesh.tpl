@@ -47,14 +47,14 @@ istiod.{{ .Release.Namespace }}.svc
 {{/* The settings of the selected tracer. */}}
 {{- define "tracer" -}}
 {{- $name := .Settings.global.proxy.tracer -}}
-{{- $said := get (.Settings.global.tracer | default dict) $name | default dict -}}
-{{- $known := dict
+{{- $user := get (.Settings.global.tracer | default dict) $name | default dict -}}
+{{- $defaults := dict
   "zipkin" (dict "address" (printf "zipkin.%s:9411" .Settings.global.istioNamespace))
   "datadog" (dict "address" "$(HOST_IP):8126")
   "lightstep" (dict)
   "stackdriver" (dict "debug" false "maxNumberOfAttributes" 200 "maxNumberOfAnnotations" 200 "maxNumberOfMessageEvents" 200)
 -}}
 {{- $tracing := dict -}}
-{{- if hasKey $known $name }}{{ $_ := set $tracing $name (merge (dict) $said (get $known $name)) }}{{ end -}}
+{{- if hasKey $defaults $name }}{{ $_ := set $tracing $name (merge (dict) $user (get $defaults $name)) }}{{ end -}}
 {{- toYaml $tracing -}}
 {{- end -}}

@@ -51,8 +51,8 @@ def validate_server_tls(tls: ServerTLSSettings) -> Problems:
             yield warning("tls-certificates", field, f"{tls.mode} does not use certificates; {field} is ignored")
     files = bool(tls.server_certificate and tls.private_key)
     if files + bool(tls.credential_name) + bool(tls.credential_names) + bool(tls.tls_certificates) > 1:
-        message = "only one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates may be set"
-        yield error("exclusive-fields", "", message)
+        fields = "credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates"
+        yield error("exclusive-fields", "", f"only one of {fields} may be set")
     terminates = tls.mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL")
     if terminates and not (tls.credential_name or tls.credential_names):
         yield from _check_files(tls)

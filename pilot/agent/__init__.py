@@ -1,1 +1,1 @@
-"""The proxy's side: what an Envoy needs to find the control plane."""
+"""The agent: runs next to one Envoy and provides its bootstrap, certificates, configuration, probes and metrics."""

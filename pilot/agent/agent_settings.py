@@ -1,4 +1,4 @@
-"""The settings of the agent. Each is declared once, with its flag, environment variable, default and description.
+"""The settings of the agent: flags, environment variables, defaults and descriptions.
 
 Names are those of Istio's agent.
 """
@@ -70,8 +70,8 @@ class EnvoySettings:
     cpu_limit: int = setting(0, "CPU limit of the container. 0 means unknown.", env="ISTIO_CPU_LIMIT")
     outlier_log: str = setting("", "File for the outlier detection event log.", flag="outlierLogPath")
     disable: bool = setting(False, "Serve certificates and configuration without starting Envoy.", env="DISABLE_ENVOY")
-    status_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
-    status_proxy_protocol: bool = setting(
+    readiness_port: int = setting(15021, "Port of Envoy's /healthz/ready.", env="ENVOY_STATUS_PORT")
+    readiness_proxy_protocol: bool = setting(
         False,
         "Accept the PROXY protocol on that port too, for the health checks of load balancers.",
         env="ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL",
@@ -82,22 +82,22 @@ class EnvoySettings:
         "Time to drain before connections are counted, with EXIT_ON_ZERO_ACTIVE_CONNECTIONS.",
         env="MINIMUM_DRAIN_DURATION",
     )
-    exit_on_zero: bool = setting(
+    exit_on_zero_connections: bool = setting(
         False,
         "Exit as soon as no connections remain, instead of after terminationDrainDuration.",
         env="EXIT_ON_ZERO_ACTIVE_CONNECTIONS",
     )
-    delta: bool = setting(True, "Use delta xDS. If false, state-of-the-world xDS is used.", env="ISTIO_DELTA_XDS")
+    delta_xds: bool = setting(True, "Use delta xDS. If false, state-of-the-world xDS is used.", env="ISTIO_DELTA_XDS")
 
 
 @dataclasses.dataclass(frozen=True)
 class ControlPlaneSettings:
     """Connections to the control plane and the certificate authority."""
 
-    authority: str = setting(
+    ca_address: str = setting(
         "", "Address of the certificate authority. If empty, the discovery address is used.", env="CA_ADDR"
     )
-    authority_root: str = setting(
+    ca_root: str = setting(
         "",
         "File with the root certificates of the certificate authority's server; SYSTEM for the system's roots.",
         env="CA_ROOT_CA",
@@ -115,13 +115,13 @@ class ControlPlaneSettings:
         "Issuer of the control plane's certificate: istiod, kubernetes, custom or none.",
         env="PILOT_CERT_PROVIDER",
     )
-    token: str = setting(
+    token_file: str = setting(
         "./var/run/secrets/tokens/istio-token",
         "File with the service account token.",
         env="ISTIO_TOKEN_FILE",
     )
-    cluster: str = setting("Kubernetes", "ID of the cluster that issued the token.", env="ISTIO_META_CLUSTER_ID")
-    provisioned: str = setting(
+    cluster_id: str = setting("Kubernetes", "ID of the cluster that issued the token.", env="ISTIO_META_CLUSTER_ID")
+    provisioned_directory: str = setting(
         "",
         "Directory with an initial certificate to use in place of a token, for example on virtual machines.",
         env="PROV_CERT",
@@ -132,7 +132,7 @@ class ControlPlaneSettings:
 class CertificateSettings:
     """The certificate of the workload."""
 
-    life: Duration = setting(parse_duration("24h"), "Lifetime to request for a certificate.", env="SECRET_TTL")
+    ttl: Duration = setting(parse_duration("24h"), "Lifetime to request for a certificate.", env="SECRET_TTL")
     grace_ratio: float = setting(
         0.5, "Fraction of its lifetime that a certificate has left when it is renewed.", env="SECRET_GRACE_PERIOD_RATIO"
     )
@@ -141,12 +141,14 @@ class CertificateSettings:
         "Maximum random change of that fraction in either direction, which spreads renewals over time.",
         env="SECRET_GRACE_PERIOD_RATIO_JITTER",
     )
-    mounted: bool = setting(
+    file_mounted: bool = setting(
         False,
         "Serve the certificate files in ./etc/certs instead of requesting a certificate.",
         env="FILE_MOUNTED_CERTS",
     )
-    output: str = setting("", "Directory to which the key and the certificates are also written.", env="OUTPUT_CERTS")
+    output_directory: str = setting(
+        "", "Directory to which the key and the certificates are also written.", env="OUTPUT_CERTS"
+    )
     rsa_bits: int = setting(2048, "Size of RSA keys, in bits.", env="WORKLOAD_RSA_KEY_SIZE")
     pkcs8: bool = setting(False, "Encode the private key as PKCS #8.", env="PKCS8_KEY")
     algorithm: str = setting(
@@ -165,7 +167,7 @@ class CertificateSettings:
 class GrpcSettings:
     """Support for applications that use gRPC's xDS client."""
 
-    bootstrap: str = setting(
+    bootstrap_file: str = setting(
         "",
         "File to which the bootstrap of gRPC's xDS client is written. If empty, it is grpc-bootstrap.json "
         "next to Envoy's bootstrap, and is written only if ISTIO_META_GENERATOR is grpc.",
@@ -177,8 +179,10 @@ class GrpcSettings:
 class StatusSettings:
     """Application probes and metrics."""
 
-    probers: str = setting("", "Probes of the application by path, as JSON.", env="ISTIO_KUBE_APP_PROBERS")
-    scrape: str = setting("", "Location of the application's metrics, as JSON.", env="ISTIO_PROMETHEUS_ANNOTATIONS")
+    app_probers: str = setting("", "Probes of the application by path, as JSON.", env="ISTIO_KUBE_APP_PROBERS")
+    prometheus_scrape: str = setting(
+        "", "Location of the application's metrics, as JSON.", env="ISTIO_PROMETHEUS_ANNOTATIONS"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,9 +194,9 @@ class DnsSettings:
         "Resolve the names of mesh services. Other queries are forwarded to the resolvers in /etc/resolv.conf.",
         env="ISTIO_META_DNS_CAPTURE",
     )
-    at_gateway: bool = setting(False, "Resolve names on gateways too.", env="ISTIO_META_ENABLE_DNS_SERVER")
+    on_gateways: bool = setting(False, "Resolve names on gateways too.", env="ISTIO_META_ENABLE_DNS_SERVER")
     address: str = setting("localhost:15053", "Address of the DNS server, over UDP and TCP.", env="DNS_PROXY_ADDR")
-    timeout: Duration = setting(
+    forward_timeout: Duration = setting(
         parse_duration("5s"), "Time to wait for an answer to a forwarded query.", env="DNS_FORWARD_TIMEOUT"
     )
 
@@ -201,29 +205,29 @@ class DnsSettings:
 class ModuleSettings:
     """Fetching and caching of Wasm modules for Envoy."""
 
-    life: Duration = setting(
+    expiry: Duration = setting(
         parse_duration("24h"), "Time after which an unused module is removed.", env="WASM_MODULE_EXPIRY"
     )
-    purge: Duration = setting(
+    purge_interval: Duration = setting(
         parse_duration("1h"), "Interval at which unused modules are removed.", env="WASM_PURGE_INTERVAL"
     )
-    insecure: tuple[str, ...] = setting(
+    insecure_hosts: tuple[str, ...] = setting(
         (),
         "Registries and servers (HOST:PORT) that may use plain HTTP or an unverified certificate; * for all.",
         env="WASM_INSECURE_REGISTRIES",
     )
-    retries: int = setting(
+    max_retries: int = setting(
         5, "Maximum number of retries after a transient failure to fetch a module.", env="WASM_HTTP_REQUEST_MAX_RETRIES"
     )
-    allowed: tuple[str, ...] = setting(
+    allowed_cidrs: tuple[str, ...] = setting(
         (),
         "Private CIDRs from which modules may be fetched, for example for a registry in the cluster.",
         env="ALLOWED_CIDRS_IN_WASM_FETCH",
     )
-    blocked: tuple[str, ...] = setting(
+    blocked_cidrs: tuple[str, ...] = setting(
         (), "CIDRs from which modules are never fetched.", env="BLOCKED_CIDRS_IN_WASM_FETCH"
     )
-    largest: int = setting(
+    max_bytes: int = setting(
         256 * 1024 * 1024,
         "Maximum size of a module or image layer, in bytes. Larger ones are rejected.",
         env="WASM_MODULE_MAX_BYTES",
@@ -231,7 +235,7 @@ class ModuleSettings:
     extra_roots: str = setting(
         "", "File with additional root certificates for the servers of modules.", env="WASM_EXTRA_ROOTS"
     )
-    logins: str = setting(
+    docker_config_directory: str = setting(
         "",
         "Directory of the Docker config.json with the credentials for modules that have no pull secret. If "
         "empty, ~/.docker is used.",

@@ -1,4 +1,4 @@
-"""The bootstrap of gRPC's own xDS client, for applications that join the mesh without a proxy.
+"""The bootstrap of gRPC's xDS client, for applications that join the mesh without a proxy.
 
 https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md
 """
@@ -12,61 +12,64 @@ from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.envoy.envoy_bootstrap import build_node
-from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality, xds_socket
+from pilot.agent.envoy.proxy_bootstrap import build_agent_node, build_locality
 from pilot.agent.proxy.proxy_context import ProxyContext
+from pilot.agent.unix_sockets import xds_socket
 from pilot.lib.start_error import StartError
 
 LISTENER_NAMES = "xds.istio.io/grpc/lds/inbound/%s"
-REFRESH = "900s"
-"""Time after which a client looks at the certificate files again."""
+REFRESH_INTERVAL = "900s"
+"""Interval at which the client reloads the certificate files."""
 
 
-def grpc_bootstrap_path(facts: ProxyContext, settings: AgentSettings) -> str:
-    """Returns where the bootstrap is written, "" where none is."""
-    if settings.grpc.bootstrap:
-        return settings.grpc.bootstrap
-    return f"{facts.proxy.config.config_path}/grpc-bootstrap.json" if facts.metadata.get("GENERATOR") == "grpc" else ""
+def grpc_bootstrap_path(proxy: ProxyContext, settings: AgentSettings) -> str:
+    """Return the path of the bootstrap, or "" if none is to be written."""
+    if settings.grpc.bootstrap_file:
+        return settings.grpc.bootstrap_file
+    return f"{proxy.config.config_path}/grpc-bootstrap.json" if proxy.metadata.get("GENERATOR") == "grpc" else ""
 
 
-def build_grpc_bootstrap(facts: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
-    """Returns the bootstrap as plain JSON data: configuration comes through the agent, certificates from the files that it writes, where it
-    writes any."""
-    node = build_node(build_agent_node(facts, settings))
+def build_grpc_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
+    """Return the bootstrap as JSON data.
+
+    The client gets its configuration through the agent and its certificates from the directory to which the agent writes them, if any.
+    """
+    node = build_node(build_agent_node(proxy, settings))
     node["metadata"]["GENERATOR"] = "grpc"
-    made: dict[str, Any] = {
+    bootstrap: dict[str, Any] = {
         "xds_servers": [
             {
-                "server_uri": f"unix:///{os.path.abspath(xds_socket(facts.proxy.config)).lstrip('/')}",
+                "server_uri": f"unix:///{os.path.abspath(xds_socket(proxy.config)).lstrip('/')}",
                 "channel_creds": [{"type": "insecure"}],
                 "server_features": ["xds_v3"],
             }
         ],
-        "node": {**node, "locality": build_locality(facts.labels)},
+        "node": {**node, "locality": build_locality(proxy.labels)},
         "server_listener_resource_name_template": LISTENER_NAMES,
     }
-    if folder := settings.certificate.output:
-        made["certificate_providers"] = {
-            "default": {"plugin_name": "file_watcher", "config": _files(os.path.abspath(folder))}
+    if directory := settings.certificate.output_directory:
+        bootstrap["certificate_providers"] = {
+            "default": {"plugin_name": "file_watcher", "config": _file_watcher_config(os.path.abspath(directory))}
         }
-    return made
+    return bootstrap
 
 
-def _files(folder: str) -> dict[str, str]:
+def _file_watcher_config(directory: str) -> dict[str, str]:
     return {
-        "certificate_file": os.path.join(folder, "cert-chain.pem"),
-        "private_key_file": os.path.join(folder, "key.pem"),
-        "ca_certificate_file": os.path.join(folder, "root-cert.pem"),
-        "refresh_interval": REFRESH,
+        "certificate_file": os.path.join(directory, "cert-chain.pem"),
+        "private_key_file": os.path.join(directory, "key.pem"),
+        "ca_certificate_file": os.path.join(directory, "root-cert.pem"),
+        "refresh_interval": REFRESH_INTERVAL,
     }
 
 
 def write_grpc_bootstrap(path: str, bootstrap: dict[str, Any]) -> None:
-    """Writes the bootstrap, whole or not at all, in a folder that is made where it is not there. StartError where that cannot be."""
-    folder, name = os.path.split(os.path.abspath(path))
-    fresh = pathlib.Path(folder, f".{name}.new")
+    """Write the bootstrap atomically, creating its directory if necessary. Raises StartError."""
+    directory, name = os.path.split(os.path.abspath(path))
+    temporary = pathlib.Path(directory, f".{name}.new")
     try:
-        os.makedirs(folder, exist_ok=True)
-        fresh.write_text(json.dumps(bootstrap, indent=1), encoding="utf-8")
-        fresh.replace(path)
+        os.makedirs(directory, exist_ok=True)
+        temporary.write_text(json.dumps(bootstrap, indent=1), encoding="utf-8")
+        temporary.replace(path)
     except OSError as error:
-        raise StartError(f"the bootstrap of gRPC {path} cannot be written: {error.strerror}") from error
+        raise StartError(f"cannot write the gRPC bootstrap {path}: {error.strerror}") from error

@@ -1,7 +1,7 @@
-"""Memory that the agent needs while it starts and hardly again: there is one agent beside every Envoy, so each megabyte counts often.
+"""Reduction of the agent's resident memory after startup, because one agent runs next to every Envoy.
 
-Most of it is libraries, of which a few functions run after the start. Their pages are files that the kernel keeps anyway, once for all
-agents of a machine; what is given back here comes again by itself where it is used.
+Most of the memory is file-backed pages of libraries that are hardly used after startup. The kernel shares these pages between all agents
+of a machine and loads them again on access.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Iterator
 SMAPS = pathlib.Path("/proc/self/smaps")
 MADV_DONTNEED = 4
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
-LARGE = 128 * 1024
-"""Bytes of an allocation that is mapped for itself and goes back as soon as it is free, as those of large responses should."""
-SMALLEST = 256
-"""Kilobytes of resident pages for which a call is worth its time."""
+MMAP_THRESHOLD = 128 * 1024
+"""Size in bytes from which allocations, such as large responses, get their own mapping, which is returned when they are freed."""
+MIN_RESIDENT_KB = 256
+"""Minimum resident size in kB of a mapping to release."""
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)", re.M)
 _LIBC = ctypes.CDLL(None)
 
 
-def prepare() -> None:
-    """Has the C library keep one heap for all threads, and large allocations out of it; does nothing where it has no such settings."""
+def configure_malloc() -> None:
+    """Configure glibc's malloc to use one arena and to map large allocations separately. Does nothing with other C libraries."""
     if (mallopt := getattr(_LIBC, "mallopt", None)) is not None:
         mallopt(M_ARENA_MAX, 1)
-        mallopt(M_MMAP_THRESHOLD, LARGE)
+        mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
-def release() -> None:
-    """Gives back free memory and pages of libraries; does nothing where the system has no such calls."""
+def release_memory() -> None:
+    """Return free heap memory and clean library pages to the system, as far as the platform supports it."""
     if (trim := getattr(_LIBC, "malloc_trim", None)) is not None:
         trim(0)
     try:
@@ -42,22 +42,22 @@ def release() -> None:
 
 
 def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
-    """Yields address and size in bytes of the mappings of files that cannot be written and hold nothing but what is in the file."""
-    heads = list(_MAPPING.finditer(smaps))
-    for number, head in enumerate(heads):
-        details = smaps[head.end() : heads[number + 1].start() if number + 1 < len(heads) else len(smaps)]
-        as_in_file = (
-            head[4] != "0"
-            and "w" not in head[3]
+    """Yield the address and size in bytes of the read-only file mappings whose pages are unmodified."""
+    headers = list(_MAPPING.finditer(smaps))
+    for index, header in enumerate(headers):
+        details = smaps[header.end() : headers[index + 1].start() if index + 1 < len(headers) else len(smaps)]
+        is_clean = (
+            header[4] != "0"
+            and "w" not in header[3]
             and not _kilobytes(details, "Anonymous")
             and not _kilobytes(details, "Private_Dirty")
         )
-        if as_in_file and _kilobytes(details, "Rss") >= SMALLEST:
-            start, end = int(head[1], 16), int(head[2], 16)
+        if is_clean and _kilobytes(details, "Rss") >= MIN_RESIDENT_KB:
+            start, end = int(header[1], 16), int(header[2], 16)
             yield start, end - start
 
 
 def _kilobytes(details: str, field: str) -> int:
-    """Returns a field of a mapping; one that this kernel does not tell counts as not clean."""
-    found = re.search(rf"^{field}:\s+(\d+) kB", details, re.M)
-    return int(found[1]) if found else 1
+    """Return a field of a mapping. A field that the kernel does not report is 1, so that the mapping is not considered clean."""
+    match = re.search(rf"^{field}:\s+(\d+) kB", details, re.M)
+    return int(match[1]) if match else 1

@@ -1,4 +1,4 @@
-"""The Unix sockets on which Envoy finds the agent."""
+"""The Unix sockets between Envoy and the agent."""
 
 from __future__ import annotations
 
@@ -7,39 +7,53 @@ import socket
 
 from grpc import aio
 
+from pilot.agent.agent_settings import AgentSettings
+from pilot.config.mesh.proxy_config import ProxyConfig
 from pilot.lib.start_error import StartError
 
+XDS_SOCKET = "XDS"
+SDS_DIRECTORY = "./var/run/secrets/workload-spiffe-uds"
 EOF = aio.EOF  # type: ignore[attr-defined]
-"""What reading from a stream of gRPC returns at its end; its stubs do not know it."""
-LONGEST_PATH = 107
-"""Bytes of a Unix socket's path on Linux."""
-SECONDS = 1.0
+"""The value that reading from a gRPC stream returns at its end. The stubs of grpcio do not declare it."""
+MAX_PATH_BYTES = 107
+"""Maximum length of the path of a Unix socket on Linux."""
+CONNECT_SECONDS = 1.0
+
+
+def xds_socket(config: ProxyConfig) -> str:
+    """Return the path of the socket for configuration."""
+    return f"{config.config_path}/{XDS_SOCKET}"
+
+
+def sds_socket(settings: AgentSettings) -> str:
+    """Return the path of the socket for secrets."""
+    return f"{SDS_DIRECTORY}/{settings.certificate.socket}"
 
 
 def is_listening(path: str) -> bool:
-    """Returns whether somebody accepts connections on a Unix socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(SECONDS)
+    """Return whether a process accepts connections on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(CONNECT_SECONDS)
         try:
-            probe.connect(path)
+            client.connect(path)
         except OSError:
             return False
         return True
 
 
-def prepare(path: str) -> None:
-    """Makes the folder of a socket, and removes the socket that an earlier agent left. StartError where it cannot."""
-    if len(path.encode()) > LONGEST_PATH:
-        raise StartError(f"the path of the socket {path} has more than {LONGEST_PATH} bytes")
+def prepare_path(path: str) -> None:
+    """Create the directory of a socket and remove a stale socket. Raises StartError."""
+    if len(path.encode()) > MAX_PATH_BYTES:
+        raise StartError(f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes")
     try:
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
         pathlib.Path(path).unlink(missing_ok=True)
     except OSError as error:
-        raise StartError(f"there can be no socket at {path}: {error.strerror}") from error
+        raise StartError(f"cannot create the socket {path}: {error.strerror}") from error
 
 
 def build_server() -> aio.Server:
-    """Returns a gRPC server for Envoy, with messages of any size."""
+    """Return a gRPC server for Envoy without a limit on message sizes."""
     sizes = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     return aio.server(
         options=[
@@ -51,12 +65,12 @@ def build_server() -> aio.Server:
 
 
 async def serve(server: aio.Server, path: str, private: bool) -> None:
-    """Serves on a Unix socket; `private`: for the agent's own user alone. StartError where it cannot."""
-    prepare(path)
+    """Start a server on a Unix socket. If `private`, only the agent's user can connect. Raises StartError."""
+    prepare_path(path)
     try:
         server.add_insecure_port(f"unix:{path}")
         await server.start()
         if private:
             pathlib.Path(path).chmod(0o600)
     except (RuntimeError, OSError) as error:
-        raise StartError(f"there can be no socket at {path}: {error}") from error
+        raise StartError(f"cannot create the socket {path}: {error}") from error

@@ -1,4 +1,7 @@
-"""The way to the control plane: address, TLS and the token, read again for each connection because they change."""
+"""Connections to the control plane and the certificate authority.
+
+Certificates and tokens are read for each connection, because they are rotated.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,47 @@ from grpc import aio
 from pilot.agent.agent_settings import ControlPlaneSettings
 from pilot.agent.envoy.envoy_bootstrap import parse_address
 
-MOUNTED_ROOT = "./var/run/secrets/istio/root-cert.pem"
-CERTIFICATE_ROOT = "./etc/certs/root-cert.pem"
+CONFIG_MAP_ROOT = "./var/run/secrets/istio/root-cert.pem"
+MOUNTED_ROOT = "./etc/certs/root-cert.pem"
 SYSTEM = "SYSTEM"
+"""Value in place of a file that selects the system's root certificates."""
 CLIENT_KEY, CLIENT_CHAIN, CLIENT_ROOT = "TLS_CLIENT_KEY", "TLS_CLIENT_CERT_CHAIN", "TLS_CLIENT_ROOT_CERT"
-LOOPBACK_NAME = "istiod.istio-system.svc"
-"""The name in the control plane's certificate where it is reached on this machine, through a forwarded port for example."""
+LOOPBACK_SERVER_NAME = "istiod.istio-system.svc"
+"""Name to expect in the control plane's certificate if its address is on this machine, for example a forwarded port."""
 
 
 class UpstreamConfigError(Exception):
-    """What a connection needs is not there; the text is for the user."""
+    """A file that the connection needs is missing or unreadable. The message is for the user."""
 
 
 class ClientCertificate(NamedTuple):
-    """The files of a certificate that proves who the caller is, in place of a token."""
+    """The files of a certificate that authenticates the client in place of a token."""
 
     key: str
     chain: str
 
 
 class UpstreamServer(NamedTuple):
-    """One server: `address` is host:port. `root` is the file of its roots, SYSTEM for those of the system, None for plain text. `pair` is
-    None where the caller has a token alone."""
+    """A server and the credentials to connect to it.
+
+    `address` is host:port. `root` is the file of the root certificates, `SYSTEM` for the system's, or None for plaintext. Without a
+    `client_certificate`, only a token authenticates the client.
+    """
 
     address: str
     root: str | None
     server_name: str
-    token: str
-    cluster: str
-    pair: ClientCertificate | None
+    token_file: str
+    cluster_id: str
+    client_certificate: ClientCertificate | None
     headers: Mapping[str, str]
 
     def channel(self) -> Any:
-        """Returns a new channel for an event loop, with the certificates that are there now. Unreachable where one is missing."""
+        """Return a new asyncio channel that uses the current certificates. Raises UpstreamConfigError."""
         return self._open(aio)
 
     def blocking_channel(self) -> Any:
-        """Returns a new channel for threads, as `channel` does."""
+        """Return a new channel for threads, as `channel` does."""
         return self._open(grpc)
 
     def _open(self, library: Any) -> Any:
@@ -64,35 +71,37 @@ class UpstreamServer(NamedTuple):
         ]
         if self.root is None:
             return library.insecure_channel(self.address, options)
-        roots = None if self.root == SYSTEM else _read(self.root, "the roots of the control plane")
-        key, chain = self._pair()
+        roots = None if self.root == SYSTEM else _read(self.root, "root certificates")
+        key, chain = self._read_client_certificate()
         credentials = grpc.ssl_channel_credentials(roots, key, chain)
         return library.secure_channel(
             self.address, credentials, [*options, ("grpc.ssl_target_name_override", self.server_name)]
         )
 
     def metadata(self) -> Sequence[tuple[str, str]]:
-        """Returns the headers of a call: the token where there is one, the cluster, and what the user adds. Unreachable where there is
-        neither a token nor a certificate in its place."""
-        found = [("clusterid", self.cluster), *((name.lower(), value) for name, value in self.headers.items())]
-        if self.root is None:  # a token is for nobody's eyes in plain text
-            return found
+        """Return the headers of a call: the cluster, the user's headers and the token, if any.
+
+        Raises UpstreamConfigError if there is neither a token nor a client certificate.
+        """
+        metadata = [("clusterid", self.cluster_id), *((name.lower(), value) for name, value in self.headers.items())]
+        if self.root is None:  # never send a token in plaintext
+            return metadata
         try:
-            token = pathlib.Path(self.token).read_text(encoding="ascii").strip()
+            token = pathlib.Path(self.token_file).read_text(encoding="ascii").strip()
         except FileNotFoundError:
             token = ""
         except (OSError, ValueError) as error:
-            raise UpstreamConfigError(f"the token at {self.token} cannot be read: {error}") from error
-        if not token and self.pair is None:
-            raise UpstreamConfigError(f"there is no token at {self.token}, and no certificate in its place")
-        return [*found, ("authorization", f"Bearer {token}")] if token else found
+            raise UpstreamConfigError(f"cannot read the token file {self.token_file}: {error}") from error
+        if not token and self.client_certificate is None:
+            raise UpstreamConfigError(f"no token in {self.token_file} and no client certificate")
+        return [*metadata, ("authorization", f"Bearer {token}")] if token else metadata
 
-    def _pair(self) -> tuple[bytes | None, bytes | None]:
-        """Returns the private key and chain that prove who the caller is; None where there are none, or none yet."""
-        if self.pair is None or not pathlib.Path(self.pair.key).exists():
+    def _read_client_certificate(self) -> tuple[bytes | None, bytes | None]:
+        """Return the client's private key and chain, or None for both while the key file does not exist."""
+        if self.client_certificate is None or not pathlib.Path(self.client_certificate.key).exists():
             return None, None
-        return _read(self.pair.key, "the private key of the caller"), _read(
-            self.pair.chain, "the certificate of the caller"
+        return _read(self.client_certificate.key, "client private key"), _read(
+            self.client_certificate.chain, "client certificate"
         )
 
 
@@ -101,28 +110,37 @@ def xds_upstream(
     discovery_address: str,
     plaintext: bool,
     headers: Mapping[str, str],
-    mounted: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> UpstreamServer:
-    """Returns where configuration comes from. `mounted` is the node's metadata where the proxy has files for a certificate, which name
-    those that it shows. ValueError for an address that is none."""
-    pair, root = None, settings.xds_root
-    if mounted and (mounted.get(CLIENT_KEY) and mounted.get(CLIENT_CHAIN)):
-        pair, root = ClientCertificate(mounted[CLIENT_KEY], mounted[CLIENT_CHAIN]), root or mounted.get(CLIENT_ROOT, "")
-    found = _root(settings, root, CERTIFICATE_ROOT)
+    """Return the xDS server.
+
+    `metadata` is the node's metadata if the certificate comes from mounted files; it may name a client certificate. Raises ValueError
+    for an invalid address.
+    """
+    certificate, root = None, settings.xds_root
+    if metadata and (metadata.get(CLIENT_KEY) and metadata.get(CLIENT_CHAIN)):
+        certificate = ClientCertificate(metadata[CLIENT_KEY], metadata[CLIENT_CHAIN])
+        root = root or metadata.get(CLIENT_ROOT, "")
+    root_file = _root_file(settings, root, MOUNTED_ROOT)
     return _upstream(
-        settings, "ProxyConfig.discoveryAddress", discovery_address, None if plaintext else found, headers, pair
+        settings,
+        "ProxyConfig.discoveryAddress",
+        discovery_address,
+        None if plaintext else root_file,
+        headers,
+        certificate,
     )
 
 
 def ca_upstream(settings: ControlPlaneSettings, discovery_address: str, headers: Mapping[str, str]) -> UpstreamServer:
-    """Returns where certificates come from. ValueError for an address that is none."""
-    custom = CERTIFICATE_ROOT if settings.cert_provider == "custom" else ""
-    where = "variable CA_ADDR" if settings.authority else "ProxyConfig.discoveryAddress"
+    """Return the certificate authority. Raises ValueError for an invalid address."""
+    mounted_root = MOUNTED_ROOT if settings.cert_provider == "custom" else ""
+    source = "variable CA_ADDR" if settings.ca_address else "ProxyConfig.discoveryAddress"
     return _upstream(
         settings,
-        where,
-        settings.authority or discovery_address,
-        _root(settings, settings.authority_root, custom),
+        source,
+        settings.ca_address or discovery_address,
+        _root_file(settings, settings.ca_root, mounted_root),
         headers,
         None,
     )
@@ -130,36 +148,35 @@ def ca_upstream(settings: ControlPlaneSettings, discovery_address: str, headers:
 
 def _upstream(
     settings: ControlPlaneSettings,
-    where: str,
+    source: str,
     address: str,
     root: str | None,
     headers: Mapping[str, str],
-    pair: ClientCertificate | None,
+    certificate: ClientCertificate | None,
 ) -> UpstreamServer:
-    host, _ = parse_address(where, address)
-    local = host == "localhost" or host == "::1" or host.startswith("127.")
-    name = settings.server_name or (LOOPBACK_NAME if local else host)
-    provisioned = (
-        ClientCertificate(f"{settings.provisioned}/key.pem", f"{settings.provisioned}/cert-chain.pem")
-        if settings.provisioned
-        else None
+    host, _ = parse_address(source, address)
+    is_local = host == "localhost" or host == "::1" or host.startswith("127.")
+    server_name = settings.server_name or (LOOPBACK_SERVER_NAME if is_local else host)
+    directory = settings.provisioned_directory
+    provisioned = ClientCertificate(f"{directory}/key.pem", f"{directory}/cert-chain.pem") if directory else None
+    return UpstreamServer(
+        address, root, server_name, settings.token_file, settings.cluster_id, certificate or provisioned, headers
     )
-    return UpstreamServer(address, root, name, settings.token, settings.cluster, pair or provisioned, headers)
 
 
-def _root(settings: ControlPlaneSettings, given: str, mounted: str) -> str:
-    """Returns the file of roots: the given one, a mounted one that is there, that of PROV_CERT, or that of the mesh's ConfigMap."""
-    if given:
-        return given
+def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) -> str:
+    """Return the configured file of roots, or else the first of: an existing mounted one, PROV_CERT, the mesh's ConfigMap."""
+    if configured:
+        return configured
     if mounted and pathlib.Path(mounted).exists():
         return mounted
-    if settings.provisioned:
-        return f"{settings.provisioned}/root-cert.pem"
-    return MOUNTED_ROOT
+    if settings.provisioned_directory:
+        return f"{settings.provisioned_directory}/root-cert.pem"
+    return CONFIG_MAP_ROOT
 
 
-def _read(path: str, what: str) -> bytes:
+def _read(path: str, description: str) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
-        raise UpstreamConfigError(f"{what} cannot be read: {path}: {error.strerror}") from error
+        raise UpstreamConfigError(f"cannot read the {description} {path}: {error.strerror}") from error

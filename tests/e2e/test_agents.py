@@ -295,4 +295,4 @@ def test_an_agent_ends_with_an_error_when_its_envoy_dies(ending: Mesh) -> None:
     (envoy,) = pathlib.Path(f"/proc/{sidecar.child.pid}/task/{sidecar.child.pid}/children").read_text().split()
     os.kill(int(envoy), signal.SIGKILL)
     assert sidecar.child.wait(20) == 1
-    assert "Envoy ended by itself with status -9" in sidecar.log.read_text()
+    assert "Envoy exited unexpectedly with status -9" in sidecar.log.read_text()

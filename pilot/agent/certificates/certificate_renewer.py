@@ -1,4 +1,7 @@
-"""Keeps the workload's certificate: the first one as soon as there is one, the next before its end, the old one until then."""
+"""Renewal of the workload's certificate.
+
+The current certificate stays in use until its successor has been issued.
+"""
 
 from __future__ import annotations
 
@@ -12,97 +15,110 @@ from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.lib.log import scope
 
 MAX_SLEEP_SECONDS = 60.0
-"""Seconds after which the clock is read again, because a machine may have slept and its clock may be set."""
+"""Maximum time between two looks at the clock, because a machine can be suspended or have its clock set."""
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 10.0
+"""Delay after the first failure, and its upper bound."""
+BACKDATING = datetime.timedelta(minutes=2)
+"""Amount by which authorities backdate certificates, to tolerate slow clocks."""
 _log = scope("secretcache")
 
 
 class CertificateRenewer:
-    """`fetch` gets a certificate or raises CertificateRequestError; `take` is given each new one; `failed` is told of each failure."""
+    """Requests certificates and renews them before they expire.
+
+    `fetch` requests a certificate or raises CertificateRequestError, `on_certificate` receives each new certificate, and `on_failure`
+    is called for each failed request.
+    """
 
     def __init__(
         self,
         settings: CertificateSettings,
         fetch: Callable[[], Awaitable[WorkloadCertificate]],
-        take: Callable[[WorkloadCertificate], None],
-        failed: Callable[[], None],
+        on_certificate: Callable[[WorkloadCertificate], None],
+        on_failure: Callable[[], None],
         now: Callable[[], datetime.datetime],
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
     ) -> None:
-        self._settings, self._fetch, self._take, self._failed = settings, fetch, take, failed
+        self._settings, self._fetch, self._on_certificate = settings, fetch, on_certificate
+        self._on_failure = on_failure
         self._now, self._sleep, self._random = now, sleep, random
 
     async def run(self) -> None:
-        """Gets certificates until it is cancelled."""
+        """Run until cancelled."""
         while True:
-            certificate = await self._get()
-            self._take(certificate)
-            due = self._now() + datetime.timedelta(seconds=self._left(certificate))
-            _log.info("there is a certificate until %s, to be renewed at %s", _show(certificate.ends), _show(due))
-            while (rest := (due - self._now()).total_seconds()) > 0:
-                await self._sleep(min(rest, MAX_SLEEP_SECONDS))
+            certificate = await self._fetch_with_retries()
+            self._on_certificate(certificate)
+            due = self._now() + datetime.timedelta(seconds=self._seconds_until_renewal(certificate))
+            _log.info("certificate expires at %s, renewal due at %s", _format(certificate.not_after), _format(due))
+            while (remaining := (due - self._now()).total_seconds()) > 0:
+                await self._sleep(min(remaining, MAX_SLEEP_SECONDS))
 
-    def _left(self, certificate: WorkloadCertificate) -> float:
-        """Returns the seconds until renewal; some in any case, for an authority that issues what has all but ended."""
+    def _seconds_until_renewal(self, certificate: WorkloadCertificate) -> float:
+        """Return the seconds until renewal.
+
+        The result is never 0, so an authority that issues certificates close to their expiry does not cause a busy loop.
+        """
         ratio, jitter = self._settings.grace_ratio, self._settings.grace_jitter
-        left = seconds_until_renewal(certificate.begins, certificate.ends, self._now(), ratio, jitter, self._random)
-        return max(left, seconds_until_retry(1, self._random))
+        seconds = seconds_until_renewal(
+            certificate.not_before, certificate.not_after, self._now(), ratio, jitter, self._random
+        )
+        return max(seconds, seconds_until_retry(1, self._random))
 
-    async def _get(self) -> WorkloadCertificate:
-        """Returns the next certificate, after as many attempts as that takes."""
-        failures, last = 0, ""
+    async def _fetch_with_retries(self) -> WorkloadCertificate:
+        failures, last_message = 0, ""
         while True:
             try:
                 return await self._fetch()
             except CertificateRequestError as error:
                 failures += 1
-                self._failed()
-                if str(error) != last:
-                    _log.warning("there is no new certificate yet: %s", error)
-                last = str(error)
+                self._on_failure()
+                if str(error) != last_message:
+                    _log.warning("failed to obtain a certificate, retrying: %s", error)
+                last_message = str(error)
                 await self._sleep(seconds_until_retry(failures, self._random))
 
 
-def write_certificate(folder: str, certificate: WorkloadCertificate) -> None:
-    """Writes a certificate as key.pem, cert-chain.pem and root-cert.pem, each whole or not at all. OSError where it cannot."""
-    for name, content in (
-        ("root-cert.pem", certificate.roots),
-        ("key.pem", certificate.key),
-        ("cert-chain.pem", certificate.chain),
-    ):
-        fresh = pathlib.Path(folder, f".{name}.new")
-        fresh.touch(mode=0o600)
-        fresh.write_bytes(content)
-        fresh.replace(pathlib.Path(folder, name))
-
-
-def _show(time: datetime.datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
-
-
-SHORTEST, LONGEST = 0.1, 10.0
-"""Seconds before the next attempt after the first failure, and after many."""
-SKEW = datetime.timedelta(minutes=2)
-"""How far authorities set the beginning of a life back, for clocks that are late."""
-
-
 def seconds_until_renewal(
-    begins: datetime.datetime,
-    ends: datetime.datetime,
+    not_before: datetime.datetime,
+    not_after: datetime.datetime,
     now: datetime.datetime,
     ratio: float,
     jitter: float,
     random: Callable[[], float],
 ) -> float:
-    """Returns the seconds from `now` to the time at which `ratio` of the life is left, 0 where that has passed. `random` gives numbers
-    from 0 to 1, which change the ratio by `jitter` at most; 0 and 1 bound what comes out. What an authority dated back is no life."""
-    life = (ends - max(begins, min(begins + SKEW, now))).total_seconds()
-    left = min(1.0, max(0.0, ratio + jitter * (2 * random() - 1)))
-    return max(0.0, (ends - now).total_seconds() - life * left)
+    """Return the seconds until `ratio` of the certificate's lifetime remains, or 0 if that time has passed.
+
+    `random` returns numbers from 0 to 1, which change the ratio by at most `jitter`; the result is clamped to the lifetime. Backdating
+    by the authority does not count as lifetime.
+    """
+    lifetime = (not_after - max(not_before, min(not_before + BACKDATING, now))).total_seconds()
+    remaining_ratio = min(1.0, max(0.0, ratio + jitter * (2 * random() - 1)))
+    return max(0.0, (not_after - now).total_seconds() - lifetime * remaining_ratio)
 
 
 def seconds_until_retry(failures: int, random: Callable[[], float]) -> float:
-    """Returns the seconds to wait after that many failures in a row: twice as long each time up to `LONGEST`, of which up to half is
-    taken away at random, so that the proxies of a mesh do not come at once."""
-    longest = min(LONGEST, SHORTEST * 2 ** min(failures - 1, 16))
-    return float(longest * (1 - random() / 2))
+    """Return the delay after consecutive failures.
+
+    The delay doubles with each failure, up to `MAX_RETRY_SECONDS`. Up to half of it is subtracted at random, so that the proxies of a
+    mesh do not retry at the same time.
+    """
+    delay = min(MAX_RETRY_SECONDS, MIN_RETRY_SECONDS * 2 ** min(failures - 1, 16))
+    return float(delay * (1 - random() / 2))
+
+
+def write_certificate(directory: str, certificate: WorkloadCertificate) -> None:
+    """Write a certificate as key.pem, cert-chain.pem and root-cert.pem, replacing each file atomically. Raises OSError."""
+    for name, content in (
+        ("root-cert.pem", certificate.roots),
+        ("key.pem", certificate.key),
+        ("cert-chain.pem", certificate.chain),
+    ):
+        temporary = pathlib.Path(directory, f".{name}.new")
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(content)
+        temporary.replace(pathlib.Path(directory, name))
+
+
+def _format(time: datetime.datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""The secrets that are served to Envoy, by name, and who waits for the next change of them."""
+"""The secrets that the agent serves to Envoy."""
 
 from __future__ import annotations
 
@@ -10,66 +10,66 @@ from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 
 WORKLOAD, ROOTS = "default", "ROOTCA"
+"""Names of the secrets with the workload's certificate and with the mesh's roots."""
 
 
 class CachedSecret(NamedTuple):
-    """A secret, serialized, and the number of its change."""
+    """A serialized secret and its version."""
 
     version: int
     body: bytes
 
 
 class SecretCache:
-    """All secrets of one agent. For one event loop."""
+    """All secrets of one agent, by name. Bound to one event loop."""
 
     def __init__(self) -> None:
-        self._held: dict[str, CachedSecret] = {}
-        self._changes = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._secrets: dict[str, CachedSecret] = {}
+        self._last_version = 0
+        self._watchers: set[asyncio.Event] = set()
 
     def get(self, name: str) -> CachedSecret | None:
-        """Returns a secret; None where it is not there yet."""
-        return self._held.get(name)
+        """Return a secret, or None if it is not available yet."""
+        return self._secrets.get(name)
 
     def put(self, secret: secret_pb2.Secret) -> bool:
-        """Takes a secret and wakes who waits; returns False where it is the same as before."""
+        """Store a secret and notify watchers. Returns False if the secret is unchanged."""
         body: bytes = secret.SerializeToString(deterministic=True)
-        before = self._held.get(secret.name)
-        if before is not None and before.body == body:
+        previous = self._secrets.get(secret.name)
+        if previous is not None and previous.body == body:
             return False
-        self._changes += 1
-        self._held[secret.name] = CachedSecret(self._changes, body)
-        for event in self._waiting:
+        self._last_version += 1
+        self._secrets[secret.name] = CachedSecret(self._last_version, body)
+        for event in self._watchers:
             event.set()
         return True
 
     def put_certificate(self, certificate: WorkloadCertificate) -> None:
-        """Takes the workload's certificate as the secrets `default` and `ROOTCA`."""
-        self.put(
-            build_root_secret(ROOTS, certificate.roots)
-        )  # first: peers with new roots are to be trusted before they see ours
+        """Store the workload's certificate as the secrets `default` and `ROOTCA`."""
+        # Roots first: Envoy must trust peers with new roots before it presents a certificate that chains to them.
+        self.put(build_root_secret(ROOTS, certificate.roots))
         self.put(build_certificate_secret(WORKLOAD, certificate.chain, certificate.key))
 
     def watch(self) -> asyncio.Event:
-        """Returns an event that every change sets, until `unwatch`."""
+        """Return an event that every change sets, until it is passed to `unwatch`."""
         event = asyncio.Event()
-        self._waiting.add(event)
+        self._watchers.add(event)
         return event
 
     def unwatch(self, event: asyncio.Event) -> None:
-        self._waiting.discard(event)
+        self._watchers.discard(event)
 
 
 def build_certificate_secret(name: str, chain: bytes, key: bytes) -> secret_pb2.Secret:
-    """Returns the secret of a certificate chain and its private key, in PEM."""
+    """Return the secret for a certificate chain and its private key, given as PEM."""
     return secret_pb2.Secret(
         name=name, tls_certificate={"certificate_chain": {"inline_bytes": chain}, "private_key": {"inline_bytes": key}}
     )
 
 
-def build_root_secret(name: str, roots: bytes, revoked: bytes = b"") -> secret_pb2.Secret:
-    """Returns the secret of the roots that peers are verified with, and of a list of revoked certificates where there is one, in PEM."""
+def build_root_secret(name: str, roots: bytes, crl: bytes = b"") -> secret_pb2.Secret:
+    """Return the secret for the roots that verify peers and an optional certificate revocation list, given as PEM."""
     secret = secret_pb2.Secret(name=name, validation_context={"trusted_ca": {"inline_bytes": roots}})
-    if revoked:
-        secret.validation_context.crl.inline_bytes = revoked
+    if crl:
+        secret.validation_context.crl.inline_bytes = crl
     return secret

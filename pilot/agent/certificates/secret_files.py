@@ -1,4 +1,4 @@
-"""Certificates in files, served as secrets and followed: those mounted for the workload, and those that configuration names."""
+"""Secrets from files: the certificate mounted for the workload, and files that configuration refers to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pilot.agent.certificates.workload_certificate import load_certificate
 from pilot.lib.log import scope
 
 CHAIN, KEY, ROOT = "./etc/certs/cert-chain.pem", "./etc/certs/key.pem", "./etc/certs/root-cert.pem"
-PAIR_PREFIX, ROOT_PREFIX = "file-cert:", "file-root:"
+CERTIFICATE_PREFIX, ROOT_PREFIX = "file-cert:", "file-root:"
 SYSTEM_ROOT = "file-root:system"
 SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -26,13 +26,13 @@ SYSTEM_BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-SECONDS = 1.0
-"""Time between looks at the files; Kubernetes replaces mounted files within a minute."""
+POLL_SECONDS = 1.0
+"""Interval between checks for changed files. Kubernetes itself updates mounted files only about once a minute."""
 _log = scope("secretcache")
 
 
 class SecretFileSource(NamedTuple):
-    """The files of a secret: the roots, or a chain and its key."""
+    """The files of a secret: roots, or a certificate chain and its key."""
 
     chain: str = ""
     key: str = ""
@@ -44,65 +44,68 @@ class SecretFileSource(NamedTuple):
 
 
 def parse_secret_name(name: str) -> SecretFileSource | None:
-    """Returns the files that the name of a secret says: file-cert:CHAIN~KEY, file-root:ROOTS; None for any other name."""
+    """Return the files in a secret name such as file-cert:CHAIN~KEY or file-root:ROOTS, or None for any other name."""
     if name == SYSTEM_ROOT:
         return SecretFileSource(
             roots=next((path for path in SYSTEM_BUNDLES if pathlib.Path(path).exists()), SYSTEM_BUNDLES[0])
         )
     if name.startswith(ROOT_PREFIX):
         return SecretFileSource(roots=name.removeprefix(ROOT_PREFIX))
-    chain, tilde, key = name.removeprefix(PAIR_PREFIX).partition("~")
-    return SecretFileSource(chain, key) if name.startswith(PAIR_PREFIX) and tilde else None
+    chain, tilde, key = name.removeprefix(CERTIFICATE_PREFIX).partition("~")
+    return SecretFileSource(chain, key) if name.startswith(CERTIFICATE_PREFIX) and tilde else None
 
 
 class SecretFileWatcher:
-    """Reads files into secrets, and again when they change. What cannot be read, or is half replaced, leaves the secret as it was."""
+    """Loads files into secrets and reloads them when they change.
+
+    If files are unreadable or do not match each other, the last valid secret stays in use.
+    """
 
     def __init__(self, secrets: SecretCache) -> None:
-        self._secrets, self._sources, self._seen = secrets, dict[str, SecretFileSource](), dict[str, object]()
+        self._secrets, self._sources, self._states = secrets, dict[str, SecretFileSource](), dict[str, object]()
 
-    def add_mounted(self) -> None:
-        """Serves the certificate below ./etc/certs as the workload's own."""
+    def watch_mounted(self) -> None:
+        """Serve the certificate in ./etc/certs as the workload's own."""
         self._add(WORKLOAD, SecretFileSource(CHAIN, KEY))
         self._add(ROOTS, SecretFileSource(roots=ROOT))
 
-    def wanted(self, name: str) -> None:
-        """Takes the name of a secret that Envoy asks for; those that name files are read from now on."""
+    def watch(self, name: str) -> None:
+        """Start watching the files that the name of a secret refers to, if any."""
         if name not in self._sources and (source := parse_secret_name(name)) is not None:
             self._add(name, source)
 
-    async def follow(self) -> None:
-        """Looks at the files until it is cancelled."""
+    async def run(self) -> None:
+        """Poll the files until cancelled."""
         while True:
-            await asyncio.sleep(SECONDS)
-            self.look()
+            await asyncio.sleep(POLL_SECONDS)
+            self.poll()
 
-    def look(self) -> None:
-        """Reads the files that changed."""
+    def poll(self) -> None:
+        """Reload the files that changed."""
         for name, source in self._sources.items():
-            self._read(name, source)
+            self._load_if_changed(name, source)
 
     def _add(self, name: str, source: SecretFileSource) -> None:
         self._sources[name] = source
-        self._read(name, source)
+        self._load_if_changed(name, source)
 
-    def _read(self, name: str, source: SecretFileSource) -> None:
+    def _load_if_changed(self, name: str, source: SecretFileSource) -> None:
         try:
-            state = [(found.st_mtime_ns, found.st_size, found.st_ino) for found in map(os.stat, source.paths)]
+            state = [(status.st_mtime_ns, status.st_size, status.st_ino) for status in map(os.stat, source.paths)]
         except OSError as error:
             state = [error.errno, error.filename]  # type: ignore[list-item]
-        if self._seen.get(name) == state:
+        if self._states.get(name) == state:
             return
-        self._seen[name] = state
+        self._states[name] = state
         try:
-            self._put(name, source)
+            self._load(name, source)
         except (OSError, ValueError) as error:
-            _log.warning("the secret %s is left as it was: %s", name, error)
+            _log.warning("secret %s was not updated: %s", name, error)
 
-    def _put(self, name: str, source: SecretFileSource) -> None:
+    def _load(self, name: str, source: SecretFileSource) -> None:
         if source.roots:
             self._secrets.put(build_root_secret(name, pathlib.Path(source.roots).read_bytes()))
             return
         chain, key = pathlib.Path(source.chain).read_bytes(), pathlib.Path(source.key).read_bytes()
-        load_certificate(chain, key, chain)  # files that are replaced one by one do not fit together for a moment
+        load_certificate(chain, key, chain)  # rejects a mismatch while the files are being replaced one by one
         self._secrets.put(build_certificate_secret(name, chain, key))

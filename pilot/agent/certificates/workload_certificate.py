@@ -1,4 +1,4 @@
-"""The workload's key, the request that it signs, and what comes of it."""
+"""Private keys, certificate signing requests and certificates of a workload."""
 
 from __future__ import annotations
 
@@ -17,44 +17,50 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
 class WorkloadCertificate(NamedTuple):
-    """The workload's certificate chain, the leaf first, its private key and the mesh's roots, each in PEM; and the life of the leaf."""
+    """A certificate chain with the leaf first, its private key and the mesh's roots, as PEM, and the validity of the leaf."""
 
     chain: bytes
     key: bytes
     roots: bytes
-    begins: datetime.datetime
-    ends: datetime.datetime
+    not_before: datetime.datetime
+    not_after: datetime.datetime
 
     def __repr__(self) -> str:
-        return f"Certificate({self.begins:%Y-%m-%dT%H:%M:%SZ} to {self.ends:%Y-%m-%dT%H:%M:%SZ})"  # never the key
+        # Leaves out the private key.
+        return f"Certificate({self.not_before:%Y-%m-%dT%H:%M:%SZ} to {self.not_after:%Y-%m-%dT%H:%M:%SZ})"
 
 
 def check_key_settings(settings: CertificateSettings) -> None:
-    """Raises ValueError, a sentence for the user, where the settings ask for a key that does not exist."""
+    """Check that the settings describe a supported key. Raises ValueError with a message for the user."""
     if settings.algorithm == "":
         if settings.rsa_bits < MIN_RSA_BITS:
-            raise ValueError(f"WORKLOAD_RSA_KEY_SIZE: {settings.rsa_bits} bits are too few: use {MIN_RSA_BITS} or more")
+            raise ValueError(
+                f"WORKLOAD_RSA_KEY_SIZE: {settings.rsa_bits} bits are too few; use at least {MIN_RSA_BITS}"
+            )
     elif settings.algorithm != "ECDSA":
-        raise ValueError(f"ECC_SIGNATURE_ALGORITHM: {settings.algorithm!r} is not known: use ECDSA")
+        raise ValueError(f"ECC_SIGNATURE_ALGORITHM: unknown algorithm {settings.algorithm!r}; use ECDSA")
     elif settings.curve not in CURVES:
-        raise ValueError(f"ECC_CURVE: {settings.curve!r} is not known: use {', '.join(CURVES)}")
+        raise ValueError(f"ECC_CURVE: unknown curve {settings.curve!r}; use {' or '.join(CURVES)}")
 
 
 def generate_key(settings: CertificateSettings) -> PrivateKey:
-    """Returns a new private key."""
+    """Return a new private key."""
     if settings.algorithm == "ECDSA":
         return ec.generate_private_key(CURVES[settings.curve]())
     return rsa.generate_private_key(65537, settings.rsa_bits)
 
 
 def key_pem(key: PrivateKey, pkcs8: bool) -> bytes:
-    """Returns a private key in PEM: PKCS #8, or the older format of its algorithm."""
-    form = serialization.PrivateFormat.PKCS8 if pkcs8 else serialization.PrivateFormat.TraditionalOpenSSL
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    """Return a private key as PEM, in PKCS #8 or in the traditional format of its algorithm."""
+    encoding = serialization.PrivateFormat.PKCS8 if pkcs8 else serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, encoding, serialization.NoEncryption())
 
 
 def build_csr(key: PrivateKey, identity: str) -> bytes:
-    """Returns a signing request in PEM for a SPIFFE identity; the authority takes the identity from who asks, and not from here."""
+    """Return a certificate signing request for a SPIFFE identity, as PEM.
+
+    The authority takes the identity from the caller's credentials and ignores the one in the request.
+    """
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)])
     builder = x509.CertificateSigningRequestBuilder(x509.Name([])).add_extension(names, critical=False)
     digest = (
@@ -64,22 +70,24 @@ def build_csr(key: PrivateKey, identity: str) -> bytes:
 
 
 def load_certificate(chain: bytes, key: bytes, roots: bytes) -> WorkloadCertificate:
-    """Returns the certificate that PEM texts hold. ValueError, which says what is wrong, where the chain and the roots are no
-    certificates, or the key is not that of the leaf."""
-    leaf = _first("the certificate chain", chain)
-    _first("the bundle of roots", roots)
+    """Return the certificate that PEM texts contain.
+
+    Raises ValueError if the chain or the roots contain no certificate, or if the key does not belong to the leaf.
+    """
+    leaf = _first_certificate("the certificate chain", chain)
+    _first_certificate("the root bundle", roots)
     try:
         private = serialization.load_pem_private_key(key, None)
     except (ValueError, TypeError):
-        raise ValueError("the private key is not one in PEM without a passphrase") from None
-    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    if private.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
-        raise ValueError("the private key is not that of the certificate")
+        raise ValueError("the private key is not an unencrypted PEM key") from None
+    encoding = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    if private.public_key().public_bytes(*encoding) != leaf.public_key().public_bytes(*encoding):
+        raise ValueError("the private key does not match the certificate")
     return WorkloadCertificate(chain, key, roots, leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
-def _first(what: str, pem: bytes) -> x509.Certificate:
+def _first_certificate(description: str, pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificates(pem)[0]
     except (ValueError, IndexError) as error:
-        raise ValueError(f"{what} holds no certificate in PEM: {error}") from error
+        raise ValueError(f"{description} contains no PEM certificate: {error}") from error

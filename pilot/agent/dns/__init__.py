@@ -1,0 +1,1 @@
+"""The DNS server for the application."""

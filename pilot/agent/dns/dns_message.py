@@ -1,4 +1,4 @@
-"""DNS on the wire, as far as an answer of addresses needs it (RFC 1035, RFC 6891)."""
+"""The subset of the DNS wire format that address queries need (RFC 1035, RFC 6891)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 A, AAAA, OPT, INTERNET = 1, 28, 41, 1
 TTL = 30
-"""Seconds; the table changes when services do."""
-MIN_UDP_BYTES, LARGEST = 512, 65535
+"""Time to live of records in seconds. Short, because services change."""
+MIN_UDP_BYTES, MAX_BYTES = 512, 65535
 _HEADER = struct.Struct(">HHHHHH")
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_DESIRED, _RECURSION_AVAILABLE, _OPCODE = (
     0x8000,
@@ -26,77 +26,86 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class DnsQuestion(NamedTuple):
-    """The first question of a query. `name` is in lower case with a final dot; `raw` are its bytes; `size` is what the asker takes by UDP."""
+    """The question of a query.
+
+    `name` is in lower case and ends with a dot, `raw` is the question section, and `max_size` the largest UDP response that the client
+    accepts.
+    """
 
     id: int
     flags: int
     name: str
     type: int
     raw: bytes
-    size: int
+    max_size: int
 
 
 def parse_query(message: bytes) -> DnsQuestion:
-    """Returns what a query asks. ValueError where it is none, or does not ask exactly one thing."""
+    """Return the question of a query. Raises ValueError if the message is not a query with exactly one question."""
     try:
-        number, flags, questions, answers, authorities, additional = _HEADER.unpack_from(message)
+        query_id, flags, questions, answers, authorities, additional = _HEADER.unpack_from(message)
         if flags & (_RESPONSE | _OPCODE) or questions != 1 or answers or authorities:
-            raise ValueError("it is not a query with one question")
-        name, at = _name(message, _HEADER.size)
-        kind, _ = struct.unpack_from(">HH", message, at)
-        end = at + 4
-        size = MIN_UDP_BYTES
+            raise ValueError("not a query with one question")
+        name, offset = _name(message, _HEADER.size)
+        record_type, _ = struct.unpack_from(">HH", message, offset)
+        end = offset + 4
+        max_size = MIN_UDP_BYTES
         if additional and message[end] == 0 and struct.unpack_from(">H", message, end + 1)[0] == OPT:
-            size = max(MIN_UDP_BYTES, struct.unpack_from(">H", message, end + 3)[0])
+            max_size = max(MIN_UDP_BYTES, struct.unpack_from(">H", message, end + 3)[0])
     except (struct.error, IndexError) as error:
-        raise ValueError("it ends too early") from error
-    return DnsQuestion(number, flags, name, kind, message[_HEADER.size : end], size)
+        raise ValueError("truncated message") from error
+    return DnsQuestion(query_id, flags, name, record_type, message[_HEADER.size : end], max_size)
 
 
 def build_answer(question: DnsQuestion, addresses: Sequence[Address], limit: int) -> bytes:
-    """Returns an authoritative answer with those addresses that are of the type that is asked for; the rest is left out, and the answer
-    marked as cut, where it would have more bytes than `limit`. No address at all is an answer too: the name exists."""
-    wanted = [address.packed for address in addresses if (address.version == 4) == (question.type == A)]
-    size = len(_POINTER_TO_QUESTION) + 10 + (4 if question.type == A else 16)
-    fitting = max(0, (limit - _HEADER.size - len(question.raw)) // size)
+    """Return an authoritative response with the addresses of the requested type.
+
+    Records beyond `limit` bytes are omitted and the response is marked as truncated. A response without addresses means that the name
+    exists but has none of this type.
+    """
+    records = [address.packed for address in addresses if (address.version == 4) == (question.type == A)]
+    record_size = len(_POINTER_TO_QUESTION) + 10 + (4 if question.type == A else 16)
+    max_records = max(0, (limit - _HEADER.size - len(question.raw)) // record_size)
     flags = _RESPONSE | _AUTHORITATIVE | _RECURSION_AVAILABLE | (question.flags & _RECURSION_DESIRED)
-    if len(wanted) > fitting:
-        wanted, flags = wanted[:fitting], flags | _TRUNCATED
-    head = _HEADER.pack(question.id, flags, 1, len(wanted), 0, 0)
-    records = (
+    if len(records) > max_records:
+        records, flags = records[:max_records], flags | _TRUNCATED
+    header = _HEADER.pack(question.id, flags, 1, len(records), 0, 0)
+    encoded = (
         _POINTER_TO_QUESTION + struct.pack(">HHIH", question.type, INTERNET, TTL, len(packed)) + packed
-        for packed in wanted
+        for packed in records
     )
-    return head + question.raw + b"".join(records)
+    return header + question.raw + b"".join(encoded)
 
 
 def build_error(message: bytes, code: int) -> bytes:
-    """Returns an answer that says that there is none, to a message of which at least the number can be read; empty where not even that."""
+    """Return an error response to a message, or an empty one if the message has no ID."""
     return message[:2] + struct.pack(">HHHHH", _RESPONSE | code, 0, 0, 0, 0) if len(message) >= 2 else b""
 
 
-def cut(answer: bytes, limit: int) -> bytes:
-    """Returns an answer as UDP may carry it: where it is longer than `limit`, its head and question alone, marked as cut."""
-    if len(answer) <= limit:
-        return answer
-    number, flags, questions, *_ = _HEADER.unpack_from(answer)
-    at = _HEADER.size
+def truncate(response: bytes, limit: int) -> bytes:
+    """Return a response for UDP. If it exceeds `limit`, only its header and question remain, marked as truncated."""
+    if len(response) <= limit:
+        return response
+    query_id, flags, questions, *_ = _HEADER.unpack_from(response)
+    offset = _HEADER.size
     if questions:
-        _, at = _name(answer, at)
-        at += 4
-    return _HEADER.pack(number, flags | _TRUNCATED, questions, 0, 0, 0) + answer[_HEADER.size : at]
+        _, offset = _name(response, offset)
+        offset += 4
+    return _HEADER.pack(query_id, flags | _TRUNCATED, questions, 0, 0, 0) + response[_HEADER.size : offset]
 
 
-def _name(message: bytes, at: int) -> tuple[str, int]:
-    """Returns a name in lower case with a final dot, and where the next thing begins. IndexError where it ends too early, ValueError
-    where it is compressed, which the name of a question never is."""
+def _name(message: bytes, offset: int) -> tuple[str, int]:
+    """Return a name in lower case with a trailing dot, and the offset after it.
+
+    Raises IndexError for a truncated name and ValueError for a compressed one, which a question never has.
+    """
     labels = []
-    while length := message[at]:
+    while length := message[offset]:
         if length > 63:
             raise ValueError("the name of the question is compressed")
-        label = message[at + 1 : at + 1 + length]
+        label = message[offset + 1 : offset + 1 + length]
         if len(label) < length:
             raise IndexError
         labels.append(label.decode("latin-1").lower())
-        at += 1 + length
-    return "".join(f"{label}." for label in labels) or ".", at + 1
+        offset += 1 + length
+    return "".join(f"{label}." for label in labels) or ".", offset + 1

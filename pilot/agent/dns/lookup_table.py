@@ -1,4 +1,4 @@
-"""The names of the mesh as an application asks for them: whole, short, and with the suffixes that its resolver adds."""
+"""Resolution of the mesh's host names: full names, short names, and names with a search suffix of the client's resolver."""
 
 from __future__ import annotations
 
@@ -15,57 +15,65 @@ KUBERNETES = "Kubernetes"
 
 
 class LookupTable:
-    """Addresses by name, for a proxy in `namespace` with the suffix `domain`. `search` are the suffixes of the application's resolver."""
+    """Addresses by name, for a proxy in `namespace` with the DNS suffix `domain`.
+
+    `search` are the search suffixes of the application's resolver.
+    """
 
     def __init__(self, namespace: str, domain: str, search: Sequence[str] = ()) -> None:
-        self._namespace, self._domain, self._search = (
-            namespace,
-            domain,
-            [f".{part.strip('.').lower()}." for part in search if part.strip(".")],
-        )
+        self._namespace, self._domain = namespace, domain
+        self._search = [f".{part.strip('.').lower()}." for part in search if part.strip(".")]
         self._addresses: dict[str, tuple[Address, ...]] | None = None
 
     @property
-    def arrived(self) -> bool:
-        """Whether there is a table at all."""
+    def is_populated(self) -> bool:
+        """Return whether the control plane has sent a table."""
         return self._addresses is not None
 
-    def take(self, resources: list[bytes]) -> None:
-        """Takes what the control plane sends: one table, or none. ValueError where it is no table."""
+    def update(self, resources: list[bytes]) -> None:
+        """Replace the table with the one in a response. A response without resources changes nothing. Raises ValueError."""
         if not resources:
             return
         try:
             table = nds_pb2.NameTable.FromString(resources[0])
         except DecodeError as error:
-            raise ValueError("it is not a table of names") from error
-        found: dict[str, tuple[Address, ...]] = {}
+            raise ValueError("invalid name table") from error
+        addresses_by_name: dict[str, tuple[Address, ...]] = {}
         for host, info in table.table.items():
-            if addresses := _parse(info.ips):
+            if addresses := _parse_addresses(info.ips):
                 for name in self._names(host.rstrip(".").lower(), info):
-                    found[name] = addresses
-        self._addresses = found
+                    addresses_by_name[name] = addresses
+        self._addresses = addresses_by_name
 
     def find(self, name: str) -> tuple[Address, ...] | None:
-        """Returns the addresses of a name in lower case with a final dot; None where the mesh does not know it. A resolver tries names with
-        its suffixes first; they are answered at once, so that no other server is asked for what cannot be there."""
+        """Return the addresses of a name in lower case with a trailing dot, or None if it is not in the mesh.
+
+        Resolvers first try names with their search suffixes. Those are resolved too, which saves a futile upstream query.
+        """
         if self._addresses is None:
             return None
-        if (found := self._lookup(self._addresses, name)) is not None:
-            return found
+        if (addresses := self._lookup(self._addresses, name)) is not None:
+            return addresses
         for suffix in self._search[:1]:
-            if name.endswith(suffix) and (found := self._addresses.get(name.removesuffix(suffix) + ".")) is not None:
-                return found
+            if (
+                name.endswith(suffix)
+                and (addresses := self._addresses.get(name.removesuffix(suffix) + ".")) is not None
+            ):
+                return addresses
         return None
 
-    def _lookup(self, addresses: dict[str, tuple[Address, ...]], name: str) -> tuple[Address, ...] | None:
-        """Returns the addresses of a name, or of the longest wildcard that it is under."""
-        found, rest = addresses.get(name), name
-        while found is None and (rest := rest.partition(".")[2]):
-            found = addresses.get(f"*.{rest}")
-        return found
+    def _lookup(self, table: dict[str, tuple[Address, ...]], name: str) -> tuple[Address, ...] | None:
+        """Return the addresses of a name, or of the longest wildcard that matches it."""
+        addresses, parent = table.get(name), name
+        while addresses is None and (parent := parent.partition(".")[2]):
+            addresses = table.get(f"*.{parent}")
+        return addresses
 
     def _names(self, host: str, info: nds_pb2.NameTable.NameInfo) -> list[str]:
-        """Returns all names of a host. Short ones are those of Services in the proxy's own domain: name, name.namespace, name.namespace.svc."""
+        """Return all names of a host.
+
+        Kubernetes Services in the proxy's own domain also have the names NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc.
+        """
         names = [f"{host}."]
         suffix = self._domain.removeprefix(f"{self._namespace}.")  # svc.cluster.local
         if info.registry == KUBERNETES and info.shortname and suffix and host.endswith(f".{suffix}"):
@@ -78,12 +86,12 @@ class LookupTable:
         return names
 
 
-def _parse(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Returns the addresses among the texts."""
-    found = []
+def _parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+    """Return the valid addresses among the texts."""
+    addresses = []
     for text in texts:
         try:
-            found.append(ipaddress.ip_address(text))
+            addresses.append(ipaddress.ip_address(text))
         except ValueError:
             continue
-    return tuple(found)
+    return tuple(addresses)

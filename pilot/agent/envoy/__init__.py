@@ -1,0 +1,1 @@
+"""The Envoy process: its bootstrap, command line, admin API and drain."""

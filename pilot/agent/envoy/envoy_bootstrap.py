@@ -1,4 +1,4 @@
-"""Envoy's bootstrap for a proxy of the mesh: who it is, and where its configuration comes from.
+"""Envoy's bootstrap for a proxy of the mesh: its node, and the sources of its configuration and secrets.
 
 https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/bootstrap/v3/bootstrap.proto
 """
@@ -11,17 +11,20 @@ from typing import Any
 
 SDS_SOCKET = "./var/run/secrets/workload-spiffe-uds/socket"
 RUNTIME: Mapping[str, Any] = {
-    "re2.max_program_size.error_level": 32768,  # Envoy's own limit, 100, refuses routes with ordinary regular expressions
+    "re2.max_program_size.error_level": 32768,  # the default, 100, rejects ordinary regular expressions
 }
 
-# Tunnels of HBONE begin and end at listeners that Envoy has only where its bootstrap asks for them, which nobody can tell but the node.
+# HBONE needs internal listeners, which only the bootstrap can enable. The node's metadata tells the control plane that they exist.
 _INTERNAL_LISTENER = "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProxyNode:
-    """Who the proxy is. `type` is sidecar, router or waypoint; `ip` its first address; `domain` the suffix of short host names, that of the
-    namespace in cluster.local where it is empty; `metadata` is added to what follows from the rest."""
+    """The identity of a proxy.
+
+    `type` is sidecar, router or waypoint, and `ip` its first address. `domain` is the DNS suffix of short host names; it defaults to
+    NAMESPACE.svc.cluster.local. `metadata` is merged over the metadata that the other fields imply.
+    """
 
     type: str
     name: str
@@ -36,23 +39,23 @@ class ProxyNode:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Returns host and port of "host:port"; an IPv6 host may stand in brackets. ValueError for any other text."""
+    """Return the host and port of "host:port", where an IPv6 host may be in brackets. Raises ValueError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)
 
 
-def parse_address(where: str, address: str) -> tuple[str, int]:
-    """Returns host and port of the address that a setting says. ValueError, which names the setting, where it is none."""
+def parse_address(source: str, address: str) -> tuple[str, int]:
+    """Return the host and port of an address from a setting. Raises ValueError, naming the setting."""
     try:
         return split_address(address)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f"{source}: {error}") from error
 
 
 def build_node(node: ProxyNode) -> dict[str, Any]:
-    """Returns the xDS node: the id `type~ip~name.namespace~domain` and Istio's metadata."""
+    """Return the xDS node, with the ID `type~ip~name.namespace~domain` and Istio's metadata."""
     return {
         "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{node.domain or f'{node.namespace}.svc.cluster.local'}",
         "cluster": node.cluster or f"{node.labels.get('app', node.name)}.{node.namespace}",
@@ -72,13 +75,13 @@ def build_node(node: ProxyNode) -> dict[str, Any]:
 
 
 def build_cluster(name: str, address: Mapping[str, Any], http2: bool) -> dict[str, Any]:
-    """Returns a static cluster of one address, over HTTP/2 or HTTP/1.1; its kind follows from the address."""
+    """Return a cluster with one address: STATIC for an IP address or a pipe, STRICT_DNS for a host name."""
     host = address.get("socket_address", {}).get("address", "")
-    kind = "STRICT_DNS" if host and not _is_ip(host) else "STATIC"
+    discovery_type = "STRICT_DNS" if host and not _is_ip(host) else "STATIC"
     endpoints = [{"lb_endpoints": [{"endpoint": {"address": dict(address)}}]}]
     cluster: dict[str, Any] = {
         "name": name,
-        "type": kind,
+        "type": discovery_type,
         "connect_timeout": "5s",
         "load_assignment": {"cluster_name": name, "endpoints": endpoints},
     }
@@ -100,7 +103,7 @@ def _is_ip(host: str) -> bool:
 
 
 def build_address(text: str) -> dict[str, Any]:
-    """Returns the address of "host:port" or "unix:PATH". ValueError for any other text."""
+    """Return the Envoy address of "host:port" or "unix:PATH". Raises ValueError."""
     if text.startswith("unix:"):
         return {"pipe": {"path": text.removeprefix("unix:")}}
     host, port = split_address(text)
@@ -115,15 +118,15 @@ def build_bootstrap(
     delta: bool = True,
     agent: str = "127.0.0.1:15020",
 ) -> dict[str, Any]:
-    """Returns the whole bootstrap as plain JSON data.
+    """Return the bootstrap as JSON data.
 
-    `xds`, `admin` and `agent` are "host:port", or "unix:PATH". `sds_socket` is the Unix socket of an agent that serves the workload's
-    certificates (secrets `default` and `ROOTCA`), which resources ask for on the cluster `sds-grpc`. ValueError for a bad address.
+    `xds`, `admin` and `agent` are addresses of the form "host:port" or "unix:PATH". `sds_socket` is the Unix socket from which the
+    cluster `sds-grpc` gets the workload's secrets, `default` and `ROOTCA`. Raises ValueError for an invalid address.
     """
     source = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
-    told = dataclasses.replace(node, metadata={"INTERNAL_LISTENERS": "true", **node.metadata})
+    node_with_listeners = dataclasses.replace(node, metadata={"INTERNAL_LISTENERS": "true", **node.metadata})
     return {
-        "node": build_node(told),
+        "node": build_node(node_with_listeners),
         "bootstrap_extensions": [
             {"name": "envoy.bootstrap.internal_listener", "typed_config": {"@type": _INTERNAL_LISTENER}}
         ],

@@ -1,4 +1,4 @@
-"""The end of a proxy: clients are told to go, those that are at it may finish, and then Envoy ends."""
+"""Draining of Envoy before it stops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pilot.lib.log import scope
 
 POLL_SECONDS = 1.0
 MAX_FAILURES = 5
+"""Number of consecutive failures to count connections after which waiting ends."""
 _log = scope("envoy")
 
 
@@ -18,57 +19,67 @@ class DrainAdmin(Protocol):
     async def stats(self, regex: str) -> dict[str, int]: ...
 
 
-def drain_path(kind: str) -> str:
-    """Returns what Envoy is asked: a sidecar goes on with what its application calls, any other proxy drains everything."""
+def drain_path(proxy_type: str) -> str:
+    """Return the admin path that starts the drain.
+
+    A sidecar drains only inbound listeners, so that the application can finish its own requests. Any other proxy drains all listeners.
+    """
     return (
-        "drain_listeners?graceful&skip_exit" if kind != "sidecar" else "drain_listeners?inboundonly&graceful&skip_exit"
+        "drain_listeners?graceful&skip_exit"
+        if proxy_type != "sidecar"
+        else "drain_listeners?inboundonly&graceful&skip_exit"
     )
 
 
 async def drain(
     admin: DrainAdmin,
-    kind: str,
-    seconds: float,
+    proxy_type: str,
+    duration: float,
     minimum: float,
-    until_empty: bool,
-    own_ports: Collection[int],
+    until_idle: bool,
+    ignored_ports: Collection[int],
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Returns when Envoy may end: after `seconds`, or, where `until_empty` is set, once `minimum` seconds have passed and no connection is
-    left but those to its own ports."""
+    """Drain Envoy and return when it may stop.
+
+    That is after `duration` seconds, or with `until_idle` as soon as no connections remain, but not before `minimum` seconds.
+    Connections to `ignored_ports` are not counted.
+    """
     try:
-        await admin.post(drain_path(kind))
+        await admin.post(drain_path(proxy_type))
     except AdminError as error:
-        _log.warning("Envoy does not drain: %s", error)
-    if not until_empty:
-        _log.info("Envoy drains for %g s", seconds)
-        await sleep(seconds)
+        _log.warning("cannot start draining Envoy: %s", error)
+    if not until_idle:
+        _log.info("draining Envoy for %g s", duration)
+        await sleep(duration)
         return
     await sleep(minimum)
     failures = 0
     while failures < MAX_FAILURES:
         try:
-            left = count_connections(await admin.stats(r"^listener\..*downstream_cx_active$"), own_ports)
+            connections = count_connections(await admin.stats(r"^listener\..*downstream_cx_active$"), ignored_ports)
             failures = 0
         except AdminError as error:
             failures += 1
-            _log.warning("the connections of Envoy cannot be counted: %s", error)
+            _log.warning("cannot count Envoy's connections: %s", error)
         else:
-            if not left:
-                _log.info("Envoy has no connection left")
+            if not connections:
+                _log.info("no connections remain")
                 return
-            _log.info("Envoy has %d connections left", left)
+            _log.info("%d connections remain", connections)
         await sleep(POLL_SECONDS)
 
 
-def count_connections(stats: dict[str, int], own_ports: Collection[int]) -> int:
-    """Returns the number of connections to listeners; those to the admin port, to Envoy's own ports and between its own listeners do not
-    count, and the statistics of workers count nothing twice."""
-    own = tuple(f"_{port}." for port in own_ports)
+def count_connections(stats: dict[str, int], ignored_ports: Collection[int]) -> int:
+    """Return the number of active downstream connections.
+
+    Excludes the admin listener, internal listeners, the ignored ports and the per-worker statistics, which repeat the totals.
+    """
+    ignored = tuple(f"_{port}." for port in ignored_ports)
     return sum(
         count
         for name, count in stats.items()
         if not name.startswith(("listener.admin.", "listener.envoy_internal_"))
         and ".worker_" not in name
-        and not any(part in name for part in own)
+        and not any(part in name for part in ignored)
     )

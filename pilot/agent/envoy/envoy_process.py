@@ -1,4 +1,4 @@
-"""The Envoy beside the agent: its command line, its life and its end."""
+"""The Envoy process: its command line, start and termination."""
 
 from __future__ import annotations
 
@@ -12,90 +12,89 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
-from pilot.agent.proxy.proxy_context import ProxyContext, workers
+from pilot.agent.proxy.proxy_context import ProxyContext, worker_threads
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 
 BOOTSTRAP = "envoy-rev.json"
 KILL_SECONDS = 5.0
-"""Time that Envoy has to end after SIGTERM."""
+"""Time between SIGTERM and SIGKILL."""
 _log = scope("envoy")
 
 
-def build_arguments(facts: ProxyContext, settings: AgentSettings) -> list[str]:
-    """Returns Envoy's arguments, without the program."""
-    config, envoy = facts.proxy.config, settings.envoy
-    found = [
+def build_arguments(proxy: ProxyContext, settings: AgentSettings) -> list[str]:
+    """Return Envoy's command-line arguments."""
+    config, envoy = proxy.config, settings.envoy
+    arguments = [
         "-c",
-        bootstrap_path(facts),
+        bootstrap_path(proxy),
         "--drain-time-s",
         str(round(config.drain_duration.seconds)),
         "--drain-strategy",
         "immediate",
     ]
-    found += ["--local-address-ip-version", "v6" if ":" in facts.addresses[0] else "v4"]
-    found += [
+    arguments += ["--local-address-ip-version", "v6" if ":" in proxy.addresses[0] else "v4"]
+    arguments += [
         "--file-flush-interval-msec",
         str(round(config.file_flush_interval.seconds * 1000)) if config.file_flush_interval else "1000",
     ]
-    found += ["--disable-hot-restart", "--allow-unknown-static-fields", "-l", envoy.log_level.partition(",")[0]]
+    arguments += ["--disable-hot-restart", "--allow-unknown-static-fields", "-l", envoy.log_level.partition(",")[0]]
     components = envoy.log_level.partition(",")[2] or envoy.component_log_level
-    found += ["--component-log-level", components] if components else []
-    threads = workers(settings, config.concurrency)
-    return [*found, *(["--concurrency", str(threads)] if threads else [])]
+    arguments += ["--component-log-level", components] if components else []
+    threads = worker_threads(settings, config.concurrency)
+    return [*arguments, *(["--concurrency", str(threads)] if threads else [])]
 
 
-def bootstrap_path(facts: ProxyContext) -> str:
-    """Returns where the bootstrap is: the file that a user made, or that of the agent."""
-    config = facts.proxy.config
-    return config.custom_config_file or f"{config.config_path}/{BOOTSTRAP}"
+def bootstrap_path(proxy: ProxyContext) -> str:
+    """Return the path of the bootstrap: the user's custom file, or the one that the agent writes."""
+    return proxy.config.custom_config_file or f"{proxy.config.config_path}/{BOOTSTRAP}"
 
 
-def write_bootstrap(facts: ProxyContext, bootstrap: Mapping[str, Any]) -> None:
-    """Writes the bootstrap, unless the user has one. StartError where it cannot be written."""
-    if facts.proxy.config.custom_config_file:
+def write_bootstrap(proxy: ProxyContext, bootstrap: Mapping[str, Any]) -> None:
+    """Write the bootstrap unless the user provides a custom file. Raises StartError."""
+    if proxy.config.custom_config_file:
         return
-    path = pathlib.Path(bootstrap_path(facts))
+    path = pathlib.Path(bootstrap_path(proxy))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(bootstrap, indent=1), encoding="utf-8")
     except OSError as error:
-        raise StartError(f"the bootstrap {path} cannot be written: {error.strerror}") from error
+        raise StartError(f"cannot write Envoy's bootstrap {path}: {error.strerror}") from error
 
 
-class Envoy:
-    """One process."""
+class EnvoyProcess:
+    """A running Envoy."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
-    async def start(cls, program: str, arguments: list[str]) -> Envoy:
-        """Starts the program. StartError where it cannot be started."""
+    async def start(cls, program: str, arguments: list[str]) -> EnvoyProcess:
+        """Start Envoy. Raises StartError."""
         try:
             process = await asyncio.create_subprocess_exec(program, *arguments, env=_environment())
         except OSError as error:
             raise StartError(
-                f"Envoy cannot be started: {program}: {error.strerror}; ProxyConfig.binaryPath says where it is"
+                f"cannot start Envoy: {program}: {error.strerror} (set ProxyConfig.binaryPath to its path)"
             ) from error
-        _log.info("Envoy runs as process %d: %s %s", process.pid, program, " ".join(arguments))
+        _log.info("started Envoy with PID %d: %s %s", process.pid, program, " ".join(arguments))
         return cls(process)
 
     async def wait(self) -> int:
-        """Returns the exit status, the negative number of a signal where that ended it."""
+        """Wait for the exit. Returns the exit status, or the negative signal number."""
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Ends the process, with SIGTERM and, where that takes too long, with SIGKILL."""
-        for number, seconds in ((signal.SIGTERM, KILL_SECONDS), (signal.SIGKILL, None)):
+        """Stop the process with SIGTERM, followed by SIGKILL if it does not exit in time."""
+        for number, timeout in ((signal.SIGTERM, KILL_SECONDS), (signal.SIGKILL, None)):
             if self._process.returncode is not None:
                 return
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), seconds)
+                await asyncio.wait_for(self._process.wait(), timeout)
 
 
 def _environment() -> dict[str, str]:
-    """Returns the environment without what is meant for the agent's own Python."""
+    """Return the environment without the variables that are meant for the agent's Python and gRPC."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GRPC_"))}

@@ -1,4 +1,4 @@
-"""Envoy's own listeners, which are there before any configuration: readiness for the kubelet, and statistics for Prometheus."""
+"""Static listeners of the bootstrap: readiness for the kubelet and statistics for Prometheus."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ _ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Rout
 
 
 def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False) -> dict[str, Any]:
-    """Returns the listener that sends /healthz/ready on to the agent, so that a ready answer means that Envoy answers too. With `proxy_protocol` a
-    connection may begin with that; those of the kubelet do not."""
+    """Return the listener that forwards /healthz/ready to the agent, so that a success also shows that Envoy serves requests.
+
+    With `proxy_protocol`, connections may start with a PROXY protocol header. It is optional, because the kubelet sends none.
+    """
     listener = _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
     if proxy_protocol:
-        taken = {"@type": _PROXY_PROTOCOL_TYPE, "allow_requests_without_proxy_protocol": True}
-        listener["listener_filters"] = [{"name": "envoy.filters.listener.proxy_protocol", "typed_config": taken}]
+        config = {"@type": _PROXY_PROTOCOL_TYPE, "allow_requests_without_proxy_protocol": True}
+        listener["listener_filters"] = [{"name": "envoy.filters.listener.proxy_protocol", "typed_config": config}]
     return listener
 
 
 def build_stats_listener(host: str, port: int) -> dict[str, Any]:
-    """Returns the listener that sends /stats/prometheus on to Envoy's admin port, and nothing else of it."""
+    """Return the listener that forwards /stats/prometheus, and no other path, to Envoy's admin port."""
     return _build_listener(host, port, "stats", {"prefix": "/stats/prometheus"}, "prometheus_stats")
 
 
-def _build_listener(host: str, port: int, statistics: str, match: Mapping[str, Any], cluster: str) -> dict[str, Any]:
+def _build_listener(host: str, port: int, stat_prefix: str, match: Mapping[str, Any], cluster: str) -> dict[str, Any]:
     routes = [
         {
             "match": dict(match),
@@ -35,14 +37,14 @@ def _build_listener(host: str, port: int, statistics: str, match: Mapping[str, A
     ]
     manager = {
         "@type": _MANAGER_TYPE,
-        "stat_prefix": statistics,
+        "stat_prefix": stat_prefix,
         "route_config": {"virtual_hosts": [{"name": "backend", "domains": ["*"], "routes": routes}]},
         "http_filters": [{"name": "envoy.filters.http.router", "typed_config": {"@type": _ROUTER_TYPE}}],
     }
     return {
         "name": f"{host}_{port}",
         "address": {"socket_address": {"address": host, "port_value": port}},
-        "ignore_global_conn_limit": True,  # a proxy with too many connections is still to be watched
+        "ignore_global_conn_limit": True,  # keep probes and metrics working at the connection limit
         "bypass_overload_manager": True,
         "filter_chains": [{"filters": [{"name": _MANAGER, "typed_config": manager}]}],
     }

@@ -1,6 +1,6 @@
-"""Which statistics Envoy keeps, and which parts of their names are tags.
+"""Envoy's stats_config: the statistics to keep and the tags to extract from their names.
 
-The control plane ends the names of clusters, listeners and filters in statistics with ";", so that dots in them end no tag.
+The control plane terminates the names of clusters, listeners and filters with ";", so that a dot in a name does not end a tag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALWAYS_PREFIXES = ("reporter=", "component", "istio", "wasm")
 ALWAYS_SUFFIXES = ("rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied")
 CONNECTIONS = "downstream_cx_active"
 ALWAYS_REGEXES = (r"vhost\..*\.route\..*",)
-# The outer group is cut out of the name, the inner one is the tag's value.
+# Envoy removes the outer group from the name and uses the inner one as the tag's value.
 TAGS = {
     "cluster_name": r"^cluster\.((.+?);\.)",
     "http_conn_manager_prefix": r"^http\.((.+?);\.)",
@@ -36,33 +36,36 @@ ANNOTATION = "sidecar.istio.io/"
 def build_stats_config(
     config: ProxyConfig, annotations: Mapping[str, str], addresses: Sequence[str], count_connections: bool
 ) -> dict[str, Any]:
-    """Returns Envoy's stats_config: what readiness and the mesh's own metrics need, and what the ProxyConfig or, in its place, an
-    annotation asks for. `{pod_ip}` in a pattern stands for each address. ValueError for buckets that are no JSON object of numbers."""
+    """Return Envoy's stats_config.
+
+    It includes the statistics for readiness, for the mesh's metrics, and those that annotations or else the ProxyConfig request. In a
+    pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid histogram buckets.
+    """
     matcher = config.proxy_stats_matcher
-    asked = {
-        "prefix": _asked(annotations, "statsInclusionPrefixes", matcher.inclusion_prefixes if matcher else ()),
-        "suffix": _asked(annotations, "statsInclusionSuffixes", matcher.inclusion_suffixes if matcher else ()),
-        "regex": _asked(annotations, "statsInclusionRegexps", matcher.inclusion_regexps if matcher else ()),
+    requested = {
+        "prefix": _patterns(annotations, "statsInclusionPrefixes", matcher.inclusion_prefixes if matcher else ()),
+        "suffix": _patterns(annotations, "statsInclusionSuffixes", matcher.inclusion_suffixes if matcher else ()),
+        "regex": _patterns(annotations, "statsInclusionRegexps", matcher.inclusion_regexps if matcher else ()),
     }
     suffixes = (*ALWAYS_SUFFIXES, CONNECTIONS) if count_connections else ALWAYS_SUFFIXES
     patterns: list[dict[str, Any]] = [
-        {"prefix": text} for text in _each((*asked["prefix"], *READINESS, *ALWAYS_PREFIXES), addresses)
+        {"prefix": text} for text in _expand((*requested["prefix"], *READINESS, *ALWAYS_PREFIXES), addresses)
     ]
-    patterns += [{"suffix": text} for text in _each((*asked["suffix"], *suffixes), addresses)]
-    patterns += [{"safe_regex": {"regex": text}} for text in _each((*asked["regex"], *ALWAYS_REGEXES), addresses)]
-    extra = dict.fromkeys((*config.extra_stat_tags, *_split(annotations.get(f"{ANNOTATION}extraStatTags", ""))))
-    tags = {**TAGS, **{name: rf"({name}=\.=(.*?);\.;)" for name in extra if name}}
-    built: dict[str, Any] = {
+    patterns += [{"suffix": text} for text in _expand((*requested["suffix"], *suffixes), addresses)]
+    patterns += [{"safe_regex": {"regex": text}} for text in _expand((*requested["regex"], *ALWAYS_REGEXES), addresses)]
+    extra_tags = dict.fromkeys((*config.extra_stat_tags, *_split(annotations.get(f"{ANNOTATION}extraStatTags", ""))))
+    tags = {**TAGS, **{name: rf"({name}=\.=(.*?);\.;)" for name in extra_tags if name}}
+    stats_config: dict[str, Any] = {
         "use_all_default_tags": False,
         "stats_tags": [{"tag_name": name, "regex": regex} for name, regex in tags.items()],
         "stats_matcher": {"inclusion_list": {"patterns": patterns}},
     }
     if buckets := annotations.get(f"{ANNOTATION}statsHistogramBuckets"):
-        built["histogram_bucket_settings"] = _buckets(buckets)
-    return built
+        stats_config["histogram_bucket_settings"] = _histogram_buckets(buckets)
+    return stats_config
 
 
-def _asked(annotations: Mapping[str, str], name: str, configured: Sequence[str]) -> Sequence[str]:
+def _patterns(annotations: Mapping[str, str], name: str, configured: Sequence[str]) -> Sequence[str]:
     text = annotations.get(f"{ANNOTATION}{name}", "")
     return _split(text) if text else configured
 
@@ -71,19 +74,20 @@ def _split(text: str) -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-def _each(patterns: Sequence[str], addresses: Sequence[str]) -> list[str]:
-    found = [
+def _expand(patterns: Sequence[str], addresses: Sequence[str]) -> list[str]:
+    """Return the patterns with `{pod_ip}` replaced by each address, without duplicates."""
+    expanded = [
         pattern.replace("{pod_ip}", address)
         for pattern in patterns
         for address in (addresses if "{pod_ip}" in pattern else addresses[:1])
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(expanded))
 
 
-def _buckets(text: str) -> list[dict[str, Any]]:
-    where = f"annotation {ANNOTATION}statsHistogramBuckets"
+def _histogram_buckets(text: str) -> list[dict[str, Any]]:
+    source = f"annotation {ANNOTATION}statsHistogramBuckets"
     try:
-        said: dict[str, list[float]] = msgspec.json.decode(text, type=dict[str, list[float]])
+        buckets: dict[str, list[float]] = msgspec.json.decode(text, type=dict[str, list[float]])
     except msgspec.DecodeError as error:
-        raise ValueError(f"{where} is not an object of lists of numbers: {error}") from error
-    return [{"match": {"prefix": prefix}, "buckets": said[prefix]} for prefix in sorted(said)]
+        raise ValueError(f"{source} is not an object of lists of numbers: {error}") from error
+    return [{"match": {"prefix": prefix}, "buckets": buckets[prefix]} for prefix in sorted(buckets)]

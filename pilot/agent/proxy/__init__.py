@@ -1,0 +1,1 @@
+"""The proxy's context at startup: its pod, environment and ProxyConfig."""

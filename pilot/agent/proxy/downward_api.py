@@ -1,4 +1,7 @@
-"""Labels and annotations of the own pod, as Kubernetes' downward API writes them to a file: key="value", quoted as Go does."""
+"""Labels and annotations of the pod, read from files of the Kubernetes downward API.
+
+Each line has the form key="value", where the value is quoted as a Go string literal.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,22 @@ import json
 import pathlib
 import re
 
-_OCTAL_OR_HEX = re.compile(r"\\(x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|[av'])")
-_SHORT = {"a": "\a", "v": "\v", "'": "'"}
+_GO_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|[av'])")
+_SHORT_ESCAPES = {"a": "\a", "v": "\v", "'": "'"}
 
 
 def parse_downward_file(text: str) -> dict[str, str]:
-    """Returns the pairs of such a file; lines without "=" are skipped. ValueError, which names the key, where a value is not quoted."""
-    found = {}
+    """Return the key-value pairs, ignoring lines without "=". Raises ValueError, naming the key, for an unquoted value."""
+    pairs = {}
     for line in text.splitlines():
         key, equals, quoted = line.partition("=")
         if equals:
-            found[key] = _unquote(key, quoted)
-    return found
+            pairs[key] = _unquote(key, quoted)
+    return pairs
 
 
 def read_downward_file(path: str) -> dict[str, str]:
-    """Returns the pairs of a file, none where there is no file. ValueError, which names the file, where it cannot be read or understood."""
+    """Return the key-value pairs of a file, or none if it does not exist. Raises ValueError, naming the file."""
     try:
         return parse_downward_file(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -31,9 +34,9 @@ def read_downward_file(path: str) -> dict[str, str]:
 
 
 def _unquote(key: str, quoted: str) -> str:
-    """Returns what a Go string literal says; apart from a few escapes it is one of JSON."""
+    """Return the value of a Go string literal. It differs from a JSON string only in a few escapes."""
     try:
-        value = json.loads(_OCTAL_OR_HEX.sub(_as_json, quoted))
+        value = json.loads(_GO_ESCAPE.sub(_to_json_escape, quoted))
     except ValueError:
         value = None
     if not isinstance(value, str):
@@ -41,7 +44,7 @@ def _unquote(key: str, quoted: str) -> str:
     return value
 
 
-def _as_json(found: re.Match[str]) -> str:
-    escape = found[1]
-    character = _SHORT.get(escape) or chr(int(escape[1:], 16))
+def _to_json_escape(match: re.Match[str]) -> str:
+    escape = match[1]
+    character = _SHORT_ESCAPES.get(escape) or chr(int(escape[1:], 16))
     return json.dumps(character)[1:-1]

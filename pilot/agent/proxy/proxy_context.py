@@ -1,4 +1,4 @@
-"""What the agent knows of its proxy before it has talked to anybody: environment, pod, ProxyConfig."""
+"""The proxy's properties from its environment, its pod and its ProxyConfig."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from typing import Any
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.proxy.downward_api import read_downward_file
-from pilot.agent.proxy.effective_config import EffectiveConfig, build_proxy_config, read_sources
+from pilot.agent.proxy.effective_config import build_proxy_config, read_sources
+from pilot.config.mesh.proxy_config import ProxyConfig
 
 META, META_JSON = "ISTIO_META_", "ISTIO_METAJSON_"
 TYPES = ("sidecar", "router", "waypoint")
 VERSION = "1.32.0"
-"""The version of Istio whose configuration this agent's Envoy takes, where ISTIO_META_ISTIO_VERSION does not say another one."""
+"""The Istio version that the proxy reports unless ISTIO_META_ISTIO_VERSION is set."""
 HASH_LABEL = "pod-template-hash"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProxyContext:
-    """`addresses` is never empty. `metadata` is what the environment adds to the node, texts and JSON values."""
+    """The properties of one proxy.
+
+    `addresses` is never empty. `metadata` holds additional node metadata from the environment. `config_fields` are the fields of the
+    ProxyConfig that users set, by their JSON names.
+    """
 
     type: str
     name: str
@@ -34,22 +39,26 @@ class ProxyContext:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     metadata: Mapping[str, Any]
-    proxy: EffectiveConfig
+    config: ProxyConfig
+    config_fields: Mapping[str, Any]
 
 
-def read_proxy_context(kind: str, settings: AgentSettings, environ: Mapping[str, str]) -> ProxyContext:
-    """Returns what is known of a proxy of that type. ValueError, a sentence for the user, where something of it cannot be right."""
-    if kind not in TYPES:
-        raise ValueError(f"{kind!r} is no type of proxy: use {', '.join(TYPES)}")
+def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mapping[str, str]) -> ProxyContext:
+    """Return the properties of a proxy. Raises ValueError, with a message for the user, for an invalid source."""
+    if proxy_type not in TYPES:
+        raise ValueError(f"unknown proxy type {proxy_type!r}; use {', '.join(TYPES)}")
     pod = settings.pod
     annotations = read_downward_file(pod.annotations_file)
-    proxy = build_proxy_config(read_sources(pod.mesh_config, pod.proxy_config, annotations))
-    metadata = build_metadata({**proxy.config.proxy_metadata, **environ})
-    static = metadata.pop("LABELS", {})
-    labels = {**(static if isinstance(static, dict) else {}), **read_downward_file(pod.labels_file)}
+    effective = build_proxy_config(read_sources(pod.mesh_config, pod.proxy_config, annotations))
+    metadata = build_metadata({**effective.config.proxy_metadata, **environ})
+    metadata_labels = metadata.pop("LABELS", {})
+    labels = {
+        **(metadata_labels if isinstance(metadata_labels, dict) else {}),
+        **read_downward_file(pod.labels_file),
+    }
     labels.pop(HASH_LABEL, None)
     return ProxyContext(
-        type=kind,
+        type=proxy_type,
         name=pod.name or socket.gethostname(),
         namespace=pod.namespace,
         service_account=pod.service_account,
@@ -58,51 +67,57 @@ def read_proxy_context(kind: str, settings: AgentSettings, environ: Mapping[str,
         labels=labels,
         annotations=annotations,
         metadata=metadata,
-        proxy=proxy,
+        config=effective.config,
+        config_fields=effective.fields,
     )
 
 
 def build_metadata(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the metadata that variables declare: ISTIO_META_X is the text X, ISTIO_METAJSON_LABELS the labels, and any other
-    ISTIO_METAJSON_X an object of further metadata. ValueError, which names the variable, where that is no object."""
-    found: dict[str, Any] = {name.removeprefix(META): value for name, value in environ.items() if name.startswith(META)}
+    """Return the node metadata that environment variables declare.
+
+    ISTIO_META_X sets the string X, ISTIO_METAJSON_LABELS the labels, and any other ISTIO_METAJSON_X is an object that is merged.
+    Raises ValueError, naming the variable, if one is not an object.
+    """
+    metadata: dict[str, Any] = {
+        name.removeprefix(META): value for name, value in environ.items() if name.startswith(META)
+    }
     for name, value in environ.items():
         if name.startswith(META_JSON):
             try:
-                more = json.loads(value)
+                fields = json.loads(value)
             except ValueError:
-                more = None
-            if not isinstance(more, dict):
+                fields = None
+            if not isinstance(fields, dict):
                 raise ValueError(f"variable {name} is not a JSON object")
-            found.update({"LABELS": more} if name == f"{META_JSON}LABELS" else more)
-    return found
+            metadata.update({"LABELS": fields} if name == f"{META_JSON}LABELS" else fields)
+    return metadata
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    given = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for address in given:
+    addresses = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for address in addresses:
         try:
             ipaddress.ip_address(address)
         except ValueError:
             raise ValueError(f"variable INSTANCE_IP: {address!r} is not an IP address") from None
-    return given or (_default_address(),)
+    return addresses or (_default_address(),)
 
 
 def _default_address() -> str:
-    """Returns the address that this machine sends from by its default route; nothing is sent to find it."""
-    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    """Return the source address of the default route. No packet is sent."""
+    for family, destination in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((elsewhere, 9))
-                address: str = probe.getsockname()[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as client:
+                client.connect((destination, 9))
+                address: str = client.getsockname()[0]
                 return address
         except OSError:
             continue
-    raise ValueError("this machine has no default route to learn an address from: set INSTANCE_IP")
+    raise ValueError("cannot determine the IP address because there is no default route; set INSTANCE_IP")
 
 
-def workers(settings: AgentSettings, config_concurrency: int | None) -> int:
-    """Returns Envoy's number of worker threads; 0 leaves it to Envoy, which takes one for each CPU."""
+def worker_threads(settings: AgentSettings, config_concurrency: int | None) -> int:
+    """Return Envoy's number of worker threads. 0 means Envoy's default, one per CPU."""
     if settings.envoy.concurrency:
         return settings.envoy.concurrency
     if config_concurrency is not None:

@@ -1,0 +1,1 @@
+"""The agent's status port: readiness, application probes and merged metrics."""

@@ -1,4 +1,4 @@
-"""One page of metrics for Prometheus: those of Envoy, of the application and of the agent, passed on as they come.
+"""Merged metrics: one Prometheus page with the metrics of Envoy, the application and the agent.
 
 https://istio.io/latest/docs/ops/integrations/prometheus/#option-1-metrics-merging
 """
@@ -12,80 +12,86 @@ from typing import NamedTuple
 
 TIMEOUT_HEADER = "x-prometheus-scrape-timeout-seconds"
 ACCEPT = "text/plain;version=0.0.4;q=1.0,*/*;q=0.1"
-SECONDS = 10.0
-LARGEST_LINE = 1 << 16
-END = b"# EOF"
-"""The last line of OpenMetrics, which applications that know nothing else send; behind it nothing would be read."""
+DEFAULT_TIMEOUT = 10.0
+MAX_LINE_BYTES = 1 << 16
+EOF_MARKER = b"# EOF"
+"""The last line of OpenMetrics. Applications may send it regardless of the Accept header, and parsers stop there."""
 RESERVED = frozenset({15000, 15001, 15004, 15006, 15008, 15020, 15021, 15053, 15090})
 
 
 class MetricsTarget(NamedTuple):
-    """A page of metrics on this machine."""
+    """A page of metrics on this machine. `source` is envoy or application."""
 
-    what: str
+    source: str
     host: str
     port: int
     path: str
 
 
 def parse_targets(text: str, host: str, status_port: int) -> list[MetricsTarget]:
-    """Returns the pages of the application's metrics that ISTIO_PROMETHEUS_ANNOTATIONS names. ValueError where it makes no sense."""
-    where = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
+    """Return the application's pages in the value of ISTIO_PROMETHEUS_ANNOTATIONS. Raises ValueError if it is invalid."""
+    variable = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
     if not text:
         return []
     try:
-        said = json.loads(text)
+        annotations = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise ValueError(f"{where} is not an object")
-    if said.get("scrape") == "false":
+        raise ValueError(f"{variable} is not JSON: {error}") from error
+    if not isinstance(annotations, dict):
+        raise ValueError(f"{variable} is not an object")
+    if annotations.get("scrape") == "false":
         return []
-    given = said.get("targets") or [{"port": said.get("port"), "path": said.get("path")}]
+    targets = annotations.get("targets") or [{"port": annotations.get("port"), "path": annotations.get("path")}]
     return [
         MetricsTarget(
-            "application", host, _port(where, one.get("port") or "80", status_port), one.get("path") or "/metrics"
+            "application",
+            host,
+            _parse_port(variable, target.get("port") or "80", status_port),
+            target.get("path") or "/metrics",
         )
-        for one in given
+        for target in targets
     ]
 
 
-def _port(where: str, text: object, status_port: int) -> int:
+def _parse_port(variable: str, text: object, status_port: int) -> int:
     port = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
     if not 0 < port < 65536:
-        raise ValueError(f"{where}: {text!r} is not a port")
+        raise ValueError(f"{variable}: {text!r} is not a port")
     if port in RESERVED or port == status_port:
-        raise ValueError(f"{where}: port {port} is one of the proxy's own")
+        raise ValueError(f"{variable}: port {port} is reserved for the proxy")
     return port
 
 
-def merge(
-    own: bytes, targets: Iterable[MetricsTarget], seconds: float, failed: Callable[[MetricsTarget, Exception], None]
+def merge_metrics(
+    agent_metrics: bytes,
+    targets: Iterable[MetricsTarget],
+    timeout: float,
+    on_failure: Callable[[MetricsTarget, Exception], None],
 ) -> Iterator[bytes]:
-    """Yields the agent's own metrics and then those of each target, line by line as they come; `failed` is told of each that breaks off."""
-    yield own
+    """Yield the agent's metrics, followed by those of each target, line by line. `on_failure` is called for failed targets."""
+    yield agent_metrics
     for target in targets:
         try:
-            yield from _lines(target, seconds)
+            yield from _scrape(target, timeout)
         except (OSError, http.client.HTTPException) as error:
-            failed(target, error)
+            on_failure(target, error)
 
 
-def _lines(target: MetricsTarget, seconds: float) -> Iterator[bytes]:
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=seconds)
+def _scrape(target: MetricsTarget, timeout: float) -> Iterator[bytes]:
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
     try:
         path = target.path if target.path.startswith("/") else f"/{target.path}"
-        connection.request("GET", path, headers={"accept": ACCEPT, TIMEOUT_HEADER: f"{seconds:g}"})
+        connection.request("GET", path, headers={"accept": ACCEPT, TIMEOUT_HEADER: f"{timeout:g}"})
         response = connection.getresponse()
         if response.status != 200:
-            raise http.client.HTTPException(f"it answers {response.status}")
-        line = b"\n"
-        while piece := response.readline(LARGEST_LINE):
-            whole = line.endswith(b"\n")  # the piece begins a line
-            line = piece
-            if not (whole and piece.rstrip() == END):
-                yield piece
-        if not line.endswith(b"\n"):
+            raise http.client.HTTPException(f"status {response.status}")
+        previous = b"\n"
+        while line := response.readline(MAX_LINE_BYTES):
+            is_line_start = previous.endswith(b"\n")
+            previous = line
+            if not (is_line_start and line.rstrip() == EOF_MARKER):
+                yield line
+        if not previous.endswith(b"\n"):
             yield b"\n"
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""Whether Envoy can take traffic: it lives, its workers run, and it has been sent clusters and listeners."""
+"""Readiness of Envoy: it is live, its workers have started, and it has received clusters and listeners."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ class Stats(Protocol):
 
 
 class Readiness:
-    """`admin` is None without an Envoy. `draining`, once set, says no for good."""
+    """The readiness of one proxy. `admin` is None if Envoy is disabled. Once `draining` is set, the proxy is never ready again."""
 
     def __init__(self, admin: Stats | None) -> None:
-        self._admin, self._configured = admin, False
+        self._admin, self._is_configured = admin, False
         self.draining = False
 
-    def reason(self) -> str:
-        """Returns why the proxy is not ready, "" where it is. What it has been sent is not asked for again, only whether it lives."""
+    def failure(self) -> str:
+        """Return the reason why the proxy is not ready, or "" if it is.
+
+        After Envoy has been configured once, only its state is checked.
+        """
         if self.draining:
             return "the proxy is draining"
         if self._admin is None:
             return ""
         try:
-            stats = self._admin.stats(r"^server\.state$" if self._configured else STATS)
+            stats = self._admin.stats(r"^server\.state$" if self._is_configured else STATS)
         except AdminError as error:
             return str(error)
-        if stats.get("server.state", LIVE) != LIVE:  # 0 is left out by Envoy's filter of what was never set
-            return f"Envoy is not live, its state is {stats['server.state']}"
-        if not self._configured:
-            if missing := _missing(stats):
+        if stats.get("server.state", LIVE) != LIVE:  # the usedonly filter omits a state of 0
+            return f"Envoy is not live (state {stats['server.state']})"
+        if not self._is_configured:
+            if missing := _missing_configuration(stats):
                 return missing
-            self._configured = True
+            self._is_configured = True
         return ""
 
 
-def _missing(stats: Mapping[str, int]) -> str:
-    """Returns what Envoy does not have yet of what it needs; "" where it has all. Configuration that it refused has arrived all the same."""
-    received = {
+def _missing_configuration(stats: Mapping[str, int]) -> str:
+    """Return a description of what Envoy has not received or started, or "". Rejected updates count as received."""
+    updates = {
         "clusters": stats.get("cluster_manager.cds.update_success", 0)
         + stats.get("cluster_manager.cds.update_rejected", 0),
         "listeners": stats.get("listener_manager.lds.update_success", 0)
         + stats.get("listener_manager.lds.update_rejected", 0),
     }
-    missing = [kind for kind, count in received.items() if not count]
+    missing = [kind for kind, count in updates.items() if not count]
     if missing:
-        return f"Envoy has not been sent {' and '.join(missing)}"
+        return f"Envoy has not received {' and '.join(missing)}"
     return "" if stats.get("listener_manager.workers_started") else "Envoy's workers have not started"

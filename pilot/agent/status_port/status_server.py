@@ -1,4 +1,4 @@
-"""The agent's own port: readiness, the application's probes, merged metrics, and commands from this machine."""
+"""The HTTP server of the status port: readiness, application probes, merged metrics, and commands for local callers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from typing import Any, NamedTuple
 
 from pilot.agent.agent_metrics import AgentMetrics
 from pilot.agent.status_port.app_probes import PATH, Prober
-from pilot.agent.status_port.merged_metrics import SECONDS, TIMEOUT_HEADER, MetricsTarget, merge
+from pilot.agent.status_port.merged_metrics import DEFAULT_TIMEOUT, TIMEOUT_HEADER, MetricsTarget, merge_metrics
 from pilot.agent.status_port.readiness import Readiness
 from pilot.lib.exposition import CONTENT_TYPE
 from pilot.lib.log import scope
 from pilot.lib.start_error import StartError
 from pilot.lib.text import one_line
 
-READ_SECONDS = 30
-MAX_CONCURRENT = 50
-"""Connections that are served at once; the kubelet and Prometheus need a few."""
-LINES = 512
-"""Lines of metrics that are written at once."""
+READ_TIMEOUT = 30
+MAX_CONNECTIONS = 50
+"""Maximum number of concurrent connections. The kubelet and Prometheus need only a few."""
+LINES_PER_WRITE = 512
 _log = scope("status")
 
 
 class StatusPages(NamedTuple):
-    """What the port serves. `targets` are pages of metrics; `commands` are run by a POST from this machine."""
+    """The content of the status port. `targets` are merged into the metrics; `commands` run on a POST from this machine."""
 
     readiness: Readiness
     prober: Prober
@@ -38,14 +37,14 @@ class StatusPages(NamedTuple):
 
 
 class StatusServer:
-    """Serves in threads, so that a slow application holds up neither readiness nor Envoy's configuration."""
+    """Serves in threads, so that a slow application delays neither readiness nor configuration."""
 
     def __init__(self, port: int, pages: StatusPages) -> None:
-        """StartError where the port cannot be had."""
+        """Bind the port. Raises StartError."""
         try:
             self._server = _Server(port, pages)
         except OSError as error:
-            raise StartError(f"the status port {port} cannot be had: {error.strerror or error}") from error
+            raise StartError(f"cannot listen on the status port {port}: {error.strerror or error}") from error
         self.port: int = self._server.server_address[1]
 
     def start(self) -> None:
@@ -64,7 +63,7 @@ class _Server(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6
 
     def __init__(self, port: int, pages: StatusPages) -> None:
-        self.pages, self._places = pages, threading.BoundedSemaphore(MAX_CONCURRENT)
+        self.pages, self._slots = pages, threading.BoundedSemaphore(MAX_CONNECTIONS)
         if not socket.has_dualstack_ipv6():
             self.address_family = socket.AF_INET
         super().__init__(("", port), _Handler)
@@ -78,8 +77,8 @@ class _Server(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = "", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves a connection in a thread of its own, or closes it where too many are open."""
-        if self._places.acquire(blocking=False):
+        """Serve a connection in a new thread, or close it if there are too many."""
+        if self._slots.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -88,90 +87,91 @@ class _Server(http.server.ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._slots.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who breaks off the connection is not worth a trace."""
+        """Ignore the error: usually, the client closed the connection."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = READ_SECONDS
+    timeout = READ_TIMEOUT
     server: _Server
 
     def do_GET(self) -> None:
         path, pages = self.path.partition("?")[0], self.server.pages
         if path == "/healthz/ready":
-            self._ready(pages)
+            self._send_readiness(pages)
         elif path == "/stats/prometheus":
-            self._metrics(pages)
+            self._send_metrics(pages)
         elif PATH.fullmatch(path):
-            status, body = pages.prober.answer(path, dict(self.headers.items()))
-            self._answer(status, body)
+            status, body = pages.prober.probe(path, dict(self.headers.items()))
+            self._respond(status, body)
         elif path in pages.commands:
-            self._answer(405, b"use POST\n")
+            self._respond(405, b"use POST\n")
         else:
-            self._answer(404, b"there is no such page\n")
+            self._respond(404, b"page not found\n")
 
     def do_POST(self) -> None:
         path, commands = self.path.partition("?")[0], self.server.pages.commands
         if path not in commands:
-            self._answer(404, b"there is no such page\n")
-        elif not _is_own(self.client_address[0]):
-            self._answer(403, b"only requests from this machine are allowed\n")
+            self._respond(404, b"page not found\n")
+        elif not _is_loopback(self.client_address[0]):
+            self._respond(403, b"only requests from this machine are allowed\n")
         else:
-            self._answer(200, b"OK\n")
+            self._respond(200, b"OK\n")
             commands[path]()
 
-    def _ready(self, pages: StatusPages) -> None:
-        reason = pages.readiness.reason()
-        if reason:
-            _log.info("the proxy is not ready: %s", reason)
-            self._answer(503, f"{one_line(reason)}\n".encode())
+    def _send_readiness(self, pages: StatusPages) -> None:
+        failure = pages.readiness.failure()
+        if failure:
+            _log.info("proxy is not ready: %s", failure)
+            self._respond(503, f"{one_line(failure)}\n".encode())
         else:
             pages.metrics.ready()
-            self._answer(200)
+            self._respond(200)
 
-    def _metrics(self, pages: StatusPages) -> None:
+    def _send_metrics(self, pages: StatusPages) -> None:
         pages.metrics.scraped()
         self.send_response(200)
         self.send_header("content-type", CONTENT_TYPE)
-        self.send_header(
-            "connection", "close"
-        )  # the end of the connection is the end of the page, whose length nobody knows
+        self.send_header("connection", "close")  # the length is unknown; the end of the connection ends the body
         self.end_headers()
-        for piece in _pieces(merge(pages.metrics.render(), pages.targets, self._seconds(), self._failed)):
-            self.wfile.write(piece)
+        lines = merge_metrics(pages.metrics.render(), pages.targets, self._scrape_timeout(), self._report_failure)
+        for block in _join_lines(lines):
+            self.wfile.write(block)
         self.close_connection = True
 
-    def _failed(self, target: MetricsTarget, error: Exception) -> None:
-        self.server.pages.metrics.scrape_failed(target.what)
-        _log.warning("the metrics of %s at port %d, %s cannot be had: %s", target.what, target.port, target.path, error)
+    def _report_failure(self, target: MetricsTarget, error: Exception) -> None:
+        self.server.pages.metrics.scrape_failed(target.source)
+        _log.warning(
+            "cannot scrape the metrics of %s (port %d, path %s): %s", target.source, target.port, target.path, error
+        )
 
-    def _seconds(self) -> float:
-        """Returns the time that Prometheus gives."""
+    def _scrape_timeout(self) -> float:
+        """Return the timeout that Prometheus sent, within limits."""
         try:
-            return max(0.1, min(60.0, float(self.headers.get(TIMEOUT_HEADER, SECONDS))))
+            return max(0.1, min(60.0, float(self.headers.get(TIMEOUT_HEADER, DEFAULT_TIMEOUT))))
         except ValueError:
-            return SECONDS
+            return DEFAULT_TIMEOUT
 
-    def _answer(self, status: int, body: bytes = b"") -> None:
+    def _respond(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Requests are not logged."""
+        """Do not log requests."""
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the same bytes, many lines at once."""
+def _join_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of many lines."""
     iterator = iter(lines)
-    while piece := list(itertools.islice(iterator, LINES)):
-        yield b"".join(piece)
+    while block := list(itertools.islice(iterator, LINES_PER_WRITE)):
+        yield b"".join(block)
 
 
-def _is_own(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback

@@ -1,1 +1,1 @@
-"""Wasm modules: fetched from registries of images and servers of HTTP for Envoy, which is given files."""
+"""Wasm modules: fetched from image registries and HTTP servers, and handed to Envoy as files."""

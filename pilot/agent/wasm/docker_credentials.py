@@ -1,4 +1,4 @@
-"""Finds what a registry is to be told in a configuration of Docker's, which is what pull secrets are."""
+"""Registry credentials in Docker's config.json format, which pull secrets use."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-_HUB = ("index.docker.io", "docker.io", "registry-1.docker.io")
+_DOCKER_HUB = ("index.docker.io", "docker.io", "registry-1.docker.io")
 
 
 class Login(NamedTuple):
-    """A name and a password."""
+    """A user name and a password."""
 
-    name: str
+    username: str
     password: str
 
     @property
-    def basic(self) -> str:
-        """Returns the header by which HTTP carries both."""
-        return "Basic " + base64.b64encode(f"{self.name}:{self.password}".encode()).decode()
+    def basic_authorization(self) -> str:
+        """Return the Authorization header."""
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
 class _Entry(msgspec.Struct):
@@ -35,27 +35,27 @@ class _Config(msgspec.Struct):
 
 
 def find_login(secret: str, registry: str) -> Login | None:
-    """Returns the login for a registry; None where the configuration has none for it. ValueError where it cannot be read."""
+    """Return the login for a registry, or None if the configuration has none. Raises ValueError for invalid content."""
     try:
         config = msgspec.json.decode(secret, type=_Config)
     except msgspec.MsgspecError as error:
-        raise ValueError("the pull secret is no configuration of Docker's") from error
-    for place, entry in config.auths.items():
-        if _same(place, registry):
-            return _login(entry)
+        raise ValueError("the pull secret is not a Docker configuration") from error
+    for location, entry in config.auths.items():
+        if _is_same_registry(location, registry):
+            return _decode_login(entry)
     return None
 
 
-def _same(place: str, registry: str) -> bool:
-    host = urlsplit(place if "://" in place else f"//{place}").netloc
-    return host == registry or (host in _HUB and registry in _HUB)
+def _is_same_registry(location: str, registry: str) -> bool:
+    host = urlsplit(location if "://" in location else f"//{location}").netloc
+    return host == registry or (host in _DOCKER_HUB and registry in _DOCKER_HUB)
 
 
-def _login(entry: _Entry) -> Login | None:
+def _decode_login(entry: _Entry) -> Login | None:
     if not entry.auth:
         return Login(entry.username, entry.password) if entry.username else None
     try:
-        name, colon, password = base64.b64decode(entry.auth, validate=True).decode().partition(":")
+        username, colon, password = base64.b64decode(entry.auth, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError("the pull secret has a login that is no base64 of text") from error
-    return Login(name, password.rstrip("\0")) if colon else None
+        raise ValueError("the auth field of the pull secret is not valid base64 text") from error
+    return Login(username, password.rstrip("\0")) if colon else None

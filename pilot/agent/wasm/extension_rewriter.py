@@ -1,6 +1,6 @@
-"""Rewrites the configuration of extensions on its way to Envoy: remote modules become files, and what is for the companion alone is taken out.
+"""Rewrites Wasm extension configurations for Envoy: remote modules become local files, and the agent's variables are removed.
 
-A module that cannot be had becomes a filter that lets all through, or nothing, as its failure policy says.
+If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to its failure policy.
 """
 
 from __future__ import annotations
@@ -25,106 +25,108 @@ from pilot.agent.wasm.module_cache import ModuleCache, ModuleSource
 from pilot.lib.log import scope
 
 PULL_SECRET, PULL_POLICY = "ISTIO_META_WASM_IMAGE_PULL_SECRET", "ISTIO_META_WASM_IMAGE_PULL_POLICY"
-VERSION, OURS = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION", "ISTIO_META_"
-_ALLOW_STATISTICS, _DENY_STATISTICS = "wasm-default-allow", "wasm-default-deny"
-_DEFAULT_SECONDS = 5.0
+VERSION, AGENT_PREFIX = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION", "ISTIO_META_"
+_ALLOW_STAT_PREFIX, _DENY_STAT_PREFIX = "wasm-default-allow", "wasm-default-deny"
+_DEFAULT_TIMEOUT = 5.0
 _log = scope("wasm")
 
 
 class RewriteObserver(Protocol):
-    """What is counted."""
+    """Receives the events that metrics count."""
 
-    def module_converted(self, result: str) -> None: ...
+    def extension_converted(self, result: str) -> None: ...
 
 
-class _NotTold(FetchError):
-    """The module needs a secret that this proxy is not told: there is nothing to try again until the control plane says something else."""
+class _PullSecretUnavailable(FetchError):
+    """The pull secret does not exist or is withheld from this proxy. Retrying is futile until the control plane sends an update."""
 
 
 class ExtensionRewriter:
-    """Rewrites the configuration of extensions; blocks while modules are fetched, so that it is for a thread."""
+    """Rewrites extension configurations. Blocks while modules are fetched, so call it in a thread."""
 
-    def __init__(self, files: ModuleCache, observer: RewriteObserver) -> None:
-        self._files, self._observer = files, observer
+    def __init__(self, modules: ModuleCache, observer: RewriteObserver) -> None:
+        self._modules, self._observer = modules, observer
 
     def rewrite(self, packed: Any) -> Outcome:
-        """Rewrites a packed extension in place; it is unmet where something stands in for its module that may be had later."""
+        """Rewrite a packed extension in place."""
         extension = extension_pb2.TypedExtensionConfig()
         try:
             extension.ParseFromString(packed.value)
-            module = _find_module(extension)
+            filter_config = _find_wasm_filter(extension)
         except (DecodeError, json_format.ParseError) as error:
-            _log.warning("the extension %s cannot be read: %s", extension.name, error)
-            self._observer.module_converted("unmarshal_failure")
-            return "as it is"
-        if module is None or not module.config.vm_config.code.HasField("remote"):
-            self._observer.module_converted("no_remote_load")
-            return "as it is"
-        localized, outcome = self._localized(extension.name, module)
-        extension.typed_config.Pack(localized)
+            _log.warning("cannot decode extension %s: %s", extension.name, error)
+            self._observer.extension_converted("unmarshal_failure")
+            return "unchanged"
+        if filter_config is None or not filter_config.config.vm_config.code.HasField("remote"):
+            self._observer.extension_converted("no_remote_load")
+            return "unchanged"
+        local_config, outcome = self._localize_or_replace(extension.name, filter_config)
+        extension.typed_config.Pack(local_config)
         packed.value = extension.SerializeToString()
         return outcome
 
-    def _localized(self, name: str, module: Any) -> tuple[Any, Outcome]:
-        """Returns the module with its code in a file, or what stands in for it."""
-        config = module.config
+    def _localize_or_replace(self, name: str, filter_config: Any) -> tuple[Any, Outcome]:
+        """Return the filter with its code in a local file, or its replacement."""
+        config = filter_config.config
         policy = config.failure_policy
-        opens = policy == wasm_pb2.FAIL_OPEN or (policy == wasm_pb2.UNSPECIFIED and config.fail_open)
+        fails_open = policy == wasm_pb2.FAIL_OPEN or (policy == wasm_pb2.UNSPECIFIED and config.fail_open)
         try:
-            _localize(name, config.vm_config, self._files)
+            _localize(name, config.vm_config, self._modules)
         except FetchError as error:
             _log.error(
-                "the module of %s cannot be had, so that %s: %s",
+                "cannot fetch the Wasm module of %s, so the filter %s: %s",
                 name,
-                "all is let through" if opens else "nothing is let through",
+                "allows all traffic" if fails_open else "denies all traffic",
                 error,
             )
-            self._observer.module_converted(error.result)
-            return _stand_in(isinstance(module, network_wasm_pb2.Wasm), opens), "rewritten" if isinstance(
-                error, _NotTold
-            ) else "unmet"
-        self._observer.module_converted("success")
-        return module, "rewritten"
+            self._observer.extension_converted(error.result)
+            return _build_replacement(isinstance(filter_config, network_wasm_pb2.Wasm), fails_open), "rewritten" if (
+                isinstance(error, _PullSecretUnavailable)
+            ) else "pending"
+        self._observer.extension_converted("success")
+        return filter_config, "rewritten"
 
 
-def _find_module(extension: extension_pb2.TypedExtensionConfig) -> Any:
-    """Returns the module of an extension, also of one that is written as a struct; None where it is no module."""
-    typed = extension.typed_config
-    for kind in (http_wasm_pb2.Wasm, network_wasm_pb2.Wasm):
-        found: Any = kind()
-        if typed.Unpack(found):
-            return found
+def _find_wasm_filter(extension: extension_pb2.TypedExtensionConfig) -> Any:
+    """Return the Wasm filter of an extension, also if it is a TypedStruct, or None for any other extension."""
+    typed_config = extension.typed_config
+    for message in (http_wasm_pb2.Wasm, network_wasm_pb2.Wasm):
+        filter_config: Any = message()
+        if typed_config.Unpack(filter_config):
+            return filter_config
         for struct in (udpa_pb2.TypedStruct(), xds_pb2.TypedStruct()):
-            if typed.Unpack(struct) and struct.type_url.rpartition("/")[2] == kind.DESCRIPTOR.full_name:
-                return json_format.ParseDict(json_format.MessageToDict(struct.value), found)
+            if typed_config.Unpack(struct) and struct.type_url.rpartition("/")[2] == message.DESCRIPTOR.full_name:
+                return json_format.ParseDict(json_format.MessageToDict(struct.value), filter_config)
     return None
 
 
-def _localize(name: str, vm: wasm_pb2.VmConfig, files: ModuleCache) -> None:
-    """Puts the file of a module in place of where it comes from. FetchError where it cannot be had."""
+def _localize(name: str, vm: wasm_pb2.VmConfig, modules: ModuleCache) -> None:
+    """Replace the remote source of a module with its file. Raises FetchError."""
     remote, variables = vm.code.remote, dict(vm.environment_variables.key_values)
     secret = variables.get(PULL_SECRET)
-    for ours in [key for key in variables if key.startswith(OURS)]:
-        del vm.environment_variables.key_values[ours]
+    for key in [key for key in variables if key.startswith(AGENT_PREFIX)]:
+        del vm.environment_variables.key_values[key]
     if not vm.environment_variables.key_values and not vm.environment_variables.host_env_keys:
         vm.ClearField("environment_variables")
     if secret == "":
-        raise _NotTold("its pull secret is not there, or this proxy is not told it", "fetch_failure")
+        raise _PullSecretUnavailable(
+            "its pull secret does not exist or is not available to this proxy", "fetch_failure"
+        )
     checksum = "" if remote.sha256 == "nil" else remote.sha256
     source = ModuleSource(
         remote.http_uri.uri, name, variables.get(VERSION, ""), checksum, variables.get(PULL_POLICY, ""), secret or ""
     )
     timeout = remote.http_uri.timeout
-    path = files.get(
-        source, timeout.ToTimedelta().total_seconds() if remote.http_uri.HasField("timeout") else _DEFAULT_SECONDS
+    path = modules.fetch(
+        source, timeout.ToTimedelta().total_seconds() if remote.http_uri.HasField("timeout") else _DEFAULT_TIMEOUT
     )
     vm.code.CopyFrom(base_pb2.AsyncDataSource(local=base_pb2.DataSource(filename=str(path.absolute()))))
 
 
-def _stand_in(network: bool, opens: bool) -> Any:
-    """Returns a filter that lets all through (without rules), or nothing (with rules of which none matches)."""
-    rules = None if opens else rules_pb2.RBAC()
-    statistics = _ALLOW_STATISTICS if opens else _DENY_STATISTICS
-    if network:
-        return network_rbac_pb2.RBAC(rules=rules, stat_prefix=statistics)
-    return http_rbac_pb2.RBAC(rules=rules, rules_stat_prefix=statistics)
+def _build_replacement(is_network_filter: bool, fails_open: bool) -> Any:
+    """Return an RBAC filter without rules, which allows all traffic, or with empty rules, which deny it."""
+    rules = None if fails_open else rules_pb2.RBAC()
+    stat_prefix = _ALLOW_STAT_PREFIX if fails_open else _DENY_STAT_PREFIX
+    if is_network_filter:
+        return network_rbac_pb2.RBAC(rules=rules, stat_prefix=stat_prefix)
+    return http_rbac_pb2.RBAC(rules=rules, rules_stat_prefix=stat_prefix)

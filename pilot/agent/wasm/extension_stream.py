@@ -1,4 +1,4 @@
-"""Follows the configuration of extensions on one stream to Envoy: it is rewritten, and what cannot be had is tried again."""
+"""Extension configurations on one ADS stream."""
 
 from __future__ import annotations
 
@@ -8,65 +8,68 @@ from envoy.config.core.v3 import extension_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError
 
-Outcome = Literal["as it is", "rewritten", "unmet"]
+Outcome = Literal["unchanged", "rewritten", "pending"]
+"""The result of rewriting a resource. `pending` means that it was replaced because its module is not available yet."""
 
 
 class Rewriter(Protocol):
-    """What is done to one resource."""
+    """Rewrites one resource in place."""
 
     def rewrite(self, packed: Any) -> Outcome: ...
 
 
 class ExtensionStream:
-    """The extensions of one stream. Methods block while modules are fetched, so that they are for a thread.
+    """Rewrites the extension configurations of one stream and retries the pending ones.
 
-    What stands in for a module that cannot be had goes to Envoy at once; the resource itself is kept until it is met, or another one of its name
-    comes. It then goes out as part of the last response, whose version and nonce Envoy has.
+    A replacement for an unavailable module is sent to Envoy immediately. The original resource is retried until its module is available
+    or the resource is updated. It is then sent with the version and nonce of the last response, which Envoy knows.
+
+    Methods block while modules are fetched, so call them in a thread.
     """
 
     def __init__(self, rewriter: Rewriter, delta: bool) -> None:
         self._rewriter = rewriter
-        self._kind: Any = discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse
-        self._last: Any = self._kind()
-        self._unmet: dict[str, Any] = {}
+        self._message: Any = discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse
+        self._last_response: Any = self._message()
+        self._pending: dict[str, Any] = {}
 
     @property
-    def waits(self) -> bool:
-        """Returns whether there is something to try again."""
-        return bool(self._unmet)
+    def has_pending(self) -> bool:
+        """Return whether there are resources to retry."""
+        return bool(self._pending)
 
-    def take(self, raw: bytes) -> bytes:
-        """Returns a response as Envoy is to have it; one that cannot be read is returned as it is."""
-        response = self._kind()
+    def rewrite(self, raw: bytes) -> bytes:
+        """Return the response to send to Envoy. A malformed response is returned unchanged."""
+        response = self._message()
         try:
             response.ParseFromString(raw)
         except DecodeError:
             return raw
-        self._last = _without_resources(response)
+        self._last_response = _without_resources(response)
         for name in getattr(response, "removed_resources", ()):
-            self._unmet.pop(name, None)
+            self._pending.pop(name, None)
         outcomes = [self._rewrite(resource) for resource in response.resources]
-        rewritten: bytes = response.SerializeToString() if set(outcomes) - {"as it is"} else raw
+        rewritten: bytes = response.SerializeToString() if set(outcomes) - {"unchanged"} else raw
         return rewritten
 
-    def again(self) -> bytes:
-        """Tries what is not met yet; returns a response with what is met now, b"" without any."""
-        response = _without_resources(self._last)
-        for resource in list(self._unmet.values()):
-            if self._rewrite(resource) != "unmet":
+    def retry_pending(self) -> bytes:
+        """Retry the pending resources. Returns a response with those that succeeded, or b"" if none did."""
+        response = _without_resources(self._last_response)
+        for resource in list(self._pending.values()):
+            if self._rewrite(resource) != "pending":
                 response.resources.add().CopyFrom(resource)
-        met: bytes = response.SerializeToString() if response.resources else b""
-        return met
+        serialized: bytes = response.SerializeToString() if response.resources else b""
+        return serialized
 
     def _rewrite(self, resource: Any) -> Outcome:
-        """Rewrites a resource in place, and keeps it as it was where it is not met."""
-        packed, before = getattr(resource, "resource", resource), type(resource)()
-        before.CopyFrom(resource)
+        """Rewrite a resource in place. If it is pending, keep a copy of the original."""
+        packed, original = getattr(resource, "resource", resource), type(resource)()
+        original.CopyFrom(resource)
         name = _name(packed)
         outcome = self._rewriter.rewrite(packed)
-        self._unmet.pop(name, None)
-        if outcome == "unmet":
-            self._unmet[name] = before
+        self._pending.pop(name, None)
+        if outcome == "pending":
+            self._pending[name] = original
         return outcome
 
 
@@ -78,10 +81,10 @@ def _name(packed: Any) -> str:
 
 
 def _without_resources(response: Any) -> Any:
-    """Returns what a response says of itself."""
-    found = type(response)()
-    found.CopyFrom(response)
-    del found.resources[:]
-    if hasattr(found, "removed_resources"):
-        del found.removed_resources[:]
-    return found
+    """Return a copy of a response without its resources."""
+    copy = type(response)()
+    copy.CopyFrom(response)
+    del copy.resources[:]
+    if hasattr(copy, "removed_resources"):
+        del copy.removed_resources[:]
+    return copy

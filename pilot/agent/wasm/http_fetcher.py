@@ -1,7 +1,6 @@
-"""Fetches over HTTP, in threads, within a time and a size.
+"""A blocking HTTP client with a deadline, a size limit and address rules.
 
-Every connection is checked by the address that it really goes to, so that neither a redirect nor a name server leads to what may not be
-asked.
+Rules apply to the address of each connection, so neither a redirect nor a DNS answer can lead to a blocked address.
 """
 
 from __future__ import annotations
@@ -16,22 +15,24 @@ from urllib.parse import urljoin, urlsplit
 
 from pilot.lib.address_rules import AddressRules, BlockedAddress
 
-_REDIRECTS, _BLOCK = 10, 65536
-_MOVED = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS, _BLOCK_BYTES = 10, 65536
+_REDIRECTS = (301, 302, 303, 307, 308)
 _CONNECT_SECONDS = 10.0
 
 
 class FetchError(Exception):
-    """Something could not be had; the text is for the log and has no secrets. `result` is what metrics call it, `passing` says that it may work
-    when it is tried again."""
+    """A fetch failed. The message is for the log and contains no secrets.
 
-    def __init__(self, text: str, result: str = "download_failure", passing: bool = False) -> None:
+    `result` is the label for metrics. `is_retryable` means that another attempt may succeed.
+    """
+
+    def __init__(self, text: str, result: str = "download_failure", is_retryable: bool = False) -> None:
         super().__init__(text)
-        self.result, self.passing = result, passing
+        self.result, self.is_retryable = result, is_retryable
 
 
 class FetchedResponse(NamedTuple):
-    """An answer that is no redirect. `headers` are by lower-case names; those of one name are joined by commas."""
+    """A response that is not a redirect. `headers` have lower-case names; repeated ones are joined with commas."""
 
     status: int
     headers: Mapping[str, str]
@@ -39,59 +40,63 @@ class FetchedResponse(NamedTuple):
 
 
 class HttpFetcher:
-    """A client of HTTP. `largest`: bytes of a body; `tls` and `unverified` are how servers are verified, the second where callers want none."""
+    """An HTTP client. `max_bytes` limits the body; `tls` and `unverified_tls` are for verified and insecure servers."""
 
     def __init__(
         self,
         rules: AddressRules,
         tls: ssl.SSLContext,
-        unverified: ssl.SSLContext,
-        largest: int,
+        unverified_tls: ssl.SSLContext,
+        max_bytes: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rules, self._tls, self._unverified, self.largest, self._clock = rules, tls, unverified, largest, clock
+        self._rules, self._tls, self._unverified_tls = rules, tls, unverified_tls
+        self.max_bytes, self._clock = max_bytes, clock
 
     def deadline(self, seconds: float) -> float:
-        """Returns the time at which a fetch that begins now ends."""
+        """Return the deadline of a fetch that starts now."""
         return self._clock() + seconds
 
-    def left(self, deadline: float) -> float:
-        """Returns the seconds that are left; FetchError where there are none."""
-        if (left := deadline - self._clock()) <= 0:
-            raise FetchError("it took too long")
-        return left
+    def remaining(self, deadline: float) -> float:
+        """Return the seconds until a deadline. Raises FetchError if it has passed."""
+        if (seconds := deadline - self._clock()) <= 0:
+            raise FetchError("timed out")
+        return seconds
 
     def get(
         self, url: str, deadline: float, headers: Mapping[str, str] | None = None, insecure: bool = False
     ) -> FetchedResponse:
-        """Returns what is behind a URL, after the redirects. Credentials do not go along to another host. FetchError where there is no answer."""
-        sent = dict(headers or {})
-        for _ in range(_REDIRECTS + 1):
+        """Return the response for a URL after following redirects.
+
+        Credentials are not forwarded to another host. Raises FetchError.
+        """
+        request_headers = dict(headers or {})
+        for _ in range(_MAX_REDIRECTS + 1):
             try:
-                answer = self._ask(url, deadline, sent, insecure)
+                response = self._request(url, deadline, request_headers, insecure)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = str(error) or type(error).__name__
                 raise FetchError(
-                    f"{_shown(url)} does not answer: {reason}",
-                    passing=not isinstance(error, ValueError | BlockedAddress),
+                    f"cannot fetch {_without_secrets(url)}: {reason}",
+                    is_retryable=not isinstance(error, ValueError | BlockedAddress),
                 ) from error
-            if answer.status not in _MOVED:
-                return answer
-            target = urljoin(url, answer.headers.get("location", ""))
+            if response.status not in _REDIRECTS:
+                return response
+            target = urljoin(url, response.headers.get("location", ""))
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-                raise FetchError(f"{_shown(url)} leads from https to another scheme")
+                raise FetchError(f"{_without_secrets(url)} redirects from https to another scheme")
             if urlsplit(target).netloc != urlsplit(url).netloc:
-                sent.pop("Authorization", None)
+                request_headers.pop("Authorization", None)
             url = target
-        raise FetchError(f"{_shown(url)}: more than {_REDIRECTS} redirects")
+        raise FetchError(f"{_without_secrets(url)}: more than {_MAX_REDIRECTS} redirects")
 
-    def _ask(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> FetchedResponse:
+    def _request(self, url: str, deadline: float, headers: Mapping[str, str], insecure: bool) -> FetchedResponse:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("not a URL of http or https")
-        tls = None if parts.scheme == "http" else self._unverified if insecure else self._tls
+            raise ValueError("not an http or https URL")
+        tls = None if parts.scheme == "http" else self._unverified_tls if insecure else self._tls
         connection = http.client.HTTPConnection(
-            parts.hostname, parts.port or (80 if tls is None else 443), timeout=self.left(deadline)
+            parts.hostname, parts.port or (80 if tls is None else 443), timeout=self.remaining(deadline)
         )
         try:
             connection.sock = self._connect(connection.host, connection.port, tls, deadline)
@@ -104,17 +109,17 @@ class HttpFetcher:
             connection.close()
 
     def _connect(self, host: str, port: int, tls: ssl.SSLContext | None, deadline: float) -> socket.socket:
-        """Returns a connection to the first address of a host that takes one and may be asked."""
-        failure: OSError = OSError("there is no such name")
+        """Return a connection to the first address of a host that is allowed and accepts connections."""
+        failure: OSError = OSError("host not found")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            opened = socket.socket(family, kind, protocol)
+            connection = socket.socket(family, kind, protocol)
             try:
                 self._rules.check(str(address[0]))
-                opened.settimeout(min(_CONNECT_SECONDS, self.left(deadline)))
-                opened.connect(address)
-                return opened if tls is None else tls.wrap_socket(opened, server_hostname=host)
+                connection.settimeout(min(_CONNECT_SECONDS, self.remaining(deadline)))
+                connection.connect(address)
+                return connection if tls is None else tls.wrap_socket(connection, server_hostname=host)
             except OSError as error:
-                opened.close()
+                connection.close()
                 failure = error
         raise failure
 
@@ -126,20 +131,20 @@ class HttpFetcher:
         body = bytearray()
         while True:
             if connection.sock is not None:
-                connection.sock.settimeout(self.left(deadline))
-            block = response.read1(_BLOCK)
+                connection.sock.settimeout(self.remaining(deadline))
+            block = response.read1(_BLOCK_BYTES)
             if not block:
                 break
-            self.left(deadline)
+            self.remaining(deadline)
             body += block
-            if len(body) > self.largest:
-                raise FetchError(f"the answer has more than {self.largest} bytes")
+            if len(body) > self.max_bytes:
+                raise FetchError(f"the response is larger than {self.max_bytes} bytes")
         if response.length:
-            raise OSError("the answer ended too early")
+            raise OSError("the connection was closed before the end of the response")
         return FetchedResponse(response.status, headers, bytes(body))
 
 
-def _shown(url: str) -> str:
-    """Returns a URL without what may be a secret in it."""
+def _without_secrets(url: str) -> str:
+    """Return a URL without user information and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,7 @@
-"""Asks registries of images: https://github.com/opencontainers/distribution-spec/blob/main/spec.md"""
+"""A client for image registries.
+
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,18 @@ import msgspec
 from pilot.agent.wasm.docker_credentials import Login
 from pilot.agent.wasm.http_fetcher import FetchedResponse, FetchError, HttpFetcher
 
+INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 _DEFAULT_REGISTRY, _DOCKER_HUB = "index.docker.io", ("docker.io", "index.docker.io")
+_ENDPOINTS = {"index.docker.io": "registry-1.docker.io"}
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG, _DIGEST = re.compile(r"\w[\w.-]{0,127}", re.ASCII), re.compile("sha256:[0-9a-f]{64}")
+_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
 class ImageReference(NamedTuple):
-    """An image. `digest` is "sha256:…", "" where a tag alone names it."""
+    """A reference to an image. `digest` is "sha256:…", or "" if only a tag selects the image."""
 
     registry: str
     repository: str
@@ -29,23 +37,25 @@ class ImageReference(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Returns the reference without tag and digest."""
+        """Return the reference without tag and digest."""
         return f"{self.registry}/{self.repository}"
 
     @property
-    def wanted(self) -> str:
-        """Returns what the registry is asked for."""
+    def digest_or_tag(self) -> str:
+        """Return the reference of the manifest to request."""
         return self.digest or self.tag
 
 
 def parse_image(text: str) -> ImageReference:
-    """Returns the image of `registry/repository:tag@digest`; like elsewhere a first part that is no host is of Docker's own registry. ValueError
-    where it is none."""
-    rest, _, digest = text.partition("@")
-    first, slash, path = rest.partition("/")
-    if not slash or not ("." in first or ":" in first or first == "localhost"):
-        first, path = _DEFAULT_REGISTRY, rest
-    registry = _DEFAULT_REGISTRY if first in _DOCKER_HUB else first
+    """Return the image of `registry/repository:tag@digest`.
+
+    As in Docker, the registry defaults to Docker Hub if the first part is not a host. Raises ValueError.
+    """
+    name_and_tag, _, digest = text.partition("@")
+    registry, slash, path = name_and_tag.partition("/")
+    if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
+        registry, path = _DEFAULT_REGISTRY, name_and_tag
+    registry = _DEFAULT_REGISTRY if registry in _DOCKER_HUB else registry
     repository, colon, tag = path.partition(":")
     if registry == _DEFAULT_REGISTRY and "/" not in repository:
         repository = f"library/{repository}"
@@ -54,15 +64,8 @@ def parse_image(text: str) -> ImageReference:
         or (colon and not _TAG.fullmatch(tag))
         or ("@" in text and not _DIGEST.fullmatch(digest))
     ):
-        raise ValueError(f"{text!r} names no image")
+        raise ValueError(f"{text!r} is not a valid image reference")
     return ImageReference(registry, repository, tag or "latest", digest)
-
-
-INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-_ENDPOINTS = {"index.docker.io": "registry-1.docker.io"}
-_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
-_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
 class Platform(msgspec.Struct):
@@ -71,7 +74,7 @@ class Platform(msgspec.Struct):
 
 
 class Descriptor(msgspec.Struct, rename="camel"):
-    """What a manifest refers to."""
+    """A reference from a manifest to a layer or to another manifest."""
 
     digest: str
     size: int = 0
@@ -80,7 +83,7 @@ class Descriptor(msgspec.Struct, rename="camel"):
 
 
 class Manifest(msgspec.Struct, rename="camel"):
-    """An image (`layers`), or a list of images (`manifests`). `digest` is filled in by who has read it."""
+    """The manifest of an image (with `layers`) or of an index (with `manifests`). `digest` is not part of the JSON."""
 
     layers: list[Descriptor] = []
     manifests: list[Descriptor] = []
@@ -93,120 +96,130 @@ class _Token(msgspec.Struct):
 
 
 class RegistryClient:
-    """One image of a registry, within a time. `insecure`: its certificate is not verified, and it may speak plain HTTP."""
+    """Fetches the manifest and layers of one image before a deadline.
+
+    If `insecure`, the registry's certificate is not verified, and the client falls back to plain HTTP.
+    """
 
     def __init__(
         self, fetcher: HttpFetcher, image: ImageReference, login: Login | None, deadline: float, insecure: bool = False
     ) -> None:
-        self._fetcher, self._image, self._login, self._deadline, self._insecure = (
-            fetcher,
-            image,
-            login,
-            deadline,
-            insecure,
-        )
-        self._scheme, self._proof = "https", ""
+        self._fetcher, self._image, self._login = fetcher, image, login
+        self._deadline, self._insecure = deadline, insecure
+        self._scheme, self._authorization = "https", ""
 
     def manifest(self) -> tuple[Manifest, frozenset[str]]:
-        """Returns the manifest of the image, and the digests that may stand for it: its own, and that of the list that it is from. FetchError where
-        it cannot be had, or is not what its digest says."""
-        found = self._manifest(self._image.wanted)
-        digests = {found.digest}
-        if found.manifests:
-            found = self._manifest(_choose(found.manifests).digest)
-            digests.add(found.digest)
-        return found, frozenset(digests)
+        """Return the manifest of the image and the digests that identify it: its own, and that of its index if it has one.
 
-    def _manifest(self, wanted: str) -> Manifest:
-        answer = self._get(f"manifests/{wanted}", {"Accept": ", ".join((*MANIFESTS, *INDEXES))})
-        if len(answer.body) > _MANIFEST_BYTES:
+        Raises FetchError if a manifest is unavailable or does not match its digest.
+        """
+        manifest = self._fetch_manifest(self._image.digest_or_tag)
+        digests = {manifest.digest}
+        if manifest.manifests:
+            manifest = self._fetch_manifest(_select_platform(manifest.manifests).digest)
+            digests.add(manifest.digest)
+        return manifest, frozenset(digests)
+
+    def _fetch_manifest(self, reference: str) -> Manifest:
+        response = self._get(f"manifests/{reference}", {"Accept": ", ".join((*MANIFESTS, *INDEXES))})
+        if len(response.body) > _MAX_MANIFEST_BYTES:
             raise FetchError(
-                f"the manifest of {self._image.name} has more than {_MANIFEST_BYTES} bytes", "manifest_failure"
+                f"the manifest of {self._image.name} is larger than {_MAX_MANIFEST_BYTES} bytes", "manifest_failure"
             )
-        digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
-        if ":" in wanted and wanted != digest:
-            raise FetchError(
-                f"the manifest of {self._image.name} is not the one that its digest names", "checksum_mismatch"
-            )
+        digest = f"sha256:{hashlib.sha256(response.body).hexdigest()}"
+        if ":" in reference and reference != digest:
+            raise FetchError(f"the manifest of {self._image.name} does not match its digest", "checksum_mismatch")
         try:
-            found = msgspec.json.decode(answer.body, type=Manifest)
+            manifest = msgspec.json.decode(response.body, type=Manifest)
         except msgspec.MsgspecError as error:
-            raise FetchError(f"the manifest of {self._image.name} cannot be read", "manifest_failure") from error
-        found.digest = digest
-        return found
+            raise FetchError(f"the manifest of {self._image.name} is invalid", "manifest_failure") from error
+        manifest.digest = digest
+        return manifest
 
-    def blob(self, described: Descriptor) -> bytes:
-        """Returns a layer. FetchError where it cannot be had, or is not what its digest says."""
-        body = self._get(f"blobs/{described.digest}", {}).body
-        if described.digest != f"sha256:{hashlib.sha256(body).hexdigest()}":
-            raise FetchError(f"a layer of {self._image.name} is not the one that its digest names", "checksum_mismatch")
+    def blob(self, descriptor: Descriptor) -> bytes:
+        """Return a layer. Raises FetchError if it is unavailable or does not match its digest."""
+        body = self._get(f"blobs/{descriptor.digest}", {}).body
+        if descriptor.digest != f"sha256:{hashlib.sha256(body).hexdigest()}":
+            raise FetchError(f"a layer of {self._image.name} does not match its digest", "checksum_mismatch")
         return body
 
     def _get(self, path: str, headers: Mapping[str, str]) -> FetchedResponse:
-        answer = self._ask(path, headers)
-        if answer.status == 401 and not self._proof:
-            self._proof = self._prove(answer.headers.get("www-authenticate", ""))
-            answer = self._ask(path, headers)
-        if answer.status != 200:
-            what = f"the registry of {self._image.name} answers {answer.status}"
+        response = self._request(path, headers)
+        if response.status == 401 and not self._authorization:
+            self._authorization = self._authorize(response.headers.get("www-authenticate", ""))
+            response = self._request(path, headers)
+        if response.status != 200:
             raise FetchError(
-                what, "manifest_failure" if path.startswith("manifests") else "download_failure", answer.status >= 500
+                f"the registry of {self._image.name} returned status {response.status}",
+                "manifest_failure" if path.startswith("manifests") else "download_failure",
+                response.status >= 500,
             )
-        return answer
+        return response
 
-    def _ask(self, path: str, headers: Mapping[str, str]) -> FetchedResponse:
-        sent = {**headers, **({"Authorization": self._proof} if self._proof else {})}
+    def _request(self, path: str, headers: Mapping[str, str]) -> FetchedResponse:
+        request_headers = {**headers, **({"Authorization": self._authorization} if self._authorization else {})}
         host = _ENDPOINTS.get(self._image.registry, self._image.registry)
         try:
             return self._fetcher.get(
-                f"{self._scheme}://{host}/v2/{self._image.repository}/{path}", self._deadline, sent, self._insecure
+                f"{self._scheme}://{host}/v2/{self._image.repository}/{path}",
+                self._deadline,
+                request_headers,
+                self._insecure,
             )
         except FetchError as error:
             if not (self._insecure and self._scheme == "https" and isinstance(error.__cause__, ssl.SSLError)):
                 raise
         self._scheme = "http"
-        return self._ask(path, headers)
+        return self._request(path, headers)
 
-    def _prove(self, challenge: str) -> str:
-        """Returns the header that a registry asks for: the login itself, or a token from the server that the challenge names."""
-        kind, _, rest = challenge.partition(" ")
-        if kind.lower() == "basic":
+    def _authorize(self, challenge: str) -> str:
+        """Return the Authorization header for a challenge: the login itself, or a token from the server that it names."""
+        scheme, _, text = challenge.partition(" ")
+        if scheme.lower() == "basic":
             if self._login is None:
                 raise FetchError(
-                    f"the registry of {self._image.name} asks for a login, and there is none", "manifest_failure"
+                    f"the registry of {self._image.name} requires a login, but none is configured", "manifest_failure"
                 )
-            return self._login.basic
-        said = dict(_PARAMETER.findall(rest))
-        if kind.lower() != "bearer" or urlsplit(said.get("realm", "")).scheme not in (
+            return self._login.basic_authorization
+        parameters = dict(_PARAMETER.findall(text))
+        if scheme.lower() != "bearer" or urlsplit(parameters.get("realm", "")).scheme not in (
             "https",
             *(("http",) if self._scheme == "http" else ()),
         ):
             raise FetchError(
-                f"the registry of {self._image.name} asks for a proof that is not known", "manifest_failure"
+                f"the registry of {self._image.name} requires an unsupported authentication scheme", "manifest_failure"
             )
-        scope = said.get("scope") or f"repository:{self._image.repository}:pull"
-        query = urlencode({**({"service": said["service"]} if "service" in said else {}), "scope": scope})
-        url = f"{said['realm']}{'&' if '?' in said['realm'] else '?'}{query}"
-        headers = {"Authorization": self._login.basic} if self._login is not None else {}
-        answer = self._fetcher.get(url, self._deadline, headers, self._insecure)
-        return f"Bearer {self._token(answer)}"
+        scope = parameters.get("scope") or f"repository:{self._image.repository}:pull"
+        query = urlencode({**({"service": parameters["service"]} if "service" in parameters else {}), "scope": scope})
+        url = f"{parameters['realm']}{'&' if '?' in parameters['realm'] else '?'}{query}"
+        headers = {"Authorization": self._login.basic_authorization} if self._login is not None else {}
+        response = self._fetcher.get(url, self._deadline, headers, self._insecure)
+        return f"Bearer {self._decode_token(response)}"
 
-    def _token(self, answer: FetchedResponse) -> str:
+    def _decode_token(self, response: FetchedResponse) -> str:
         try:
-            found = msgspec.json.decode(answer.body, type=_Token) if answer.status == 200 else _Token()
+            decoded = msgspec.json.decode(response.body, type=_Token) if response.status == 200 else _Token()
         except msgspec.MsgspecError:
-            found = _Token()
-        if not (token := found.token or found.access_token) or not token.isascii() or not token.isprintable():
+            decoded = _Token()
+        token = decoded.token or decoded.access_token
+        if not token or not token.isascii() or not token.isprintable():
             raise FetchError(
-                f"there is no token for the registry of {self._image.name}: status {answer.status}", "manifest_failure"
+                f"cannot obtain a token for the registry of {self._image.name}: status {response.status}",
+                "manifest_failure",
             )
         return token
 
 
-def _choose(listed: list[Descriptor]) -> Descriptor:
-    """Returns the image of a list that has the module: it is the same for all platforms, but some lists name only one of each."""
-    for wanted in (("wasip1", "wasm"), ("wasi", "wasm"), ("linux", "amd64")):
-        for one in listed:
-            if one.platform is not None and (one.platform.os, one.platform.architecture) == wanted:
-                return one
-    return listed[0]
+def _select_platform(descriptors: list[Descriptor]) -> Descriptor:
+    """Return the manifest of an index to use.
+
+    A module is the same for all platforms, but an index may list only some of them.
+    """
+    for platform in (("wasip1", "wasm"), ("wasi", "wasm"), ("linux", "amd64")):
+        for descriptor in descriptors:
+            if (
+                descriptor.platform is not None
+                and (descriptor.platform.os, descriptor.platform.architecture) == platform
+            ):
+                return descriptor
+    return descriptors[0]

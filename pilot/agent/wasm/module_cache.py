@@ -1,6 +1,6 @@
-"""Keeps fetched modules as files, so that Envoy can load them, and fetches what is not there.
+"""A cache of Wasm modules in files, from which Envoy loads them.
 
-What a tag or URL means is remembered; when it is looked up again decides the pull policy. A file that nobody asked for in a day is removed.
+The cache remembers the module behind each tag and URL. The pull policy decides when they are resolved again. Unused modules are removed.
 """
 
 from __future__ import annotations
@@ -24,22 +24,26 @@ from pilot.agent.wasm.image_registry import RegistryClient, parse_image
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.log import scope
 
-_log = scope("wasm")
+DIRECTORY = "wasm"
 ALWAYS, IF_NOT_PRESENT = "Always", "IfNotPresent"
-_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
+_log = scope("wasm")
 
 
 class CacheObserver(Protocol):
-    """What is counted."""
+    """Receives the events that metrics count."""
 
     def module_looked_up(self, hit: bool) -> None: ...
     def module_fetched(self, result: str) -> None: ...
-    def modules_kept(self, count: int) -> None: ...
+    def modules_cached(self, count: int) -> None: ...
 
 
 class ModuleSource(NamedTuple):
-    """Says where a module comes from: `resource` is the configuration that asks for it and `version` the version of that; `checksum` is of the
-    module over HTTP, of the image's manifest from a registry, "" for any; `pull_secret` is as a Secret holds it, "" for none."""
+    """The source of a module.
+
+    `resource` and `version` identify the configuration that refers to the module. `checksum` is the SHA-256 of the module for HTTP, or
+    of the image's manifest for a registry, or "" to accept any. `pull_secret` is the content of the Secret, or "".
+    """
 
     url: str
     resource: str
@@ -49,171 +53,171 @@ class ModuleSource(NamedTuple):
     pull_secret: str = ""
 
     @property
-    def keeps(self) -> bool:
-        """Returns whether what the URL meant once is good enough, whatever the version of the configuration."""
+    def reuses_url(self) -> bool:
+        """Return whether a module that was fetched from the URL before may be used without resolving the URL again."""
         if self.policy in (ALWAYS, IF_NOT_PRESENT):
             return self.policy == IF_NOT_PRESENT
-        return not (self.url.startswith("oci://") and parse_image(self.url.removeprefix("oci://")).wanted == "latest")
+        return not (
+            self.url.startswith("oci://") and parse_image(self.url.removeprefix("oci://")).digest_or_tag == "latest"
+        )
 
 
 class ModuleCache:
-    """The modules of a folder. Methods may be called from any thread. `insecure`: hosts of registries and servers that are not verified, `*` for
-    all; `tries`: how often a fetch that failed for the time being is tried again; `logins`: a configuration of Docker's, for images without a pull
-    secret, which is read whenever one is fetched."""
+    """The modules in a directory. Thread-safe.
+
+    `insecure_hosts` are registries and servers that are not verified, with `*` for all. `docker_config` is the Docker configuration for
+    images without a pull secret; it is read for each fetch.
+    """
 
     def __init__(
         self,
-        folder: pathlib.Path,
+        directory: pathlib.Path,
         fetcher: HttpFetcher,
         observer: CacheObserver,
-        insecure: frozenset[str] = frozenset(),
-        tries: int = 5,
+        insecure_hosts: frozenset[str] = frozenset(),
+        max_retries: int = 5,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        logins: pathlib.Path | None = None,
+        docker_config: pathlib.Path | None = None,
     ) -> None:
-        self._folder, self._fetcher, self._observer, self._insecure, self._tries = (
-            folder,
-            fetcher,
-            observer,
-            insecure,
-            tries,
-        )
-        self._logins = logins
+        self._directory, self._fetcher, self._observer = directory, fetcher, observer
+        self._insecure_hosts, self._max_retries, self._docker_config = insecure_hosts, max_retries, docker_config
         self._clock, self._sleep, self._lock = clock, sleep, threading.Lock()
-        self._used: dict[pathlib.Path, float] = {}
-        self._meant: dict[str, str] = {}
-        self._seen: dict[tuple[str, str], str] = {}
+        self._last_used: dict[pathlib.Path, float] = {}
+        self._digests: dict[str, str] = {}
+        self._versions: dict[tuple[str, str], str] = {}
 
-    def get(self, source: ModuleSource, seconds: float) -> pathlib.Path:
-        """Returns the file of a module, which is fetched within a time where it is not there. FetchError where it cannot be had."""
+    def fetch(self, source: ModuleSource, timeout: float) -> pathlib.Path:
+        """Return the file of a module, downloading it if it is not cached. Raises FetchError."""
         try:
-            found = self._find(source)
-            self._observer.module_looked_up(found is not None)
-            return found if found is not None else self._fetch(source, self._fetcher.deadline(seconds))
+            path = self._find(source)
+            self._observer.module_looked_up(path is not None)
+            return path if path is not None else self._fetch(source, self._fetcher.deadline(timeout))
         except ValueError as error:
             raise FetchError(str(error)) from error
         except FetchError as error:
             self._observer.module_fetched(error.result)
             raise
 
-    def purge(self, older: float) -> None:
-        """Removes the files that nobody asked for in that many seconds."""
+    def purge(self, max_age: float) -> None:
+        """Remove modules that have not been used for `max_age` seconds."""
         with self._lock:
-            for path in [path for path, used in self._used.items() if self._clock() - used > older]:
+            for path in [path for path, used in self._last_used.items() if self._clock() - used > max_age]:
                 path.unlink(missing_ok=True)
-                del self._used[path]
-            gone = [url for url, digest in self._meant.items() if self._path(url, digest) not in self._used]
-            for url in gone:
-                del self._meant[url]
-            self._seen = {key: version for key, version in self._seen.items() if key[0] in self._meant}
-            self._observer.modules_kept(len(self._used))
+                del self._last_used[path]
+            purged = [url for url, digest in self._digests.items() if self._path(url, digest) not in self._last_used]
+            for url in purged:
+                del self._digests[url]
+            self._versions = {key: version for key, version in self._versions.items() if key[0] in self._digests}
+            self._observer.modules_cached(len(self._last_used))
 
     def _find(self, source: ModuleSource) -> pathlib.Path | None:
-        """Returns the file that is there already and may be used."""
+        """Return the cached file, or None if there is none that the pull policy allows."""
         with self._lock:
             digest = source.checksum or _digest_in(source.url)
             if not digest:
                 key = (source.url, source.resource)
-                if source.keeps or self._seen.get(key) == source.version:
-                    digest = self._meant.get(source.url, "")
+                if source.reuses_url or self._versions.get(key) == source.version:
+                    digest = self._digests.get(source.url, "")
             path = self._path(source.url, digest)
-            if not digest or path not in self._used or not path.exists():
+            if not digest or path not in self._last_used or not path.exists():
                 return None
-            self._used[path] = self._clock()
+            self._last_used[path] = self._clock()
             return path
 
     def _fetch(self, source: ModuleSource, deadline: float) -> pathlib.Path:
-        pause = _PAUSE
-        for attempt in range(self._tries + 1):
+        delay = _RETRY_SECONDS
+        for attempt in range(self._max_retries + 1):
             try:
                 module, digest = self._download(source, deadline)
                 break
             except FetchError as error:
-                if not error.passing or attempt == self._tries or self._fetcher.left(deadline) <= pause:
+                if not error.is_retryable or attempt == self._max_retries or self._fetcher.remaining(deadline) <= delay:
                     raise
-            self._sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._sleep(delay)
+            delay = min(2 * delay, _MAX_RETRY_SECONDS)
         if not module.startswith(MAGIC):
-            raise FetchError(f"what is at {source.url} is no Wasm module", "fetch_failure")
+            raise FetchError(f"{source.url} is not a Wasm module", "fetch_failure")
         path = self._write(source, digest, module)
         self._observer.module_fetched("success")
         return path
 
     def _download(self, source: ModuleSource, deadline: float) -> tuple[bytes, str]:
-        """Returns a module and its checksum."""
+        """Return a module and its checksum."""
         parts = urlsplit(source.url)
-        insecure = bool(self._insecure & {"*", parts.netloc})
+        insecure = bool(self._insecure_hosts & {"*", parts.netloc})
         if parts.scheme in ("http", "https"):
-            answer = self._fetcher.get(source.url, deadline, insecure=insecure)
-            if answer.status != 200:
+            response = self._fetcher.get(source.url, deadline, insecure=insecure)
+            if response.status != 200:
                 raise FetchError(
-                    f"{parts.netloc} answers {answer.status} to the request for a module", passing=answer.status >= 500
+                    f"{parts.netloc} returned status {response.status} for a Wasm module",
+                    is_retryable=response.status >= 500,
                 )
-            digests = frozenset((hashlib.sha256(answer.body).hexdigest(),))
-            return answer.body, _checked(source, digests)
+            checksums = frozenset((hashlib.sha256(response.body).hexdigest(),))
+            return response.body, _verify_checksum(source, checksums)
         if parts.scheme != "oci":
-            raise FetchError(f"{parts.scheme!r} is no scheme that modules are fetched by")
+            raise FetchError(f"unsupported URL scheme {parts.scheme!r} for a Wasm module")
         image = parse_image(source.url.removeprefix("oci://"))
         login = (
-            find_login(source.pull_secret, image.registry) if source.pull_secret else self._own_login(image.registry)
+            find_login(source.pull_secret, image.registry)
+            if source.pull_secret
+            else self._configured_login(image.registry)
         )
         registry = RegistryClient(self._fetcher, image, login, deadline, insecure)
-        manifest, named = registry.manifest()
-        digest = _checked(source, frozenset(name.removeprefix("sha256:") for name in named))
-        return find_module(manifest, registry.blob, self._fetcher.largest), digest
+        manifest, digests = registry.manifest()
+        digest = _verify_checksum(source, frozenset(name.removeprefix("sha256:") for name in digests))
+        return find_module(manifest, registry.blob, self._fetcher.max_bytes), digest
 
-    def _own_login(self, registry: str) -> Login | None:
-        """Returns the login for a registry that the machine has, if any; a file that cannot be read has none."""
+    def _configured_login(self, registry: str) -> Login | None:
+        """Return the login for a registry from the Docker configuration. Errors are logged."""
         try:
-            return find_login(self._logins.read_text(), registry) if self._logins is not None else None
+            return find_login(self._docker_config.read_text(), registry) if self._docker_config is not None else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            _log.warning("the logins in %s cannot be read: %s", self._logins, error)
+            _log.warning("cannot read the Docker configuration %s: %s", self._docker_config, error)
             return None
 
     def _write(self, source: ModuleSource, digest: str, module: bytes) -> pathlib.Path:
         path = self._path(source.url, digest)
         with self._lock:
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(".new")
-            fresh.write_bytes(module)
-            os.replace(fresh, path)
-            self._used[path] = self._clock()
+            temporary = path.with_suffix(".new")
+            temporary.write_bytes(module)
+            os.replace(temporary, path)
+            self._last_used[path] = self._clock()
             if not _digest_in(source.url):
-                self._meant[source.url] = digest
-                self._seen[source.url, source.resource] = source.version
-            self._observer.modules_kept(len(self._used))
+                self._digests[source.url] = digest
+                self._versions[source.url, source.resource] = source.version
+            self._observer.modules_cached(len(self._last_used))
         return path
 
     def _path(self, url: str, digest: str) -> pathlib.Path:
-        """Returns the file of a module: a folder for each image or URL, in it a file for each checksum."""
+        """Return the file of a module, in a directory per image or URL."""
         name = parse_image(url.removeprefix("oci://")).name if url.startswith("oci://") else url
-        return self._folder / hashlib.sha256(name.encode()).hexdigest() / f"{digest}.wasm"
+        return self._directory / hashlib.sha256(name.encode()).hexdigest() / f"{digest}.wasm"
 
 
 def _digest_in(url: str) -> str:
-    """Returns the checksum that the reference of an image has in it, "" where it has none."""
+    """Return the digest in an image reference, or "" if it has none."""
     return parse_image(url.removeprefix("oci://")).digest.removeprefix("sha256:") if url.startswith("oci://") else ""
 
 
-def _checked(source: ModuleSource, digests: frozenset[str]) -> str:
-    """Returns the checksum of what came, the one that was asked for where one was. FetchError where it is another one."""
-    wanted = source.checksum or _digest_in(source.url)
-    if wanted and wanted not in digests:
-        raise FetchError(f"what is at {source.url} has another checksum than {wanted}", "checksum_mismatch")
-    return wanted or min(digests)
-
-
-FOLDER = "wasm"
+def _verify_checksum(source: ModuleSource, checksums: frozenset[str]) -> str:
+    """Return the checksum of a download: the expected one if there is one. Raises FetchError if it does not match."""
+    expected = source.checksum or _digest_in(source.url)
+    if expected and expected not in checksums:
+        raise FetchError(f"the checksum of {source.url} is not {expected}", "checksum_mismatch")
+    return expected or min(checksums)
 
 
 def build_module_cache(settings: ModuleSettings, config_path: str, observer: CacheObserver) -> ModuleCache:
-    """Returns the modules of a proxy, in a folder below that of its configuration. ValueError, a sentence for the user, where a setting cannot be
-    right."""
+    """Return the cache in a subdirectory of the proxy's configuration.
+
+    Raises ValueError, with a message for the user, for an invalid setting.
+    """
     try:
-        rules = AddressRules(settings.allowed, settings.blocked)
+        rules = AddressRules(settings.allowed_cidrs, settings.blocked_cidrs)
     except ValueError as error:
         raise ValueError(f"ALLOWED_CIDRS_IN_WASM_FETCH, BLOCKED_CIDRS_IN_WASM_FETCH: {error}") from error
     tls = ssl.create_default_context()
@@ -222,26 +226,26 @@ def build_module_cache(settings: ModuleSettings, config_path: str, observer: Cac
             tls.load_verify_locations(cafile=settings.extra_roots)
     except OSError as error:
         raise ValueError(f"WASM_EXTRA_ROOTS: {settings.extra_roots}: {error}") from error
-    fetcher = HttpFetcher(rules, tls, _unverified(), settings.largest)
-    logins = pathlib.Path(settings.logins or os.path.expanduser("~/.docker")) / "config.json"
+    fetcher = HttpFetcher(rules, tls, _unverified_tls(), settings.max_bytes)
+    docker_config = pathlib.Path(settings.docker_config_directory or os.path.expanduser("~/.docker")) / "config.json"
     return ModuleCache(
-        pathlib.Path(config_path) / FOLDER,
+        pathlib.Path(config_path) / DIRECTORY,
         fetcher,
         observer,
-        frozenset(settings.insecure),
-        settings.retries,
-        logins=logins,
+        frozenset(settings.insecure_hosts),
+        settings.max_retries,
+        docker_config=docker_config,
     )
 
 
-def _unverified() -> ssl.SSLContext:
+def _unverified_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
-async def purge_forever(modules: ModuleCache, settings: ModuleSettings) -> None:
-    """Removes modules that nothing refers to, again and again."""
+async def purge_forever(cache: ModuleCache, settings: ModuleSettings) -> None:
+    """Remove unused modules at regular intervals until cancelled."""
     while True:
-        await asyncio.sleep(settings.purge.seconds)
-        modules.purge(settings.life.seconds)
+        await asyncio.sleep(settings.purge_interval.seconds)
+        cache.purge(settings.expiry.seconds)

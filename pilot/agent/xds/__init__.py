@@ -1,0 +1,1 @@
+"""The xDS proxy between Envoy and the control plane."""

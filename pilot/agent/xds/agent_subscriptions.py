@@ -1,4 +1,4 @@
-"""What the agent itself asks the control plane for, on the stream of Envoy."""
+"""The agent's own subscriptions, which share the ADS stream with Envoy's."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from google.rpc import status_pb2
 
 from pilot.agent.xds.response_type import read_type_url
 
-Take = Callable[[list[bytes]], None]
-"""Takes the resources of a response, serialized; ValueError where they cannot be used."""
+ResourceHandler = Callable[[list[bytes]], None]
+"""Receives the serialized resources of a response. Raises ValueError to reject them."""
 INVALID_ARGUMENT = 3
 
 
 class AgentSubscriptions:
-    """`takers` by type URL. Without any of them no response is looked into."""
+    """Subscriptions to all resources of some types. `handlers` are keyed by type URL."""
 
-    def __init__(self, takers: Mapping[str, Take]) -> None:
-        self._takers = dict(takers)
+    def __init__(self, handlers: Mapping[str, ResourceHandler]) -> None:
+        self._handlers = dict(handlers)
 
-    def requests(self, delta: bool) -> list[bytes]:
-        """Returns the first request of each type, for all resources."""
+    def initial_requests(self, delta: bool) -> list[bytes]:
+        """Return the first request for each type."""
         message = discovery_pb2.DeltaDiscoveryRequest if delta else discovery_pb2.DiscoveryRequest
-        return [message(type_url=type_url).SerializeToString() for type_url in self._takers]
+        return [message(type_url=type_url).SerializeToString() for type_url in self._handlers]
 
-    def take(self, raw: bytes, delta: bool) -> bytes | None:
-        """Takes a response of one of the types, and returns the ACK or NACK to send; None for a response that is for Envoy."""
-        if not self._takers or (taker := self._takers.get(read_type_url(raw))) is None:
+    def handle(self, raw: bytes, delta: bool) -> bytes | None:
+        """Process a response of a subscribed type and return the ACK or NACK.
+
+        Returns None for a response that is for Envoy.
+        """
+        if not self._handlers or (handler := self._handlers.get(read_type_url(raw))) is None:
             return None
         try:
             response = (discovery_pb2.DeltaDiscoveryResponse if delta else discovery_pb2.DiscoveryResponse).FromString(
@@ -36,20 +39,20 @@ class AgentSubscriptions:
             )
         except DecodeError:
             return None
-        error = ""
+        rejection = ""
         try:
-            taker([resource.resource.value if delta else resource.value for resource in response.resources])
-        except ValueError as wrong:
-            error = str(wrong)
-        detail = status_pb2.Status(code=INVALID_ARGUMENT, message=error) if error else None
+            handler([resource.resource.value if delta else resource.value for resource in response.resources])
+        except ValueError as error:
+            rejection = str(error)
+        detail = status_pb2.Status(code=INVALID_ARGUMENT, message=rejection) if rejection else None
         if delta:
-            answer = discovery_pb2.DeltaDiscoveryRequest(
+            request = discovery_pb2.DeltaDiscoveryRequest(
                 type_url=response.type_url, response_nonce=response.nonce, error_detail=detail
             )
         else:
-            version = "" if error else response.version_info
-            answer = discovery_pb2.DiscoveryRequest(
+            version = "" if rejection else response.version_info
+            request = discovery_pb2.DiscoveryRequest(
                 type_url=response.type_url, response_nonce=response.nonce, version_info=version, error_detail=detail
             )
-        body: bytes = answer.SerializeToString()
+        body: bytes = request.SerializeToString()
         return body

@@ -1,4 +1,4 @@
-"""Envoy's end of an ADS stream."""
+"""Writes responses to Envoy's ADS stream."""
 
 from __future__ import annotations
 
@@ -16,51 +16,57 @@ _log = scope("xdsproxy")
 
 
 class DownstreamWriter:
-    """Envoy's end of a stream. Responses with the configuration of extensions wait in a line of their own while modules are fetched for them; all
-    others are written as they come. What cannot be had is tried again after a pause, of `pauses` the shortest and the longest."""
+    """Writes to Envoy's end of a stream.
 
-    def __init__(self, context: Any, extensions: ExtensionStream | None, pauses: tuple[float, float]) -> None:
-        self._context, self._extensions, self._pauses = context, extensions, pauses
-        self._lock, self._waiting = asyncio.Lock(), asyncio.Queue[bytes]()
+    Responses with extension configurations go through a queue of their own, because their Wasm modules are fetched first. All other
+    responses are written immediately. Failed fetches are retried with delays between the two `retry_delays`.
+    """
+
+    def __init__(self, context: Any, extensions: ExtensionStream | None, retry_delays: tuple[float, float]) -> None:
+        self._context, self._extensions, self._retry_delays = context, extensions, retry_delays
+        self._lock, self._queue = asyncio.Lock(), asyncio.Queue[bytes]()
         self._worker: asyncio.Task[None] | None = None
-        self._thread: futures.ThreadPoolExecutor | None = None
+        self._executor: futures.ThreadPoolExecutor | None = None
 
     async def write(self, raw: bytes) -> None:
         if self._extensions is None or read_type_url(raw) != EXTENSION:
-            await self._pass(raw)
+            await self._write_now(raw)
             return
-        self._waiting.put_nowait(raw)
+        self._queue.put_nowait(raw)
         if self._worker is None:
-            self._thread = futures.ThreadPoolExecutor(1, "extensions")
-            self._worker = asyncio.create_task(self._rewrite_all(self._extensions, self._thread))
+            self._executor = futures.ThreadPoolExecutor(1, "extensions")
+            self._worker = asyncio.create_task(self._process_extensions(self._extensions, self._executor))
 
     async def finish(self) -> None:
-        """Returns when nothing is being written any more, and lets nothing follow: gRPC takes no status while a message is being written."""
+        """Wait for the current write and block further ones.
+
+        gRPC cannot send a status while a message is being written.
+        """
         await self._lock.acquire()
 
-    def end(self) -> None:
-        """Drops what waits; a fetch that is under way ends by its time."""
+    def close(self) -> None:
+        """Discard queued responses. A fetch in progress runs until its timeout."""
         if self._worker is not None:
             self._worker.cancel()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _rewrite_all(self, extensions: ExtensionStream, thread: futures.Executor) -> None:
-        loop, (shortest, longest) = asyncio.get_running_loop(), self._pauses
-        pause = shortest
+    async def _process_extensions(self, extensions: ExtensionStream, executor: futures.Executor) -> None:
+        loop, (min_delay, max_delay) = asyncio.get_running_loop(), self._retry_delays
+        delay = min_delay
         while True:
             try:
-                raw = await asyncio.wait_for(self._waiting.get(), pause if extensions.waits else None)
-                pause = shortest
+                raw = await asyncio.wait_for(self._queue.get(), delay if extensions.has_pending else None)
+                delay = min_delay
             except TimeoutError:
-                raw, pause = b"", min(2 * pause, longest)
+                raw, delay = b"", min(2 * delay, max_delay)
             try:
-                work = functools.partial(extensions.take, raw) if raw else extensions.again
-                if rewritten := await loop.run_in_executor(thread, work):
-                    await self._pass(rewritten)
-            except Exception:  # a bug of ours: Envoy keeps what it has
-                _log.exception("the configuration of extensions cannot be passed on")
+                work = functools.partial(extensions.rewrite, raw) if raw else extensions.retry_pending
+                if response := await loop.run_in_executor(executor, work):
+                    await self._write_now(response)
+            except Exception:  # a bug in the agent; Envoy keeps its current configuration
+                _log.exception("failed to process extension configurations")
 
-    async def _pass(self, raw: bytes) -> None:
+    async def _write_now(self, raw: bytes) -> None:
         async with self._lock:
             await self._context.write(raw)

@@ -1,9 +1,10 @@
-"""ADS passed through: what Envoy says on a Unix socket goes to the control plane over TLS, and back, as the bytes that they are.
+"""The ADS proxy: forwards Envoy's streams on a Unix socket to the control plane over TLS.
 
-A stream of Envoy is one stream to the control plane. When one of them ends the other does, and Envoy, which knows what it has and what
-it watches, opens the next one with all of it.
+Messages are forwarded as bytes. Each stream of Envoy corresponds to one stream to the control plane, and when one ends, so does the
+other. Envoy then opens a new stream and sends its complete state.
 
-The control plane's side runs in threads: for event loops, gRPC does not say why a call has ended if a message was being written.
+The control plane's side runs in threads, because the asyncio API of gRPC does not report why a call ended while a message was being
+written.
 """
 
 from __future__ import annotations
@@ -24,70 +25,68 @@ from pilot.lib.log import scope
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SOTW, DELTA = "StreamAggregatedResources", "DeltaAggregatedResources"
-PAUSES = (10.0, 300.0)
+RETRY_DELAYS = (10.0, 300.0)
+"""Minimum and maximum delay in seconds before a failed fetch of a Wasm module is retried."""
 _log = scope("xdsproxy")
 
 
 class XdsObserver(Protocol):
-    """What is counted."""
+    """Receives the events that metrics count."""
 
     def request_forwarded(self) -> None: ...
     def response_received(self) -> None: ...
     def upstream_connection_failed(self) -> None: ...
-    def upstream_closed(self, by: str) -> None: ...
-    def envoy_closed(self, by: str) -> None: ...
+    def upstream_closed(self, cause: str) -> None: ...
+    def envoy_closed(self, cause: str) -> None: ...
 
 
 class XdsProxy:
-    """The service. `own` are the agent's subscriptions, which ride on Envoy's stream and never reach Envoy; `rewriter` is what happens to the
-    configuration of extensions, in a thread, while everything else goes on; `pauses` are those before modules are asked for again."""
+    """The gRPC service.
+
+    `subscriptions` are the agent's own, whose responses never reach Envoy. `rewriter` rewrites extension configurations in a thread.
+    """
 
     def __init__(
         self,
         upstream: UpstreamServer,
-        own: AgentSubscriptions,
+        subscriptions: AgentSubscriptions,
         observer: XdsObserver,
         rewriter: Rewriter | None = None,
-        pauses: tuple[float, float] = PAUSES,
+        retry_delays: tuple[float, float] = RETRY_DELAYS,
     ) -> None:
-        self._upstream, self._own, self._observer, self._rewriter, self._pauses = (
-            upstream,
-            own,
-            observer,
-            rewriter,
-            pauses,
-        )
+        self._upstream, self._subscriptions, self._observer = upstream, subscriptions, observer
+        self._rewriter, self._retry_delays = rewriter, retry_delays
 
     def handlers(self) -> Any:
-        """Returns what `grpc.aio.Server.add_generic_rpc_handlers` takes."""
+        """Return the handler for `grpc.aio.Server.add_generic_rpc_handlers`."""
         methods = {name: grpc.stream_stream_rpc_method_handler(getattr(self, f"_{name}")) for name in (SOTW, DELTA)}
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _StreamAggregatedResources(self, _: Any, context: Any) -> None:
-        await self._pass(SOTW, context)
+        await self._proxy(SOTW, context)
 
     async def _DeltaAggregatedResources(self, _: Any, context: Any) -> None:
-        await self._pass(DELTA, context)
+        await self._proxy(DELTA, context)
 
-    async def _pass(self, method: str, context: Any) -> None:
+    async def _proxy(self, method: str, context: Any) -> None:
         try:
             channel, metadata = self._upstream.blocking_channel(), self._upstream.metadata()
-        except (UpstreamConfigError, ValueError) as error:  # ValueError: roots that are no PEM
+        except (UpstreamConfigError, ValueError) as error:  # ValueError: invalid PEM in the file of roots
             self._observer.upstream_connection_failed()
-            _log.warning("the control plane at %s cannot be asked: %s", self._upstream.address, error)
+            _log.warning("cannot connect to the control plane %s: %s", self._upstream.address, error)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         call = channel.stream_stream(f"/{SERVICE}/{method}")(iter(requests.get, None), metadata=metadata)
-        upwards = asyncio.create_task(self._up(context, requests, method == DELTA))
+        forwarder = asyncio.create_task(self._forward_requests(context, requests, method == DELTA))
         reader = futures.ThreadPoolExecutor(1, "xds")
         extensions = ExtensionStream(self._rewriter, method == DELTA) if self._rewriter is not None else None
-        to_envoy = DownstreamWriter(context, extensions, self._pauses)
+        writer = DownstreamWriter(context, extensions, self._retry_delays)
         try:
-            await self._down(call, to_envoy, requests, reader, method == DELTA)
-            await to_envoy.finish()
+            await self._forward_responses(call, writer, requests, reader, method == DELTA)
+            await writer.finish()
         except grpc.RpcError:
-            self._failed(call)
-            await to_envoy.finish()
+            self._report_failure(call)
+            await writer.finish()
             await context.abort(call.code(), call.details() or "")
         except asyncio.CancelledError:
             self._observer.envoy_closed("cancelled")
@@ -95,47 +94,47 @@ class XdsProxy:
         finally:
             call.cancel()
             requests.put(None)
-            upwards.cancel()
-            to_envoy.end()
+            forwarder.cancel()
+            writer.close()
             reader.shutdown(wait=False)
             channel.close()
         self._observer.upstream_closed("closed")
 
-    async def _up(self, context: Any, requests: queue.SimpleQueue[bytes | None], delta: bool) -> None:
-        """Sends what Envoy says, and after its first message, which names the node, what the agent asks for itself."""
-        own = self._own.requests(delta)
+    async def _forward_requests(self, context: Any, requests: queue.SimpleQueue[bytes | None], delta: bool) -> None:
+        """Forward Envoy's requests. The agent's own follow the first one, which carries the node."""
+        agent_requests = self._subscriptions.initial_requests(delta)
         while (raw := await context.read()) is not EOF:
-            for request in (raw, *own):
+            for request in (raw, *agent_requests):
                 requests.put(request)
                 self._observer.request_forwarded()
-            own = []
+            agent_requests = []
         requests.put(None)
 
-    async def _down(
+    async def _forward_responses(
         self,
         call: Any,
-        to_envoy: DownstreamWriter,
+        writer: DownstreamWriter,
         requests: queue.SimpleQueue[bytes | None],
         reader: futures.Executor,
         delta: bool,
     ) -> None:
-        """Passes on what the control plane says, one message after the other, until it ends the stream."""
+        """Forward the control plane's responses in order until it ends the stream."""
         loop = asyncio.get_running_loop()
         while (raw := await loop.run_in_executor(reader, next, call, None)) is not None:
             self._observer.response_received()
-            answer = self._own.take(raw, delta)
-            if answer is None:
-                await to_envoy.write(raw)
+            acknowledgement = self._subscriptions.handle(raw, delta)
+            if acknowledgement is None:
+                await writer.write(raw)
             else:
-                requests.put(answer)
+                requests.put(acknowledgement)
                 self._observer.request_forwarded()
 
-    def _failed(self, call: Any) -> None:
+    def _report_failure(self, call: Any) -> None:
         code: grpc.StatusCode = call.code()
         if code is grpc.StatusCode.UNAVAILABLE:
             self._observer.upstream_connection_failed()
         else:
             self._observer.upstream_closed("error")
         _log.warning(
-            "the stream to the control plane at %s ended: %s: %s", self._upstream.address, code.name, call.details()
+            "the stream to the control plane %s failed: %s: %s", self._upstream.address, code.name, call.details()
         )

@@ -17,9 +17,9 @@ from ca.csr import decode_csr
 from pilot.agent.agent_settings import AgentSettings, CertificateSettings
 from pilot.agent.certificates.ca_client import CertificateRequestError, fetch_certificate
 from pilot.agent.certificates.certificate_renewer import (
-    LONGEST,
+    MAX_RETRY_SECONDS,
     MAX_SLEEP_SECONDS,
-    SHORTEST,
+    MIN_RETRY_SECONDS,
     CertificateRenewer,
     seconds_until_renewal,
     seconds_until_retry,
@@ -83,9 +83,9 @@ def test_a_ratio_outside_of_the_life_is_bounded(ratio: float) -> None:
 
 def test_retries_wait_longer_each_time_and_not_all_at_once() -> None:
     full = [seconds_until_retry(failures, lambda: 0.0) for failures in range(1, 10)]
-    assert full[:3] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST]
-    assert full[-1] == LONGEST == seconds_until_retry(10_000, lambda: 0.0)
-    assert seconds_until_retry(1, lambda: 1.0) == SHORTEST / 2
+    assert full[:3] == [MIN_RETRY_SECONDS, 2 * MIN_RETRY_SECONDS, 4 * MIN_RETRY_SECONDS]
+    assert full[-1] == MAX_RETRY_SECONDS == seconds_until_retry(10_000, lambda: 0.0)
+    assert seconds_until_retry(1, lambda: 1.0) == MIN_RETRY_SECONDS / 2
 
 
 class World:
@@ -118,10 +118,10 @@ class World:
         self.failures += 1
 
     async def run(self, settings: CertificateSettings, fetches: int) -> None:
-        keeper = CertificateRenewer(
+        renewer = CertificateRenewer(
             settings, self.fetch, self.taken.append, self.failed, lambda: self.now, self.sleep, lambda: 0.5
         )
-        task = asyncio.ensure_future(keeper.run())
+        task = asyncio.ensure_future(renewer.run())
         while len(self.asked) < fetches:
             await asyncio.sleep(0)
         task.cancel()
@@ -131,7 +131,7 @@ async def test_certificates_follow_one_another_before_they_end() -> None:
     world = World(itertools.repeat(24 * HOUR, 4))
     await world.run(CertificateSettings(), 5)
     assert [(asked - NOW) / HOUR for asked in world.asked] == [pytest.approx(12 * n, abs=0.01) for n in range(5)]
-    assert all(asked < taken.ends for asked, taken in zip(world.asked[1:], world.taken, strict=True))
+    assert all(asked < taken.not_after for asked, taken in zip(world.asked[1:], world.taken, strict=True))
     assert world.longest_sleep <= MAX_SLEEP_SECONDS
 
 
@@ -142,19 +142,19 @@ async def test_failures_are_tried_again_until_there_is_a_certificate() -> None:
     assert len(world.taken) == 1
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(world.asked[:4])]
     assert gaps == sorted(gaps)
-    assert gaps[-1] < LONGEST
+    assert gaps[-1] < MAX_RETRY_SECONDS
 
 
 async def test_the_old_certificate_stays_while_the_next_is_refused() -> None:
     world = World(iter([HOUR, "down", "down", HOUR]))
     await world.run(CertificateSettings(), 5)
-    assert [(taken.ends - NOW) / HOUR for taken in world.taken] == [pytest.approx(1), pytest.approx(1.5, abs=0.01)]
+    assert [(taken.not_after - NOW) / HOUR for taken in world.taken] == [pytest.approx(1), pytest.approx(1.5, abs=0.01)]
 
 
 async def test_an_authority_that_issues_what_has_ended_is_not_asked_without_pause() -> None:
     world = World(itertools.repeat(datetime.timedelta(0), 50))
     await world.run(CertificateSettings(), 50)
-    assert (world.now - NOW).total_seconds() >= 49 * SHORTEST / 2
+    assert (world.now - NOW).total_seconds() >= 49 * MIN_RETRY_SECONDS / 2
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_keys_are_of_the_kind_that_is_asked_for(settings: CertificateSettings, k
     ("settings", "text"),
     [
         (CertificateSettings(rsa_bits=1024), "WORKLOAD_RSA_KEY_SIZE: 1024 bits are too few"),
-        (CertificateSettings(algorithm="DSA"), "ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
-        (CertificateSettings(algorithm="ECDSA", curve="P1"), "ECC_CURVE: 'P1' is not known"),
+        (CertificateSettings(algorithm="DSA"), "ECC_SIGNATURE_ALGORITHM: unknown algorithm 'DSA'"),
+        (CertificateSettings(algorithm="ECDSA", curve="P1"), "ECC_CURVE: unknown curve 'P1'"),
     ],
 )
 def test_keys_that_do_not_exist_are_refused_in_a_sentence(settings: CertificateSettings, text: str) -> None:
@@ -190,9 +190,9 @@ def test_keys_that_do_not_exist_are_refused_in_a_sentence(settings: CertificateS
 def test_a_certificate_with_another_key_is_refused() -> None:
     root = certificates.root()
     chain = root.chain(root.issue(decode_csr(certificates.csr()), [IDENTITY], HOUR, certificates.NOW))
-    with pytest.raises(ValueError, match="the private key is not that of the certificate"):
+    with pytest.raises(ValueError, match="the private key does not match the certificate"):
         load_certificate(chain[0].encode(), key_pem(certificates.ec_key(7), True), chain[1].encode())
-    with pytest.raises(ValueError, match="the bundle of roots holds no certificate"):
+    with pytest.raises(ValueError, match="the root bundle contains no PEM certificate"):
         load_certificate(chain[0].encode(), key_pem(certificates.ec_key(), True), b"none")
 
 
@@ -232,27 +232,27 @@ async def test_an_authority_issues_a_certificate_for_the_identity_of_the_token(t
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == [IDENTITY]
     assert found.roots == above.roots_pem + b"# more\n"
-    assert found.ends - found.begins == datetime.timedelta(hours=24, minutes=2)
+    assert found.not_after - found.not_before == datetime.timedelta(hours=24, minutes=2)
 
 
 async def test_the_life_that_is_asked_for_is_that_of_the_setting(tmp_path: pathlib.Path) -> None:
     front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
     found = await fetch_certificate(
-        upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(60)), IDENTITY
+        upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(60)), IDENTITY
     )
     await front.stop()
-    assert found.ends - found.begins == datetime.timedelta(minutes=3)
+    assert found.not_after - found.not_before == datetime.timedelta(minutes=3)
 
 
 async def test_reasons_of_an_authority_are_told(tmp_path: pathlib.Path) -> None:
     front = SecureFront(certificates.root(now=datetime.datetime.now(datetime.UTC)))
     await front.start()
-    with pytest.raises(CertificateRequestError, match="refuses: UNAUTHENTICATED: request authenticate failure"):
+    with pytest.raises(CertificateRequestError, match="returned UNAUTHENTICATED: request authenticate failure"):
         await fetch_certificate(upstream(front, tmp_path, "nobody"), QUICK, IDENTITY)
-    with pytest.raises(CertificateRequestError, match="refuses: INVALID_ARGUMENT: CSR signing error"):
+    with pytest.raises(CertificateRequestError, match="returned INVALID_ARGUMENT: CSR signing error"):
         await fetch_certificate(
-            upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", life=Duration.of(10**9)), IDENTITY
+            upstream(front, tmp_path), CertificateSettings(algorithm="ECDSA", ttl=Duration.of(10**9)), IDENTITY
         )
     with pytest.raises(CertificateRequestError, match="UNAVAILABLE"):  # its certificate is for another name
         await fetch_certificate(upstream(front, tmp_path)._replace(server_name="other.example"), QUICK, IDENTITY)
@@ -263,11 +263,9 @@ async def test_what_a_connection_lacks_is_named(tmp_path: pathlib.Path) -> None:
     whole = UpstreamServer(
         "127.0.0.1:1", str(tmp_path / "root.pem"), NAME, str(tmp_path / "token"), "Kubernetes", None, {}
     )
-    with pytest.raises(
-        CertificateRequestError, match=r"the roots of the control plane cannot be read: .*root.pem: No such file"
-    ):
+    with pytest.raises(CertificateRequestError, match=r"cannot read the root certificates .*root.pem: No such file"):
         await fetch_certificate(whole, QUICK, IDENTITY)
-    with pytest.raises(UpstreamConfigError, match=r"there is no token at .*token, and no certificate in its place"):
+    with pytest.raises(UpstreamConfigError, match=r"no token in .*token and no client certificate"):
         whole.metadata()
 
 
@@ -281,9 +279,11 @@ def test_a_provisioned_certificate_takes_the_place_of_a_token(tmp_path: pathlib.
 def test_mounted_files_prove_who_asks_for_configuration() -> None:
     named = {"TLS_CLIENT_KEY": "/k", "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}
     found = xds_upstream(CONTROL_PLANE, "a:1", False, {}, named)
-    assert (found.pair, found.root) == (ClientCertificate("/k", "/c"), "/r")
-    given = xds_upstream(dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned="/p"), "a:1", False, {}, None)
-    assert (given.pair, given.root) == (ClientCertificate("/p/key.pem", "/p/cert-chain.pem"), "/own")
+    assert (found.client_certificate, found.root) == (ClientCertificate("/k", "/c"), "/r")
+    given = xds_upstream(
+        dataclasses.replace(CONTROL_PLANE, xds_root="/own", provisioned_directory="/p"), "a:1", False, {}, None
+    )
+    assert (given.client_certificate, given.root) == (ClientCertificate("/p/key.pem", "/p/cert-chain.pem"), "/own")
 
 
 async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: pathlib.Path) -> None:
@@ -292,15 +292,15 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
     with_token = upstream(front, tmp_path)
     write_certificate(str(tmp_path), await fetch_certificate(with_token, QUICK, IDENTITY))
     shown = with_token._replace(
-        pair=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
-        token=str(tmp_path / "none"),
+        client_certificate=ClientCertificate(str(tmp_path / "key.pem"), str(tmp_path / "cert-chain.pem")),
+        token_file=str(tmp_path / "none"),
     )
     with pytest.raises(
         CertificateRequestError, match="UNAUTHENTICATED"
     ):  # this front knows tokens alone, but the handshake is done
         await fetch_certificate(shown, QUICK, IDENTITY)
     (tmp_path / "cert-chain.pem").unlink()
-    with pytest.raises(CertificateRequestError, match="the certificate of the caller cannot be read"):
+    with pytest.raises(CertificateRequestError, match="cannot read the client certificate"):
         await fetch_certificate(shown, QUICK, IDENTITY)
     await front.stop()
 
@@ -308,7 +308,7 @@ async def test_a_caller_may_show_a_certificate_instead_of_a_token(tmp_path: path
 def test_a_token_never_goes_out_in_plain_text(tmp_path: pathlib.Path) -> None:
     (tmp_path / "token").write_text("secret")
     plain = xds_upstream(AgentSettings().control_plane, "127.0.0.1:15010", True, {})._replace(
-        token=str(tmp_path / "token")
+        token_file=str(tmp_path / "token")
     )
     assert all(name != "authorization" for name, _ in plain.metadata())
     assert ("authorization", "Bearer secret") in plain._replace(root="SYSTEM").metadata()
@@ -351,7 +351,11 @@ def test_the_roots_of_the_authority(
     if there:
         (tmp_path / "etc" / "certs").mkdir(parents=True)
         (tmp_path / "etc" / "certs" / "root-cert.pem").write_text("")
-    settings = dataclasses.replace(CONTROL_PLANE, authority_root=given, cert_provider=provider, provisioned=provisioned)
+    settings = dataclasses.replace(
+        CONTROL_PLANE, ca_root=given, cert_provider=provider, provisioned_directory=provisioned
+    )
     found = ca_upstream(settings, "istiod:15012", {})
     assert found.root == root
-    assert found.pair == (ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None)
+    assert found.client_certificate == (
+        ClientCertificate("/prov/key.pem", "/prov/cert-chain.pem") if provisioned else None
+    )

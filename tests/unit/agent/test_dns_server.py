@@ -21,8 +21,8 @@ from pilot.agent.dns.dns_message import (
     DnsQuestion,
     build_answer,
     build_error,
-    cut,
     parse_query,
+    truncate,
 )
 from pilot.agent.dns.dns_server import DnsServer, Resolvers, parse_resolv_conf
 from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
@@ -84,7 +84,7 @@ def table(search: tuple[str, ...] = (), **hosts: Any) -> LookupTable:
     made.table["Mixed.Example"].ips.extend(["bad", "240.0.0.2"])
     made.table["empty.example"].ips.append("bad")
     found = LookupTable("shop", "shop.svc.cluster.local", search)
-    found.take([made.SerializeToString()])
+    found.update([made.SerializeToString()])
     return found
 
 
@@ -120,11 +120,11 @@ def test_a_name_with_the_suffix_of_the_resolver_is_found_at_once() -> None:
 
 def test_a_table_that_is_none_is_refused_and_the_old_one_stays() -> None:
     names = table()
-    with pytest.raises(ValueError, match="it is not a table of names"):
-        names.take([b"\xff"])
-    names.take([])
+    with pytest.raises(ValueError, match="invalid name table"):
+        names.update([b"\xff"])
+    names.update([])
     assert names.find("books.") is not None
-    assert not LookupTable("shop", "").arrived
+    assert not LookupTable("shop", "").is_populated
 
 
 def test_an_answer_has_the_addresses_of_the_family_that_is_asked_for() -> None:
@@ -142,9 +142,9 @@ def test_an_answer_that_does_not_fit_is_marked_as_cut() -> None:
     assert struct.unpack_from(">H", short, 2)[0] & 0x0200
     whole = build_answer(parse_query(query("books", size=65000)), addresses, 65000)
     assert len(read(whole)[2]) == 500
-    assert parse_query(query("books", size=65000)).size == 65000
-    assert cut(whole, 65000) == whole
-    headless = cut(whole, 512)
+    assert parse_query(query("books", size=65000)).max_size == 65000
+    assert truncate(whole, 65000) == whole
+    headless = truncate(whole, 512)
     assert struct.unpack_from(">HHHH", headless)[1:] == (struct.unpack_from(">H", whole, 2)[0] | 0x0200, 1, 0)
 
 
@@ -214,13 +214,13 @@ class Counts:
     def __init__(self) -> None:
         self.asked = self.forwarded = self.failed = 0
 
-    def dns_asked(self) -> None:
+    def dns_query_received(self) -> None:
         self.asked += 1
 
-    def dns_forwarded(self) -> None:
+    def dns_query_forwarded(self) -> None:
         self.forwarded += 1
 
-    def dns_failed(self) -> None:
+    def dns_forward_failed(self) -> None:
         self.failed += 1
 
 
@@ -335,7 +335,7 @@ async def test_the_next_resolver_is_asked_when_the_first_is_away(resolver: tuple
 
 async def test_a_port_that_is_taken_is_said_in_a_sentence() -> None:
     first = await started(DnsServer(table(), (), 5, Counts()))
-    with pytest.raises(StartError, match=r"names cannot be answered at 127\.0\.0\.1:"):
+    with pytest.raises(StartError, match=r"cannot start the DNS server on 127\.0\.0\.1:"):
         await DnsServer(table(), (), 5, Counts()).start(*first.address)
     await first.stop()
 
@@ -387,7 +387,7 @@ async def test_what_the_control_plane_says_is_answered(name: str, kind: int, add
     )
     (resource,) = world.resources(world.connect(app))[NAME_TABLE].values()
     told = LookupTable("b", "b.svc.cluster.local")
-    told.take([any_pb2.Any.FromString(resource.any).value])
+    told.update([any_pb2.Any.FromString(resource.any).value])
     server = await started(DnsServer(told, (), 5, Counts()))
     _, code, found = read(await ask_udp(server, query(name, kind)))
     assert (code, sorted(found)) == (0, addresses)
@@ -399,7 +399,7 @@ def test_an_answer_that_is_too_long_for_udp_is_its_question_marked_as_cut(length
     question = query("books.shop.svc.cluster.local", number=9)
     head, name = struct.pack(">HHHHHH", 9, 0x8580, 1, 2, 3, 4), question[12:]
     whole = head + name + bytes(length)
-    assert cut(whole, len(whole)) == whole
-    assert cut(whole, len(whole) - 1) == struct.pack(">HHHHHH", 9, 0x8780, 1, 0, 0, 0) + name
+    assert truncate(whole, len(whole)) == whole
+    assert truncate(whole, len(whole) - 1) == struct.pack(">HHHHHH", 9, 0x8780, 1, 0, 0, 0) + name
     error = struct.pack(">HHHHHH", 9, 0x8182, 0, 1, 1, 1) + bytes(length)
-    assert cut(error, 11) == struct.pack(">HHHHHH", 9, 0x8382, 0, 0, 0, 0)
+    assert truncate(error, 11) == struct.pack(">HHHHHH", 9, 0x8382, 0, 0, 0, 0)

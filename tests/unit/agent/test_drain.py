@@ -12,7 +12,7 @@ import pytest
 from pilot.agent import agent as agent_run
 from pilot.agent.envoy.admin_client import AdminError
 from pilot.agent.envoy.envoy_drain import MAX_FAILURES, count_connections, drain, drain_path
-from pilot.agent.resident_memory import clean_mappings, release
+from pilot.agent.resident_memory import clean_mappings, release_memory
 from pilot.cli import pilot_agent
 from tests.support.processes import free_port
 
@@ -104,7 +104,7 @@ def test_what_was_given_back_is_still_there(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_bytes(content)
     with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert mapped[:] == content
-        release()
+        release_memory()
         assert mapped[:] == content
 
 
@@ -185,11 +185,11 @@ def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
         ({"CA_ADDR": "istiod"}, "Error: variable CA_ADDR: 'istiod' is not host:port"),
         (
             {"PROXY_CONFIG": '{"binaryPath": "/no/envoy", "statusPort": PORT}'},
-            "Error: Envoy cannot be started: /no/envoy: No such file",
+            "Error: cannot start Envoy: /no/envoy: No such file",
         ),
         ({"DNS_PROXY_ADDR": "localhost"}, "Error: variable DNS_PROXY_ADDR: 'localhost' is not host:port"),
         ({"ISTIO_KUBE_APP_PROBERS": "{"}, "Error: variable ISTIO_KUBE_APP_PROBERS is not JSON"),
-        ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: 'DSA' is not known"),
+        ({"ECC_SIGNATURE_ALGORITHM": "DSA"}, "Error: ECC_SIGNATURE_ALGORITHM: unknown algorithm 'DSA'"),
     ],
 )
 def test_an_agent_that_cannot_start_says_why_in_one_sentence(

@@ -11,7 +11,7 @@ import pytest
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.proxy.downward_api import parse_downward_file
 from pilot.agent.proxy.effective_config import build_proxy_config, parse_object, read_sources
-from pilot.agent.proxy.proxy_context import ProxyContext, build_metadata, read_proxy_context, workers
+from pilot.agent.proxy.proxy_context import ProxyContext, build_metadata, read_proxy_context, worker_threads
 from pilot.lib.duration import Duration
 from pilot.settings.parse import load_sections
 
@@ -63,7 +63,7 @@ def test_labels_of_the_pod_win_over_static_ones_and_its_hash_is_left_out(tmp_pat
     environ = {"POD_LABELS_FILE": str(tmp_path / "labels"), "POD_ANNOTATIONS_FILE": str(tmp_path / "annotations")}
     found = gather({**environ, "ISTIO_METAJSON_LABELS": '{"app": "old", "team": "a"}'})
     assert found.labels == {"app": "web", "team": "a"}
-    assert found.proxy.config.concurrency == 3
+    assert found.config.concurrency == 3
 
 
 def test_metadata_of_the_proxy_config_is_that_of_the_node_below_the_environment() -> None:
@@ -75,7 +75,7 @@ def test_metadata_of_the_proxy_config_is_that_of_the_node_below_the_environment(
 @pytest.mark.parametrize(
     ("environ", "kind", "text"),
     [
-        ({}, "ambient", "'ambient' is no type of proxy: use sidecar, router, waypoint"),
+        ({}, "ambient", "unknown proxy type 'ambient'; use sidecar, router, waypoint"),
         ({"INSTANCE_IP": "10.0.0.1,here"}, "sidecar", "variable INSTANCE_IP: 'here' is not an IP address"),
         ({"ISTIO_METAJSON_X": "[1]"}, "sidecar", "variable ISTIO_METAJSON_X is not a JSON object"),
         ({"PROXY_CONFIG": "[1]"}, "sidecar", "variable PROXY_CONFIG is not an object"),
@@ -109,7 +109,7 @@ def test_later_sources_of_the_proxy_config_win_and_metadata_is_merged(tmp_path: 
         Duration.of(20),
     )
     assert found.config.proxy_metadata == {"A": "mesh", "B": "variable"}
-    assert found.given["proxyMetadata"] == {"A": "mesh", "B": "variable"}
+    assert found.fields["proxyMetadata"] == {"A": "mesh", "B": "variable"}
 
 
 def test_annotations_of_their_own_win_over_the_proxy_config(tmp_path: pathlib.Path) -> None:
@@ -127,7 +127,7 @@ def test_annotations_of_their_own_win_over_the_proxy_config(tmp_path: pathlib.Pa
 def test_without_sources_the_built_in_values_hold() -> None:
     found = build_proxy_config([])
     assert found.config.discovery_address == "istiod.istio-system.svc:15012"
-    assert found.given == {}
+    assert found.fields == {}
     assert parse_object("it", "") == {}
 
 
@@ -147,7 +147,7 @@ def test_metadata_of_labels_is_kept_apart() -> None:
 def test_envoys_workers_are_those_of_the_flag_the_config_or_the_cpu_limit(
     argv: tuple[str, ...], environ: dict[str, str], config: int | None, expected: int
 ) -> None:
-    assert workers(load_sections(AgentSettings(), argv, environ).settings, config) == expected
+    assert worker_threads(load_sections(AgentSettings(), argv, environ).settings, config) == expected
 
 
 def test_a_wrong_variable_is_left_at_its_default_with_a_warning() -> None:

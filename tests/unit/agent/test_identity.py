@@ -66,9 +66,9 @@ async def test_why_there_is_no_certificate_is_told_once_for_each_reason(caplog: 
     caplog.set_level(logging.INFO, "pilot")
     slept = await kept(iter(["away", "away", "no such account", CERTIFICATE]), 5)
     assert said(caplog) == [
-        ("WARNING", "there is no new certificate yet: away"),
-        ("WARNING", "there is no new certificate yet: no such account"),
-        ("INFO", "there is a certificate until 2026-01-03T00:00:00Z, to be renewed at 2026-01-02T12:00:00Z"),
+        ("WARNING", "failed to obtain a certificate, retrying: away"),
+        ("WARNING", "failed to obtain a certificate, retrying: no such account"),
+        ("INFO", "certificate expires at 2026-01-03T00:00:00Z, renewal due at 2026-01-02T12:00:00Z"),
     ]
     assert slept[1:3] == [2 * slept[0], 4 * slept[0]]
     assert slept[3:] == [60.0, 60.0]
@@ -169,7 +169,7 @@ async def test_a_folder_that_is_not_there_is_told_and_the_certificate_is_served(
     settings = load_sections(AgentSettings(), [], {"OUTPUT_CERTS": "gone"}).settings
     await asked(monkeypatch, settings, {}, AgentMetrics())
     errors = [text for level, text in said(caplog) if level == "ERROR"]
-    assert errors == ["the certificate cannot be written to gone: No such file or directory"]
+    assert errors == ["cannot write the certificate to gone: No such file or directory"]
 
 
 @pytest.mark.parametrize("mounted", [True, False])
@@ -185,12 +185,12 @@ async def test_files_take_the_place_of_an_authority(
     settings = load_sections(AgentSettings(), [], {"FILE_MOUNTED_CERTS": "true"} if mounted else {}).settings
     server, beside = await identity.WorkloadIdentity(facts(), settings, AUTHORITY, AgentMetrics()).start()
     assert server is not None
-    assert said(caplog)[:1] == [("INFO", f"the certificate below {tmp_path}/certs is served, no authority is asked")]
+    assert said(caplog)[:1] == [("INFO", f"serving the certificate files in {tmp_path}/certs")]
     assert len(beside) == 1
     again, nothing = await identity.WorkloadIdentity(facts(), settings, AUTHORITY, AgentMetrics()).start()
     assert (again, nothing) == (None, [])
     assert said(caplog)[-1:] == [
-        ("INFO", "certificates come from who serves ./var/run/secrets/workload-spiffe-uds/socket")
+        ("INFO", "another process serves certificates on ./var/run/secrets/workload-spiffe-uds/socket; using it")
     ]
     beside[0].close()
     await server.stop(None)
@@ -207,8 +207,8 @@ async def test_a_socket_that_cannot_be_is_said_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     long = load_sections(AgentSettings(), [], {"WORKLOAD_IDENTITY_SOCKET_FILE": "x" * 80}).settings
-    with pytest.raises(StartError, match="has more than 107 bytes"):
+    with pytest.raises(StartError, match="is longer than 107 bytes"):
         await identity.WorkloadIdentity(facts(), long, AUTHORITY, AgentMetrics()).start()
     (tmp_path / "var").write_text("")
-    with pytest.raises(StartError, match=r"there can be no socket at \./var/run/.*: Not a directory"):
+    with pytest.raises(StartError, match=r"cannot create the socket \./var/run/.*: Not a directory"):
         await identity.WorkloadIdentity(facts(), AgentSettings(), AUTHORITY, AgentMetrics()).start()

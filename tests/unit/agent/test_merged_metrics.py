@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.agent.agent_metrics import AgentMetrics
-from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.agent.status_port.app_probes import Probe, Prober
-from pilot.agent.status_port.merged_metrics import RESERVED, MetricsTarget, merge, parse_targets
+from pilot.agent.status_port.merged_metrics import RESERVED, MetricsTarget, merge_metrics, parse_targets
 
 ENDS = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
@@ -31,23 +30,23 @@ def shown(metrics: AgentMetrics) -> dict[str, str]:
 
 def test_every_count_has_the_name_that_dashboards_of_istio_have() -> None:
     metrics = AgentMetrics(wall=lambda: ENDS.timestamp() - 90)
-    metrics.certificate(WorkloadCertificate(b"", b"", b"", ENDS, ENDS))
+    metrics.certificate_updated(ENDS)
     for hit in (True, False, False):
         metrics.module_looked_up(hit)
     for result in ("success", "download_failure"):
         metrics.module_fetched(result)
-        metrics.module_converted(result)
-    metrics.modules_kept(3)
+        metrics.extension_converted(result)
+    metrics.modules_cached(3)
     for count in (
-        metrics.asked_authority,
-        metrics.not_issued,
+        metrics.ca_request_sent,
+        metrics.ca_request_failed,
         metrics.scraped,
         metrics.request_forwarded,
         metrics.response_received,
         metrics.upstream_connection_failed,
-        metrics.dns_asked,
-        metrics.dns_forwarded,
-        metrics.dns_failed,
+        metrics.dns_query_received,
+        metrics.dns_query_forwarded,
+        metrics.dns_forward_failed,
     ):
         count()
     metrics.request_forwarded()
@@ -135,7 +134,9 @@ def test_a_page_is_passed_on_line_by_line_but_its_end(site: Site, body: bytes, e
     site.body = body
     assert (
         b"".join(
-            merge(b"own\n", [MetricsTarget("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None)
+            merge_metrics(
+                b"own\n", [MetricsTarget("application", "127.0.0.1", site.port, "mine?a=b")], 2.5, lambda *_: None
+            )
         )
         == expected
     )
@@ -151,8 +152,10 @@ def test_a_page_that_is_refused_is_told_and_the_others_are_there(site: Site) -> 
     site.status = 404
     failures: list[str] = []
     pages = [MetricsTarget(name, "127.0.0.1", site.port, "/") for name in ("envoy", "application")]
-    assert list(merge(b"own\n", pages, 1, lambda page, error: failures.append(f"{page.what}: {error}"))) == [b"own\n"]
-    assert failures == ["envoy: it answers 404", "application: it answers 404"]
+    assert list(merge_metrics(b"own\n", pages, 1, lambda page, error: failures.append(f"{page.source}: {error}"))) == [
+        b"own\n"
+    ]
+    assert failures == ["envoy: status 404", "application: status 404"]
 
 
 def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
@@ -163,7 +166,7 @@ def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
         ('{"port": 80}', ": 80 is not a port"),
         ('{"port": "x"}', ": 'x' is not a port"),
         ('{"port": "65536"}', ": '65536' is not a port"),
-        ('{"port": "15090"}', ": port 15090 is one of the proxy's own"),
+        ('{"port": "15090"}', ": port 15090 is reserved for the proxy"),
     ):
         with pytest.raises(
             ValueError,
@@ -174,7 +177,7 @@ def test_the_proxy_s_own_ports_are_no_pages_of_the_application() -> None:
 
 
 def probed(site: Site, one: Probe, **headers: str) -> tuple[int, bytes]:
-    return Prober({"/p": one}, "127.0.0.1", 15020).answer("/p", headers)
+    return Prober({"/p": one}, "127.0.0.1", 15020).probe("/p", headers)
 
 
 @pytest.mark.parametrize(
@@ -212,4 +215,4 @@ def test_a_probe_is_sent_as_the_kubelet_sent_it(site: Site) -> None:
 
 
 def test_a_probe_that_nobody_declared_is_not_there() -> None:
-    assert Prober({}, "127.0.0.1", 15020).answer("/app-health/a/livez", {}) == (404, b"no such probe\n")
+    assert Prober({}, "127.0.0.1", 15020).probe("/app-health/a/livez", {}) == (404, b"no such probe\n")

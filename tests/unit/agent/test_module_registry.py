@@ -63,7 +63,7 @@ def registry(
 def fails(made: RegistryClient) -> tuple[str, str, bool]:
     with pytest.raises(FetchError) as error:
         made.manifest()
-    return str(error.value), error.value.result, error.value.passing
+    return str(error.value), error.value.result, error.value.is_retryable
 
 
 FINE = FetchedResponse(200, {}, MANIFEST)
@@ -98,7 +98,7 @@ def test_a_token_is_asked_for_where_the_registry_says(said: str, asked: str, log
     )
     assert fetcher.asked == [
         (PAGE, "", False),
-        (asked, login.basic if login else "", False),
+        (asked, login.basic_authorization if login else "", False),
         (PAGE, "Bearer tok", False),
     ]
 
@@ -111,8 +111,12 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
     )
     made.manifest()
     assert made.blob(Descriptor(layer)) == b"layer"
-    assert fetcher.asked == [(PAGE, "", False), (PAGE, LOGIN.basic, False), (blob, LOGIN.basic, False)]
-    assert LOGIN.basic == "Basic bGFiOnNlY3JldA=="
+    assert fetcher.asked == [
+        (PAGE, "", False),
+        (PAGE, LOGIN.basic_authorization, False),
+        (blob, LOGIN.basic_authorization, False),
+    ]
+    assert LOGIN.basic_authorization == "Basic bGFiOnNlY3JldA=="
 
 
 @pytest.mark.parametrize(
@@ -120,34 +124,34 @@ def test_a_login_is_sent_to_a_registry_that_asks_for_it_and_kept_for_the_layers(
     [
         (
             [challenge("Basic realm=x")],
-            "the registry of NAME asks for a login, and there is none",
+            "the registry of NAME requires a login, but none is configured",
             "manifest_failure",
             False,
         ),
         (
             [challenge('Bearer realm="http://auth.example/t"')],
-            "the registry of NAME asks for a proof that is not known",
+            "the registry of NAME requires an unsupported authentication scheme",
             "manifest_failure",
             False,
         ),
         (
             [challenge('Digest realm="https://auth.example/t"')],
-            "the registry of NAME asks for a proof that is not known",
+            "the registry of NAME requires an unsupported authentication scheme",
             "manifest_failure",
             False,
         ),
         (
             [challenge('Bearer realm="https://auth.example/t"')],
-            "there is no token for the registry of NAME: status 404",
+            "cannot obtain a token for the registry of NAME: status 404",
             "manifest_failure",
             False,
         ),
-        ([FetchedResponse(404, {}, b"")], "the registry of NAME answers 404", "manifest_failure", False),
-        ([FetchedResponse(500, {}, b"")], "the registry of NAME answers 500", "manifest_failure", True),
-        ([FetchedResponse(200, {}, b"no JSON")], "the manifest of NAME cannot be read", "manifest_failure", False),
+        ([FetchedResponse(404, {}, b"")], "the registry of NAME returned status 404", "manifest_failure", False),
+        ([FetchedResponse(500, {}, b"")], "the registry of NAME returned status 500", "manifest_failure", True),
+        ([FetchedResponse(200, {}, b"no JSON")], "the manifest of NAME is invalid", "manifest_failure", False),
         (
             [FetchedResponse(200, {}, b" " * (4 * 1024 * 1024 + 1))],
-            "the manifest of NAME has more than 4194304 bytes",
+            "the manifest of NAME is larger than 4194304 bytes",
             "manifest_failure",
             False,
         ),
@@ -167,7 +171,7 @@ def test_a_token_that_is_none_is_not_sent(token: str) -> None:
             asked: [FetchedResponse(200, {}, json.dumps({"token": token}).encode())],
         }
     )
-    assert fails(made)[0] == f"there is no token for the registry of {IMAGE.name}: status 200"
+    assert fails(made)[0] == f"cannot obtain a token for the registry of {IMAGE.name}: status 200"
     assert len(fetcher.asked) == 2
 
 
@@ -257,7 +261,7 @@ def test_docker_s_registry_has_three_names(host: str) -> None:
 
 @pytest.mark.parametrize(
     ("secret", "text"),
-    [("x", "no configuration of Docker's"), ('{"auths": {"r": {"auth": "?"}}}', "no base64 of text")],
+    [("x", "not a Docker configuration"), ('{"auths": {"r": {"auth": "?"}}}', "not valid base64 text")],
 )
 def test_a_pull_secret_that_cannot_be_read_is_said(secret: str, text: str) -> None:
     with pytest.raises(ValueError, match=text):

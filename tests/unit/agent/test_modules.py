@@ -46,10 +46,10 @@ class Counts:
     def module_fetched(self, result: str) -> None:
         self.counts[result] += 1
 
-    def modules_kept(self, count: int) -> None:
+    def modules_cached(self, count: int) -> None:
         self.counts["kept"] = count
 
-    def module_converted(self, result: str) -> None:
+    def extension_converted(self, result: str) -> None:
         self.counts[f"converted {result}"] += 1
 
 
@@ -73,7 +73,7 @@ class Modules:
         self, url: str, resource: str = "r", version: str = "1", checksum: str = "", policy: str = "", secret: str = ""
     ) -> bytes:
         source = ModuleSource(url.replace("HOST", self.registry.host), resource, version, checksum, policy, secret)
-        return self.files.get(source, 20).read_bytes()
+        return self.files.fetch(source, 20).read_bytes()
 
     def fails(self, url: str, **more: str) -> str:
         with pytest.raises(FetchError) as error:
@@ -121,7 +121,7 @@ def test_a_reference_names_an_image(text: str, image: ImageReference) -> None:
     "text", ["", "r.io/", "r.io/A", "r.io/a:", "r.io/a:-", "r.io/a@sha256:0", "r.io/a@", "r.io/../a", "r.io/a b"]
 )
 def test_what_names_no_image_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names no image"):
+    with pytest.raises(ValueError, match="is not a valid image reference"):
         parse_image(text)
 
 
@@ -162,10 +162,10 @@ def test_an_image_is_of_a_container_or_the_module_itself_or_of_a_list(modules: M
     ("layer", "kind", "says"),
     [
         (archive(BODY, "other.wasm"), "", "no file plugin.wasm"),
-        (b"no archive", "", "cannot be unpacked"),
-        (archive(b"\0" * 100_000), "", "more than 20000 bytes"),
-        (archive(b"no module"), "", "no Wasm module"),
-        (archive(BODY), "application/json", "no layer of a kind"),
+        (b"no archive", "", "cannot unpack"),
+        (archive(b"\0" * 100_000), "", "larger than 20000 bytes"),
+        (archive(b"no module"), "", "not a Wasm module"),
+        (archive(BODY), "application/json", "no layer with a Wasm module"),
     ],
 )
 def test_an_image_without_a_module_is_refused(modules: Modules, layer: bytes, kind: str, says: str) -> None:
@@ -180,7 +180,7 @@ def test_what_is_not_what_its_digest_says_is_refused(modules: Modules) -> None:
     assert "a layer of" in modules.fails("oci://HOST/a:1")
     registry.replies[f"/v2/a/manifests/{named}"] = Reply(b"{}")
     assert "the manifest of" in modules.fails(f"oci://HOST/a@{named}")
-    assert "another checksum" in modules.fails("oci://HOST/a:1", checksum="ab" * 32)
+    assert "the checksum of" in modules.fails("oci://HOST/a:1", checksum="ab" * 32)
     assert modules.counts.counts["checksum_mismatch"] == 3
 
 
@@ -196,7 +196,7 @@ def test_what_is_not_there_is_an_error_at_once(modules: Modules, url: str) -> No
 def test_a_module_over_http_is_checked_by_its_checksum(modules: Modules) -> None:
     modules.registry.replies["/x.wasm"] = Reply(BODY)
     assert modules.get("http://HOST/x.wasm", checksum=hashlib.sha256(BODY).hexdigest()) == BODY
-    assert "another checksum" in modules.fails("http://HOST/x.wasm", checksum="ab" * 32)
+    assert "the checksum of" in modules.fails("http://HOST/x.wasm", checksum="ab" * 32)
 
 
 def test_redirects_are_followed_to_an_end(modules: Modules) -> None:
@@ -211,12 +211,12 @@ def test_redirects_are_followed_to_an_end(modules: Modules) -> None:
 
 def test_a_large_answer_is_not_read_to_its_end(modules: Modules) -> None:
     modules.registry.replies["/x"] = Reply(b"\0asm" + b"\0" * LARGEST)
-    assert "more than 20000 bytes" in modules.fails("http://HOST/x")
+    assert "larger than 20000 bytes" in modules.fails("http://HOST/x")
 
 
 def test_what_fails_for_the_time_being_is_tried_again(modules: Modules) -> None:
     modules.registry.replies["/x"] = Reply(b"", 503)
-    assert "answers 503" in modules.fails("http://HOST/x")
+    assert "returned status 503" in modules.fails("http://HOST/x")
     assert modules.slept == [0.1, 0.2]
     assert modules.registry.asked["/x"] == 3
 
@@ -234,7 +234,7 @@ def test_a_registry_is_spoken_to_in_plain_text_only_where_the_settings_say_so(
     tmp_path: pathlib.Path, registry: Registry
 ) -> None:
     registry.push("a", "1", archive(BODY))
-    assert "does not answer" in Modules(tmp_path, registry, insecure=False).fails("oci://HOST/a:1")
+    assert "cannot fetch" in Modules(tmp_path, registry, insecure=False).fails("oci://HOST/a:1")
     assert not registry.asked["/v2/a/manifests/1"]
 
 
@@ -324,7 +324,7 @@ def wasm(
 
 
 def rewritten(modules: Modules, raw: bytes, delta: bool) -> bytes:
-    return ExtensionStream(ExtensionRewriter(modules.files, modules.counts), delta).take(raw)
+    return ExtensionStream(ExtensionRewriter(modules.files, modules.counts), delta).rewrite(raw)
 
 
 @pytest.mark.parametrize("delta", [True, False])
@@ -376,28 +376,30 @@ def test_a_module_that_is_written_as_a_struct_becomes_a_file_too(modules: Module
 @pytest.mark.parametrize("delta", [True, False])
 def test_what_could_not_be_had_is_tried_again(modules: Modules, delta: bool) -> None:
     stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), delta)
-    assert given(stream.take(response(wasm(modules), delta)), delta).typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
-    assert stream.waits
-    assert stream.again() == b""
+    assert given(stream.rewrite(response(wasm(modules), delta)), delta).typed_config.Is(http_rbac_pb2.RBAC.DESCRIPTOR)
+    assert stream.has_pending
+    assert stream.retry_pending() == b""
     modules.registry.replies["/x"] = Reply(BODY)
-    assert given(stream.again(), delta).typed_config.Is(http_wasm_pb2.Wasm.DESCRIPTOR)
-    assert not stream.waits
+    assert given(stream.retry_pending(), delta).typed_config.Is(http_wasm_pb2.Wasm.DESCRIPTOR)
+    assert not stream.has_pending
 
 
 def test_what_another_response_takes_back_or_has_in_its_place_is_not_tried_again(modules: Modules) -> None:
     stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), True)
-    stream.take(response(wasm(modules), True))
-    stream.take(discovery_pb2.DeltaDiscoveryResponse(type_url=EXTENSION, removed_resources=["r"]).SerializeToString())
-    assert not stream.waits
-    stream.take(response(wasm(modules), True))
-    stream.take(response(wasm(modules, "file:///x.wasm"), True))
-    assert not stream.waits
+    stream.rewrite(response(wasm(modules), True))
+    stream.rewrite(
+        discovery_pb2.DeltaDiscoveryResponse(type_url=EXTENSION, removed_resources=["r"]).SerializeToString()
+    )
+    assert not stream.has_pending
+    stream.rewrite(response(wasm(modules), True))
+    stream.rewrite(response(wasm(modules, "file:///x.wasm"), True))
+    assert not stream.has_pending
 
 
 def test_a_pull_secret_that_is_not_told_is_waited_for_and_nothing_tried_again(modules: Modules) -> None:
     stream = ExtensionStream(ExtensionRewriter(modules.files, modules.counts), True)
-    stream.take(response(wasm(modules, "oci://HOST/a:1", secret=""), True))
-    assert not stream.waits
+    stream.rewrite(response(wasm(modules, "oci://HOST/a:1", secret=""), True))
+    assert not stream.has_pending
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ SETTINGS = AgentSettings()
 
 
 def facts(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
+    effective = build_proxy_config([("test", config or {})])
     made = ProxyContext(
         type="sidecar",
         name="web-1",
@@ -33,7 +34,8 @@ def facts(config: dict[str, Any] | None = None, **changes: Any) -> ProxyContext:
         labels={"app": "web"},
         annotations={},
         metadata={},
-        proxy=build_proxy_config([("test", config or {})]),
+        config=effective.config,
+        config_fields=effective.fields,
     )
     return dataclasses.replace(made, **changes)
 
@@ -204,7 +206,7 @@ def patterns(built: dict[str, Any]) -> set[tuple[str, str]]:
 
 def test_statistics_are_those_that_are_needed_and_those_that_are_asked_for() -> None:
     matcher = {"inclusionPrefixes": ["http.{pod_ip}_"], "inclusionRegexps": ["a.*"]}
-    config = facts({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).proxy.config
+    config = facts({"proxyStatsMatcher": matcher, "extraStatTags": ["mine"]}).config
     built = build_stats_config(
         config, {"sidecar.istio.io/statsInclusionSuffixes": "x,y"}, ("10.0.0.1", "10.0.0.2"), False
     )
@@ -227,7 +229,7 @@ def test_statistics_are_those_that_are_needed_and_those_that_are_asked_for() -> 
 
 
 def test_an_annotation_takes_the_place_of_the_proxy_config() -> None:
-    config = facts({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).proxy.config
+    config = facts({"proxyStatsMatcher": {"inclusionPrefixes": ["config"]}}).config
     found = patterns(
         build_stats_config(config, {"sidecar.istio.io/statsInclusionPrefixes": "annotation"}, ("10.0.0.1",), True)
     )
@@ -238,13 +240,13 @@ def test_an_annotation_takes_the_place_of_the_proxy_config() -> None:
 
 def test_buckets_of_histograms_come_from_an_annotation() -> None:
     annotation = "sidecar.istio.io/statsHistogramBuckets"
-    built = build_stats_config(facts().proxy.config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False)
+    built = build_stats_config(facts().config, {annotation: '{"b": [1, 2.5], "a": [3]}'}, ("10.0.0.1",), False)
     assert built["histogram_bucket_settings"] == [
         {"match": {"prefix": "a"}, "buckets": [3]},
         {"match": {"prefix": "b"}, "buckets": [1, 2.5]},
     ]
     with pytest.raises(ValueError, match=f"annotation {annotation} is not an object"):
-        build_stats_config(facts().proxy.config, {annotation: "[1]"}, ("10.0.0.1",), False)
+        build_stats_config(facts().config, {annotation: "[1]"}, ("10.0.0.1",), False)
 
 
 def test_intervals_of_annotations_are_spelt_as_envoy_spells_them() -> None:
@@ -298,5 +300,5 @@ def test_a_users_own_bootstrap_is_left_alone(tmp_path: pathlib.Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match=r"the bootstrap .*/file/proxy/envoy-rev.json cannot be written"):
+    with pytest.raises(StartError, match=r"cannot write Envoy's bootstrap .*/file/proxy/envoy-rev.json"):
         write_bootstrap(facts({"configPath": str(tmp_path / "file" / "proxy")}), {})

@@ -110,7 +110,7 @@ async def running(
     try:
         yield proxy
     finally:
-        agent._end.set()
+        agent._shutdown.set()
         await asyncio.wait((proxy.ended,))
         server.close()
 
@@ -152,7 +152,7 @@ async def test_an_agent_serves_its_envoy_from_its_start_to_its_end(
         assert await asyncio.wait_for(proxy.ended, 30) == 0
     drain = "POST /drain_listeners?inboundonly&graceful&skip_exit"
     assert proxy.admin.asked == ["GET /stats", "GET /stats/prometheus", drain, drain]
-    assert said(caplog) == [("INFO", "Envoy has ended")]
+    assert said(caplog) == [("INFO", "Envoy has stopped")]
     assert not is_listening(XDS)
     assert not is_listening(SDS)
     assert not (folder / "etc/istio/proxy/grpc-bootstrap.json").exists()
@@ -167,7 +167,7 @@ async def test_an_envoy_that_ends_by_itself_ends_the_agent_with_a_status_that_is
     async with running(folder, script) as proxy:
         assert await asyncio.wait_for(proxy.ended, 30) == status
     number = {"exit 3": 3, "exit 0": 0}.get(script, -9)
-    assert said(caplog) == [("ERROR", f"Envoy ended by itself with status {number}")]
+    assert said(caplog) == [("ERROR", f"Envoy exited unexpectedly with status {number}")]
     assert proxy.admin.asked == []
 
 
@@ -183,7 +183,7 @@ async def test_a_signal_ends_an_agent_as_its_command_does(
         signal.raise_signal(number)
         assert await asyncio.wait_for(proxy.ended, 30) == 0
     assert proxy.admin.asked == ["POST /drain_listeners?inboundonly&graceful&skip_exit"]
-    assert said(caplog) == [("INFO", "Envoy has ended")]
+    assert said(caplog) == [("INFO", "Envoy has stopped")]
 
 
 async def test_a_second_signal_ends_an_agent_before_it_has_drained(folder: pathlib.Path) -> None:
@@ -212,7 +212,7 @@ async def test_what_is_to_be_done_now_and_then_is_done_from_the_start(
 
     monkeypatch.setattr(run, "purge_forever", purge)
     monkeypatch.setattr(run, "RELEASE_SECONDS", (0.0, 3600.0))
-    monkeypatch.setattr(run, "release", lambda: begun.append("release"))
+    monkeypatch.setattr(run, "release_memory", lambda: begun.append("release"))
     async with running(folder, LIVES) as proxy:
         await proxy.until("arguments")
     assert sorted(begun) == ["purge", "release"]
@@ -296,5 +296,5 @@ async def test_a_part_that_ends_by_a_mistake_of_ours_is_told_with_its_trace(capl
     await asyncio.wait(tasks)
     for task in tasks:
         _log_bug(task)
-    assert said(caplog) == [("ERROR", "a part of the agent has ended by an error")]
+    assert said(caplog) == [("ERROR", "a background task of the agent failed")]
     assert str((caplog.records[0].exc_info or (None, None))[1]) == "odd"

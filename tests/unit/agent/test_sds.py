@@ -20,7 +20,7 @@ from pilot.agent.certificates.sds_server import MAX_NAMES, SECRET, SecretDiscove
 from pilot.agent.certificates.secret_cache import SecretCache, build_root_secret
 from pilot.agent.certificates.secret_files import SecretFileSource, SecretFileWatcher, parse_secret_name
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate, key_pem
-from pilot.agent.unix_sockets import build_server, is_listening, prepare, serve
+from pilot.agent.unix_sockets import build_server, is_listening, prepare_path, serve
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 
@@ -51,15 +51,15 @@ def test_a_secret_is_sent_once_it_is_there_and_again_when_it_changes() -> None:
     secrets = SecretCache()
     stream = SecretStream(secrets)
     stream.receive(ask("default"))
-    assert stream.take() is None
+    assert stream.next_response() is None
     secrets.put_certificate(certificate(1))
-    nonce, found = read(stream.take())
+    nonce, found = read(stream.next_response())
     assert found["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 1"
     assert found["default"].tls_certificate.private_key.inline_bytes == b"key 1"
     stream.receive(ask("default", nonce=nonce))
-    assert stream.take() is None
+    assert stream.next_response() is None
     secrets.put_certificate(certificate(2))
-    assert read(stream.take())[1]["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 2"
+    assert read(stream.next_response())[1]["default"].tls_certificate.certificate_chain.inline_bytes == b"chain 2"
 
 
 def test_roots_that_stay_the_same_are_not_sent_again() -> None:
@@ -67,9 +67,9 @@ def test_roots_that_stay_the_same_are_not_sent_again() -> None:
     stream = SecretStream(secrets)
     stream.receive(ask("ROOTCA"))
     secrets.put_certificate(certificate(1))
-    assert read(stream.take())[1]["ROOTCA"].validation_context.trusted_ca.inline_bytes == b"roots"
+    assert read(stream.next_response())[1]["ROOTCA"].validation_context.trusted_ca.inline_bytes == b"roots"
     secrets.put_certificate(certificate(2))
-    assert stream.take() is None
+    assert stream.next_response() is None
 
 
 def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -77,13 +77,13 @@ def test_a_refused_secret_is_not_sent_again_but_the_next_one_is(caplog: pytest.L
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default", "ROOTCA"))
-    nonce, _ = read(stream.take())
+    nonce, _ = read(stream.next_response())
     assert nonce == "1"
     stream.receive(ask("default", "ROOTCA", nonce=nonce, error="bad key"))
-    assert stream.take() is None
-    assert caplog.messages == ["Envoy does not take the secrets default, ROOTCA: bad key"]
+    assert stream.next_response() is None
+    assert caplog.messages == ["Envoy rejected the secrets default, ROOTCA: bad key"]
     secrets.put_certificate(certificate(2))
-    assert "default" in read(stream.take())[1]
+    assert "default" in read(stream.next_response())[1]
 
 
 def test_answers_to_older_responses_change_nothing() -> None:
@@ -91,9 +91,9 @@ def test_answers_to_older_responses_change_nothing() -> None:
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default"))
-    stream.take()
+    stream.next_response()
     secrets.put_certificate(certificate(2))
-    stream.take()
+    stream.next_response()
     stream.receive(ask(nonce="1"))
     assert stream.names == ["default"]
 
@@ -103,17 +103,17 @@ def test_names_may_be_added_and_taken_away() -> None:
     stream = SecretStream(secrets)
     secrets.put_certificate(certificate(1))
     stream.receive(ask("default"))
-    nonce, _ = read(stream.take())
+    nonce, _ = read(stream.next_response())
     stream.receive(ask("default", "ROOTCA", nonce=nonce))
-    nonce, found = read(stream.take())
+    nonce, found = read(stream.next_response())
     assert found.keys() == {"default", "ROOTCA"}
     stream.receive(ask("ROOTCA", nonce=nonce))
     secrets.put_certificate(certificate(2))
-    assert stream.take() is None
+    assert stream.next_response() is None
 
 
 def test_a_stream_may_not_ask_for_any_number_of_secrets() -> None:
-    with pytest.raises(ValueError, match="secrets are asked for"):
+    with pytest.raises(ValueError, match="secrets were requested"):
         SecretStream(SecretCache()).receive(ask(*map(str, range(MAX_NAMES + 1))))
     stream = SecretStream(SecretCache())
     stream.receive(ask(*map(str, range(MAX_NAMES))))
@@ -188,16 +188,16 @@ async def test_a_socket_that_somebody_serves_is_told_from_one_that_was_left(
     left = tmp_path / "left"
     left.write_text("")
     assert not is_listening(str(left))
-    prepare(str(left))
+    prepare_path(str(left))
     assert not left.exists()
 
 
 def test_a_socket_that_cannot_be_is_said_in_a_sentence(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match="there can be no socket at"):
-        prepare(str(tmp_path / "file" / "socket"))
-    with pytest.raises(StartError, match="has more than 107 bytes"):
-        prepare("/tmp/" + "x" * 120)
+    with pytest.raises(StartError, match="cannot create the socket"):
+        prepare_path(str(tmp_path / "file" / "socket"))
+    with pytest.raises(StartError, match="is longer than 107 bytes"):
+        prepare_path("/tmp/" + "x" * 120)
 
 
 # -- secrets of files ------------------------------------------------------------------------------------------------------
@@ -239,26 +239,26 @@ def test_files_are_followed_and_half_replaced_ones_are_left_alone(tmp_path: path
     files = SecretFileWatcher(secrets)
     first, _ = write_pair(tmp_path, 1)
     name = f"file-cert:{tmp_path}/cert.pem~{tmp_path}/key.pem"
-    files.wanted(name)
+    files.watch(name)
     assert chain_of(secrets, name) == first
     old_key = (tmp_path / "key.pem").read_bytes()
     second, new_key = write_pair(tmp_path, 2)
     (tmp_path / "key.pem").write_bytes(old_key)
-    files.look()
+    files.poll()
     assert chain_of(secrets, name) == first
     (tmp_path / "key.pem").write_bytes(new_key)
     os.utime(tmp_path / "key.pem", ns=(1, 1))  # whatever the clock's grain
-    files.look()
+    files.poll()
     assert chain_of(secrets, name) == second
 
 
 async def test_files_are_looked_at_again_and_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_files, "SECONDS", 0.0)
+    monkeypatch.setattr(secret_files, "POLL_SECONDS", 0.0)
     secrets = SecretCache()
     files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
-    files.wanted(name)
-    following = asyncio.create_task(files.follow())
+    files.watch(name)
+    following = asyncio.create_task(files.run())
     for number in range(3):
         (tmp_path / "root.pem").write_bytes(b"pem" * (number + 1))
         wanted = build_root_secret(name, b"pem" * (number + 1)).SerializeToString(deterministic=True)
@@ -274,10 +274,10 @@ def test_a_file_that_stays_unreadable_is_told_once(tmp_path: pathlib.Path, caplo
     files = SecretFileWatcher(SecretCache())
     name = f"file-root:{tmp_path}/root.pem"
     for _ in range(2):
-        files.wanted(name)
-        files.look()
+        files.watch(name)
+        files.poll()
     assert caplog.messages == [
-        f"the secret {name} is left as it was: [Errno 2] No such file or directory: '{tmp_path}/root.pem'"
+        f"secret {name} was not updated: [Errno 2] No such file or directory: '{tmp_path}/root.pem'"
     ]
 
 
@@ -296,10 +296,10 @@ def test_a_file_that_comes_later_is_read_then(tmp_path: pathlib.Path) -> None:
     secrets = SecretCache()
     files = SecretFileWatcher(secrets)
     name = f"file-root:{tmp_path}/root.pem"
-    files.wanted(name)
+    files.watch(name)
     assert secrets.get(name) is None
     (tmp_path / "root.pem").write_bytes(b"pem")
-    files.look()
+    files.poll()
     held = secrets.get(name)
     assert held is not None
     assert held.body == build_root_secret(name, b"pem").SerializeToString(deterministic=True)
@@ -313,6 +313,6 @@ def test_the_mounted_certificate_is_the_workloads_own(tmp_path: pathlib.Path, mo
     (folder / "root-cert.pem").write_bytes(certificates.root().roots_pem)
     monkeypatch.chdir(tmp_path)
     secrets = SecretCache()
-    SecretFileWatcher(secrets).add_mounted()
+    SecretFileWatcher(secrets).watch_mounted()
     assert chain_of(secrets, "default") == chain
     assert secrets.get("ROOTCA") is not None

@@ -18,12 +18,11 @@ import pytest
 from ca.csr import decode_csr
 from ca.pem import key_pem
 from pilot.agent.agent_metrics import AgentMetrics
-from pilot.agent.certificates.workload_certificate import WorkloadCertificate
 from pilot.agent.envoy.admin_client import AdminClient, AdminError
 from pilot.agent.status_port.app_probes import Probe, Prober, parse_probes
 from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets
 from pilot.agent.status_port.readiness import STATS, Readiness
-from pilot.agent.status_port.status_server import MAX_CONCURRENT, StatusPages, StatusServer
+from pilot.agent.status_port.status_server import MAX_CONNECTIONS, StatusPages, StatusServer
 from pilot.lib.start_error import StartError
 from tests.support import certificates
 from tests.support.processes import eventually
@@ -37,7 +36,7 @@ READY = {
 
 
 class Envoy:
-    """Statistics as a test sets them; None is an Envoy that does not answer."""
+    """Statistics as a test sets them; None is an Envoy that does not respond."""
 
     def __init__(self, stats: dict[str, int] | None) -> None:
         self.now, self.asked = stats, list[str]()
@@ -45,7 +44,7 @@ class Envoy:
     def stats(self, regex: str) -> dict[str, int]:
         self.asked.append(regex)
         if self.now is None:
-            raise AdminError("Envoy's admin port does not answer")
+            raise AdminError("Envoy's admin port does not respond")
         return self.now
 
 
@@ -53,12 +52,12 @@ class Envoy:
     ("changes", "reason"),
     [
         ({}, ""),
-        ({"server.state": 2}, "Envoy is not live, its state is 2"),
+        ({"server.state": 2}, "Envoy is not live (state 2)"),
         ({"listener_manager.workers_started": 0}, "Envoy's workers have not started"),
-        ({"cluster_manager.cds.update_success": 0}, "Envoy has not been sent clusters"),
+        ({"cluster_manager.cds.update_success": 0}, "Envoy has not received clusters"),
         (
             {"cluster_manager.cds.update_success": 0, "listener_manager.lds.update_success": 0},
-            "Envoy has not been sent clusters and listeners",
+            "Envoy has not received clusters and listeners",
         ),
         ({"listener_manager.lds.update_success": 0, "listener_manager.lds.update_rejected": 1}, ""),
         ({"cluster_manager.cds.update_success": 0, "cluster_manager.cds.update_rejected": 1}, ""),
@@ -66,24 +65,24 @@ class Envoy:
     ],
 )
 def test_a_proxy_is_ready_when_it_lives_and_has_been_configured(changes: dict[str, int], reason: str) -> None:
-    assert Readiness(Envoy({**READY, **changes})).reason() == reason
+    assert Readiness(Envoy({**READY, **changes})).failure() == reason
 
 
 def test_what_was_ready_needs_only_to_live() -> None:
     envoy = Envoy(READY)
     readiness = Readiness(envoy)
-    assert readiness.reason() == ""
+    assert readiness.failure() == ""
     envoy.now = {"server.state": 0}
-    assert readiness.reason() == ""
+    assert readiness.failure() == ""
     envoy.now = None
-    assert readiness.reason() == "Envoy's admin port does not answer"
+    assert readiness.failure() == "Envoy's admin port does not respond"
     assert envoy.asked == [STATS, r"^server\.state$", r"^server\.state$"]
 
 
 def test_a_proxy_that_drains_is_not_ready() -> None:
     readiness = Readiness(Envoy(READY))
     readiness.draining = True
-    assert readiness.reason() == "the proxy is draining"
+    assert readiness.failure() == "the proxy is draining"
 
 
 class App(http.server.ThreadingHTTPServer):
@@ -132,7 +131,7 @@ def closed_port() -> int:
 
 
 def probe(one: Probe, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    return Prober({"/app-health/a/livez": one}, "127.0.0.1", 15020).answer("/app-health/a/livez", headers or {})
+    return Prober({"/app-health/a/livez": one}, "127.0.0.1", 15020).probe("/app-health/a/livez", headers or {})
 
 
 def test_an_http_probe_is_asked_as_the_kubelet_asks(app: App) -> None:
@@ -177,7 +176,7 @@ def test_a_tcp_probe_connects(app: App) -> None:
     assert probe(Probe("tcp", app.port)) == (200, b"")
     status, reason = probe(Probe("tcp", closed_port()))
     assert status == 500
-    assert b"does not answer" in reason
+    assert b"does not respond" in reason
 
 
 def test_an_application_that_does_not_answer_fails_its_probe() -> None:
@@ -200,11 +199,11 @@ def test_a_grpc_probe_asks_for_the_health_of_a_service() -> None:
     server.add_generic_rpc_handlers((handler,))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    assert probe(Probe("grpc", port, service="shp", seconds=10))[0] == 200
-    assert probe(Probe("grpc", port, seconds=10))[0] == 500
+    assert probe(Probe("grpc", port, service="shp", timeout=10))[0] == 200
+    assert probe(Probe("grpc", port, timeout=10))[0] == 500
     assert seen == [b"\x0a\x03shp", b""]
     server.stop(None)
-    assert probe(Probe("grpc", closed_port(), seconds=10))[0] == 500
+    assert probe(Probe("grpc", closed_port(), timeout=10))[0] == 500
 
 
 def test_probes_are_read_from_what_the_injector_writes() -> None:
@@ -218,7 +217,7 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
     }
     assert parse_probes(json.dumps(said)) == {
         "/app-health/web/livez": Probe("https", 8080, "/live", headers=(("A", "b"),)),
-        "/app-health/web/readyz": Probe("tcp", 9000, seconds=3),
+        "/app-health/web/readyz": Probe("tcp", 9000, timeout=3),
         "/app-health/web/startupz": Probe("grpc", 9001, service="s"),
         "/app-lifecycle/web/prestopz": Probe("http", 1),
     }
@@ -230,12 +229,12 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
     [
         ("{", "is not JSON"),
         ("[]", "is not an object"),
-        ('{"/other": {"tcpSocket": {"port": 1}}}', "/other: no such path"),
-        ('{"/app-health/a/livez": {}}', "/app-health/a/livez: there must be one of httpGet, tcpSocket and grpc"),
-        ('{"/app-health/a/livez": {"tcpSocket": {"port": 1}, "grpc": {"port": 1}}}', "there must be one of"),
+        ('{"/other": {"tcpSocket": {"port": 1}}}', "/other: invalid path"),
+        ('{"/app-health/a/livez": {}}', "/app-health/a/livez: expected exactly one of httpGet, tcpSocket and grpc"),
+        ('{"/app-health/a/livez": {"tcpSocket": {"port": 1}, "grpc": {"port": 1}}}', "expected exactly one of"),
         (
             '{"/app-health/a/livez": {"tcpSocket": {"port": "http"}}}',
-            r"livez.tcpSocket.port: 'http' is not a port's number",
+            r"livez.tcpSocket.port: 'http' is not a port number",
         ),
         (
             '{"/app-health/a/livez": {"httpGet": {"port": 1, "scheme": "FTP"}}}',
@@ -243,7 +242,7 @@ def test_probes_are_read_from_what_the_injector_writes() -> None:
         ),
         (
             json.dumps({"/app-health/a/livez": {"grpc": {"port": 1, "service": "x" * 128}}}),
-            "livez.grpc.service: it is longer than 127 bytes",
+            "livez.grpc.service: longer than 127 bytes",
         ),
     ],
 )
@@ -308,7 +307,7 @@ def test_readiness_is_a_status(served: Served) -> None:
     assert served.ask("/healthz/ready") == (200, "")
     assert "istio_agent_startup_duration_seconds" in served.metrics.render().decode()
     unready = Served(Envoy(None))
-    assert unready.ask("/healthz/ready") == (503, "Envoy's admin port does not answer\n")
+    assert unready.ask("/healthz/ready") == (503, "Envoy's admin port does not respond\n")
     unready.server.stop()
 
 
@@ -333,7 +332,7 @@ def test_commands_are_posted(served: Served) -> None:
 
 
 def test_commands_of_others_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pilot.agent.status_port.status_server._is_own", lambda address: False)
+    monkeypatch.setattr("pilot.agent.status_port.status_server._is_loopback", lambda address: False)
     assert served.ask("/quitquitquit", "POST")[0] == 403
     assert served.commands == []
 
@@ -348,7 +347,7 @@ def test_metrics_of_all_are_one_page(app: App) -> None:
             MetricsTarget("application", "127.0.0.1", app.port, "/metrics"),
         ),
     )
-    served.metrics.certificate(WorkloadCertificate(b"", b"", b"", certificates.NOW, certificates.NOW))
+    served.metrics.certificate_updated(certificates.NOW)
     status, page = served.ask("/stats/prometheus")
     assert status == 200
     assert 'istio_agent_cert_expiry_seconds{resource_name="default"} -' in page
@@ -361,7 +360,7 @@ def test_metrics_of_all_are_one_page(app: App) -> None:
 
 
 def test_only_so_many_connections_are_served_at_once(served: Served) -> None:
-    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MAX_CONCURRENT)]
+    silent = [socket.create_connection(("127.0.0.1", served.server.port)) for _ in range(MAX_CONNECTIONS)]
     late = socket.create_connection(("127.0.0.1", served.server.port))
     late.settimeout(20)
     assert late.recv(1) == b""  # closed
@@ -371,7 +370,7 @@ def test_only_so_many_connections_are_served_at_once(served: Served) -> None:
 
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(served: Served) -> None:
-    with pytest.raises(StartError, match=f"the status port {served.server.port} cannot be had"):
+    with pytest.raises(StartError, match=f"cannot listen on the status port {served.server.port}"):
         StatusServer(served.server.port, served.server._server.pages)
 
 
@@ -381,7 +380,7 @@ def test_envoys_answers_are_read_or_said_to_be_missing(app: App) -> None:
     assert admin.stats("^a|c$") == {"a.b": 3, "c": 4}
     assert app.seen[0][0] == "/stats?usedonly&filter=%5Ea%7Cc%24"
     app.status = 500
-    with pytest.raises(AdminError, match="answers 500 to GET"):
+    with pytest.raises(AdminError, match="returned status 500 for GET"):
         admin.stats("x")
-    with pytest.raises(AdminError, match="does not answer"):
+    with pytest.raises(AdminError, match="does not respond"):
         AdminClient("127.0.0.1", closed_port()).stats("x")

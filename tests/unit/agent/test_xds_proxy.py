@@ -218,7 +218,7 @@ async def test_a_token_that_is_not_there_is_said_to_envoy(mesh: Mesh, tmp_path: 
     call = mesh.call()
     with pytest.raises(aio.AioRpcError) as raised:
         await call.read()
-    assert "there is no token at" in (raised.value.details() or "")
+    assert "no token in" in (raised.value.details() or "")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -256,7 +256,7 @@ class SecondTime:
     def rewrite(self, packed: Any) -> Outcome:
         self.asked += 1
         packed.value = extension_pb2.TypedExtensionConfig(name=f"r{self.asked}").SerializeToString()
-        return "rewritten" if self.asked == 2 else "unmet"
+        return "rewritten" if self.asked == 2 else "pending"
 
 
 async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
@@ -275,7 +275,7 @@ async def test_envoy_is_given_a_module_once_it_can_be_had() -> None:
             discovery_pb2.DiscoveryResponse.FromString(await asyncio.wait_for(written.get(), 20)) for _ in range(2)
         ]
     finally:
-        downwards.end()
+        downwards.close()
     assert [extension_pb2.TypedExtensionConfig.FromString(one.resources[0].value).name for one in found] == ["r1", "r2"]
     assert {(one.nonce, one.version_info, one.type_url) for one in found} == {("n", "v", EXTENSION)}
 
@@ -284,7 +284,7 @@ class AsItIs:
     """Leaves resources as they are."""
 
     def rewrite(self, packed: Any) -> Outcome:
-        return "as it is"
+        return "unchanged"
 
 
 class SlowEnvoy:
@@ -320,7 +320,7 @@ async def test_a_stream_ends_once_envoy_has_taken_what_is_being_written(mesh: Me
 
     mesh.front.stream = end
     stream = asyncio.create_task(
-        XdsProxy(mesh.upstream, AgentSubscriptions({}), mesh.counts, AsItIs())._pass(DELTA, envoy)
+        XdsProxy(mesh.upstream, AgentSubscriptions({}), mesh.counts, AsItIs())._proxy(DELTA, envoy)
     )
     await until(lambda: mesh.counts.counts["ended error"] if refused else envoy.writing.is_set())
     await asyncio.wait([stream], timeout=0.1)

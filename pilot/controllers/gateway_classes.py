@@ -14,7 +14,7 @@ from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict
 from pilot.lib.backoff import Backoff
-from pilot.mesh.gateway_api.classes import known_classes
+from pilot.mesh.gateway_api.classes import built_in_classes
 from pilot.mesh.tables.database import Mesh
 
 
@@ -32,7 +32,7 @@ class GatewayClassController:
 
     def resync(self) -> None:
         """Check all classes again, after one was deleted or the kind became available."""
-        self._reconciler.enqueue(known_classes(self._db))
+        self._reconciler.enqueue(built_in_classes(self._db))
 
     async def run(self) -> None:
         """Create missing classes until cancelled."""
@@ -40,7 +40,7 @@ class GatewayClassController:
         await self._reconciler.run()
 
     async def _reconcile(self, name: str) -> None:
-        path, info = self._path_of(name), known_classes(self._db).get(name)
+        path, info = self._path_of(name), built_in_classes(self._db).get(name)
         if not path or info is None or GATEWAY_CLASS.table(self._db).peek(ObjectKey("", name)) is not None:
             return
         plain = {

@@ -213,7 +213,7 @@ class GatewayDeploymentController:
         network = config.value("global", "network")
         if network and NETWORK not in (metadata.get("labels") or {}) and desired.of.template == "waypoint":
             labels[NETWORK] = network
-        if desired.opts_out and DATAPLANE_MODE not in (metadata.get("labels") or {}):
+        if desired.opts_out_of_ambient and DATAPLANE_MODE not in (metadata.get("labels") or {}):
             labels.setdefault(DATAPLANE_MODE, "none")
         uid, gid = context.proxy_ids(namespace)
         return GatewayToRender(

@@ -28,8 +28,8 @@ from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
-from pilot.mesh.status.objects import Status, object_with_status, objects_with_status, status_of
-from pilot.mesh.status.shown import MESH_CONTROLLER, show_status
+from pilot.mesh.status.objects import Status, object_status, object_with_status, objects_with_status
+from pilot.mesh.status.shown import MESH_CONTROLLER, plain_status
 from pilot.mesh.tables.database import Mesh
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -113,7 +113,7 @@ class StatusController:
             self._db.unwatch(node)
         new = refs - self._nodes.keys()
         for ref in sorted(new):
-            node = self._nodes[ref] = self._db.watch(status_of, ref)
+            node = self._nodes[ref] = self._db.watch(object_status, ref)
             self._refs[node] = ref
         return new
 
@@ -196,7 +196,7 @@ class StatusController:
             return None
         controllers = (self._db.settings.gateway_api.controller, MESH_CONTROLLER)
         existing = head.status or {}
-        desired = show_status(status, ref.kind, controllers[0])
+        desired = plain_status(status, ref.kind, controllers[0])
         if "attachedListenerSets" in existing:
             desired.setdefault("attachedListenerSets", 0)
         new = merge_status(existing, desired, StatusContext(head.metadata.generation, _now(), controllers))

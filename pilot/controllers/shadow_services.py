@@ -78,7 +78,7 @@ class ShadowServiceController:
         if key not in self._watched or not path or row is None or not self._is_ours(row):
             return
         service = self._watched.value(key)
-        if service is None or service.stands:
+        if service is None or service.is_current:
             return
         try:
             head = msgspec.json.decode(await self._client.call("GET", path), type=_Head)

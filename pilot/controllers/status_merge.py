@@ -7,7 +7,7 @@ from typing import Any
 
 from pilot.config.group_kind import GATEWAY_API
 from pilot.mesh.ambient.conditions import TYPES
-from pilot.mesh.status.policies import MOST_ANCESTORS
+from pilot.mesh.status.policies import MAX_ANCESTORS
 
 Plain = dict[str, Any]
 OWN_CONDITION_TYPES = (
@@ -18,7 +18,7 @@ OWN_CONDITION_TYPES = (
 )
 """Condition types that only this controller writes. One that no longer applies is removed."""
 _ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
-_MAX_ENTRIES = {"ancestors": MOST_ANCESTORS}
+_MAX_ENTRIES = {"ancestors": MAX_ANCESTORS}
 
 
 class StatusContext:

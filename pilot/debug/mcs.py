@@ -9,7 +9,7 @@ from pilot.config.object import RegistryKey
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
 from pilot.mesh.model.service import ServiceRef
-from pilot.mesh.registry.clusterset import DOMAIN, bounds
+from pilot.mesh.registry.clusterset import DOMAIN, endpoint_visibility
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
@@ -42,6 +42,8 @@ def _discoverability(db: Mesh, key: RegistryKey) -> dict[str, str]:
         ref = ServiceRef(kubernetes_hostname(key.name, key.namespace, domain), key.namespace)
         if (shared := service(db, ref)) is not None:
             found[ref.hostname] = (
-                "AlwaysDiscoverable" if bounds(db, shared).leaves(key.cluster) else "DiscoverableFromSameCluster"
+                "AlwaysDiscoverable"
+                if endpoint_visibility(db, shared).is_exported_from(key.cluster)
+                else "DiscoverableFromSameCluster"
             )
     return found

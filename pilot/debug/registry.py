@@ -18,7 +18,7 @@ from pilot.mesh.model.facets import ServiceTarget
 from pilot.mesh.model.service import PUBLIC, Port, Registry, Resolution, Service, ServiceRef
 from pilot.mesh.registry.aliases import aliases
 from pilot.mesh.registry.endpoints import endpoints, service_accounts
-from pilot.mesh.registry.external_addresses import own_addresses
+from pilot.mesh.registry.external_addresses import declared_external_addresses
 from pilot.mesh.registry.networks import NetworkGateway, all_network_gateways
 from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.services import service, service_refs
@@ -138,7 +138,9 @@ def look_up(db: Mesh, s: Service) -> LookedUp:
             if (row := SERVICE.table(db).peek(RegistryKey(c, s.source.namespace, s.source.name))) is not None
         }
     kind = next((row.spec.type or "ClusterIP" for row in rows.values()), "")
-    external = {cluster: addresses for cluster, row in rows.items() if (addresses := own_addresses(row.spec))}
+    external = {
+        cluster: addresses for cluster, row in rows.items() if (addresses := declared_external_addresses(row.spec))
+    }
     return LookedUp(s, kind, external, aliases(db).get(s.hostname, ()), own)
 
 

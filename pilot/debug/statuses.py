@@ -6,8 +6,8 @@ from typing import Any
 
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
-from pilot.mesh.status.objects import objects_with_status, status_of
-from pilot.mesh.status.shown import show_status
+from pilot.mesh.status.objects import object_status, objects_with_status
+from pilot.mesh.status.shown import plain_status
 
 
 def statusz(sources: Sources, query: Query) -> Any:
@@ -22,10 +22,10 @@ def statusz(sources: Sources, query: Query) -> Any:
         for ref in objects_with_status(sources.db)
         if (namespace is None or ref.namespace == namespace) and kind in ("", ref.kind.name.lower())
     ]
-    found = ((ref, status_of(sources.db, ref)) for ref in asked)
+    found = ((ref, object_status(sources.db, ref)) for ref in asked)
     return [
         {"group": ref.kind.group, "kind": ref.kind.name, "namespace": ref.namespace, "name": ref.name}
-        | {"status": show_status(status, ref.kind, controller)}
+        | {"status": plain_status(status, ref.kind, controller)}
         for ref, status in found
         if status is not None
     ]

@@ -34,7 +34,7 @@ GATEWAY_CONTROLLER = "istio.io-gateway-controller"  # the value of `GATEWAY_MANA
 MESH_CONTROLLER = "istio.io-mesh-controller"  # the value of `GATEWAY_MANAGED` at waypoints
 
 
-def takes_hbone(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+def accepts_hbone(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
     """Return whether a workload accepts HBONE, itself or through a ztunnel."""
     return "http" in labels.get(TUNNEL, "").split(",") or annotations.get(REDIRECTION) == "enabled"
 

@@ -155,14 +155,14 @@ class Mesh:
         self._stack.callback(self.backend.stop)
         self.root = Root()
         labels = {GATEWAY_NAME: "waypoint", "gateway.istio.io/managed": "istio.io-mesh-controller"}
-        takes_hbone = {"ENABLE_HBONE": "true", **self.metadata}
+        accepts_hbone = {"ENABLE_HBONE": "true", **self.metadata}
         self.hosts = {"waypoint-0": self.waypoint, "books-0": self.server}
         self.envoys = {
             "waypoint-0": self._envoy(
                 "waypoint", "waypoint-0", "shop", WAYPOINT, "waypoint", self.waypoint, labels, self.metadata
             ),
             "books-0": self._envoy(
-                "sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, takes_hbone
+                "sidecar", "books-0", "shop", BOOKS, "books", self.server, {"app": "books"}, accepts_hbone
             ),
         }
         for client in (ALICE, EVE):

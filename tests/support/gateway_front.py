@@ -6,7 +6,7 @@ from pilot.derive import Node
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.analysis.listed import CHECKS
-from pilot.mesh.status.objects import objects_with_status, status_of
+from pilot.mesh.status.objects import object_status, objects_with_status
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import make
 from tests.support.world import Rows, World, proxy, rows_of
@@ -62,7 +62,7 @@ class Front:
     def _watch_listed(self, node: Node) -> None:
         if node is not self._listed and node not in self._keys:
             return
-        watched = status_of if node is self._listed else self._keys[node].problems
+        watched = object_status if node is self._listed else self._keys[node].problems
         for key in node.value:
             if (watched, key) not in self._seen:
                 self._seen.add((watched, key))

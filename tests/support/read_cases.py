@@ -181,7 +181,7 @@ CASES = (
         [held("InferencePool b/llm")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/gateways.py attached_sets Gateway.get",
+        f"{VIEWS}/gateway_api/gateways.py attached_listener_sets Gateway.get",
         mesh(ROUTERS, front(), held("ListenerSet edge/less")),
         [front(more=", allowedListeners: {namespaces: {from: All}}")],
     ),

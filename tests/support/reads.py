@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pilot.derive import Collection, Database, Node, Table
 from pilot.mesh.analysis.listed import CHECKS
-from pilot.mesh.status.objects import objects_with_status, status_of
+from pilot.mesh.status.objects import object_status, objects_with_status
 from tests.support.mesh_edits import Rows, Snapshot, Step, bare, snapshot, start
 from tests.support.world import World
 
@@ -197,7 +197,7 @@ def look_at_all(world: World) -> tuple[Snapshot, dict[tuple[Any, ...], Any]]:
         (check.name, key): world.value(check.problems, key) for check in CHECKS for key in world.value(check.keys)
     }
     return snapshot(world), problems | {
-        ("status of", ref): world.value(status_of, ref) for ref in world.value(objects_with_status)
+        ("status of", ref): world.value(object_status, ref) for ref in world.value(objects_with_status)
     }
 
 

@@ -168,7 +168,7 @@ TOLD_CASES = (
         [behind("10.1.0.61")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/classes.py is_another_controllers GatewayClass.get",
+        f"{VIEWS}/gateway_api/classes.py is_foreign_class GatewayClass.get",
         mesh(default_class("example.com/other")),
         [default_class("istio.io/gateway-controller")],
     ),

@@ -1,4 +1,4 @@
-"""Holds what the mesh config and the settings say to every cluster, and what of a proxy its clusters are made by."""
+"""Properties of a proxy that its clusters depend on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from pilot.mesh.model.facets import (
-    PARTS_KEPT,
+    FACET_CACHE_SIZE,
     InboundFacet,
     OutboundFacet,
     ReachFacet,
@@ -19,11 +19,11 @@ from pilot.mesh.model.proxy import NodeType
 
 
 class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Holds the part of a proxy's facets that its clusters are made by."""
+    """Properties of a proxy that its clusters depend on."""
 
     type: NodeType = NodeType.SIDECAR
     metadata_exchange: bool = True
-    tunnels: bool = True  # it can lead through tunnels, if the mesh does that
+    supports_tunnels: bool = True  # HBONE, if the mesh uses it
     ipv4: bool = True
     ipv6: bool = False
     preserve_case: bool = False
@@ -31,9 +31,9 @@ class ClusterTraitsKey(msgspec.Struct, frozen=True, cache_hash=True):
     secret_servers: SecretServersFacet = SecretServersFacet()
 
 
-@lru_cache(maxsize=PARTS_KEPT)
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
-    """Returns the traits of a proxy's outbound side."""
+    """Return the traits of a proxy's outbound side."""
     return ClusterTraitsKey(
         outbound.type,
         outbound.features.metadata_exchange,
@@ -46,10 +46,12 @@ def outbound_traits(outbound: OutboundFacet) -> ClusterTraitsKey:
     )
 
 
-@lru_cache(maxsize=PARTS_KEPT)
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_location(outbound: OutboundFacet) -> OutboundFacet:
-    """Returns the facet without its place, on which only clusters with endpoints of their own depend, so that more proxies share the
-    others."""
+    """Return the facet without the proxy's location.
+
+    Only clusters that contain their endpoints depend on the location, so more proxies share the others.
+    """
     return OutboundFacet(
         type=outbound.type,
         scope=outbound.scope,
@@ -62,23 +64,26 @@ def without_location(outbound: OutboundFacet) -> OutboundFacet:
     )
 
 
-@lru_cache(maxsize=PARTS_KEPT)
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_scope(outbound: OutboundFacet) -> OutboundFacet:
-    """Returns the facet without its scope, on which nothing depends any more once it is known which clusters there are and which rules they
-    follow, so that proxies of many namespaces share them."""
+    """Return the facet without the proxy's scope.
+
+    Once the cluster keys and their rules are determined, nothing depends on the scope, so proxies in different
+    namespaces share the results.
+    """
     return msgspec.structs.replace(outbound, scope=ScopeFacet(""))
 
 
 def ip_families(ips: tuple[str, ...]) -> tuple[bool, bool]:
-    """Returns whether the addresses of a proxy have IPv4, and whether they have IPv6."""
-    six = [":" in ip for ip in ips]
-    return False in six, True in six
+    """Return whether a proxy has IPv4 addresses, and whether it has IPv6 addresses."""
+    is_ipv6 = [":" in ip for ip in ips]
+    return False in is_ipv6, True in is_ipv6
 
 
-@lru_cache(maxsize=PARTS_KEPT)
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def inbound_traits(inbound: InboundFacet) -> ClusterTraitsKey:
-    """Returns the traits of a sidecar's inbound side."""
-    four, six = ip_families(inbound.ips)
+    """Return the traits of a sidecar's inbound side."""
+    ipv4, ipv6 = ip_families(inbound.ips)
     listening = inbound.listening
-    case = bool(listening.headers.preserve_http1_header_case)
-    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, False, four, six, case)
+    preserve_case = bool(listening.headers.preserve_http1_header_case)
+    return ClusterTraitsKey(NodeType.SIDECAR, listening.features.metadata_exchange, False, ipv4, ipv6, preserve_case)

@@ -1,4 +1,4 @@
-"""Builds the ClusterLoadAssignment of one cluster, from values."""
+"""Builds the ClusterLoadAssignment of one cluster."""
 
 from __future__ import annotations
 
@@ -23,88 +23,98 @@ _WAYPOINT = (GATEWAY_MANAGED, MESH_CONTROLLER)
 
 
 class AssignmentOptions(msgspec.Struct, frozen=True):
-    """Says what one cluster's endpoints are built by. `sni`: it is reached by SNI, so only mesh mTLS counts. `inline`: Envoy resolves
-    names; with EDS it takes only addresses.
+    """Options for building the endpoints of one cluster.
 
-    `hbone_first`: tunnels come before mesh mTLS where an endpoint takes both; `vip`: the cluster is one of a service behind a waypoint, which
-    speaks no mesh mTLS. `entered`: the endpoints are waypoints, which are sent connections for this address of the service in their cluster;
-    `host`: the service and its port, as a gateway of another network is asked for it. `forwarded`: what is sent is a tunnel already.
+    - `sni`: the cluster is reached by SNI, so it only has endpoints with mesh mTLS.
+    - `inline`: Envoy resolves host names. With EDS, it only accepts addresses.
+    - `prefer_hbone`: use a tunnel instead of mesh mTLS if an endpoint accepts both.
+    - `vip`: the cluster belongs to a service behind a waypoint, which does not use mesh mTLS.
+    - `service_address`: the endpoints are waypoints, and this returns the service's address in their cluster.
+    - `service_host`: the service and port to request from gateways of other networks.
+    - `forwards_tunnels`: the downstream connection already is a tunnel.
     """
 
     policy: EndpointPolicy
-    client_location: ClientLocationKey
+    client: ClientLocationKey
     gateways: NetworkGateways
-    show: LbEndpointOptions
+    lb_options: LbEndpointOptions
     sni: bool = False
     inline: bool = False
-    hbone_first: bool = False
+    prefer_hbone: bool = False
     vip: bool = False
-    entered: Callable[[Endpoint], str] | None = None
-    host: str = ""
-    forwarded: bool = False
+    service_address: Callable[[Endpoint], str] | None = None
+    service_host: str = ""
+    forwards_tunnels: bool = False
 
 
 def build_cluster_load_assignment(
-    name: str, endpoints: Iterable[Endpoint], rules: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
+    name: str, endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Returns the assignment of a cluster; `uses_mtls` tells whether mesh mTLS is used to an endpoint."""
-    return build_assignment(name, build_groups(endpoints, rules, uses_mtls), rules.show)
+    """Return the assignment of a cluster. `uses_mtls` decides whether an endpoint is reached by mesh mTLS."""
+    return build_assignment(name, build_groups(endpoints, options, uses_mtls), options.lb_options)
 
 
 def build_groups(
-    endpoints: Iterable[Endpoint], rules: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
+    endpoints: Iterable[Endpoint], options: AssignmentOptions, uses_mtls: Callable[[Endpoint], bool]
 ) -> list[LocalityGroup]:
-    """Returns the endpoints that a client gets, by locality and priority."""
+    """Return the endpoints that a client receives, by locality and priority."""
     groups = group_by_locality(
         [
-            LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, rules))
+            LocalityMember(e, uses_mtls(e), e.weight or 1, find_tunnel(e, options))
             for e in endpoints
-            if is_eligible(e, rules)
+            if is_eligible(e, options)
         ]
     )
-    if rules.gateways.gateways or rules.client_location.ways != "sni":
+    if options.gateways.gateways or options.client.cross_network != "sni":
         groups = replace_with_gateways(
-            groups, rules.gateways, rules.client_location, EndpointTunnel("", chosen=not rules.vip, within=rules.host)
+            groups,
+            options.gateways,
+            options.client,
+            EndpointTunnel("", matches_socket=not options.vip, inner_destination=options.service_host),
         )
-    if rules.sni:
+    if options.sni:
         groups = keep_mtls(groups)
-    balance = rules.policy.balance
-    return arrange_by_locality(groups, balance, rules.client_location) if balance is not None else groups
+    balancing = options.policy.balancing
+    return arrange_by_locality(groups, balancing, options.client) if balancing is not None else groups
 
 
-def find_tunnel(e: Endpoint, rules: AssignmentOptions) -> EndpointTunnel | None:
-    """Returns the tunnel to an endpoint, None where there is none."""
-    if not rules.client_location.hbone:
+def find_tunnel(e: Endpoint, options: AssignmentOptions) -> EndpointTunnel | None:
+    """Return the tunnel to an endpoint, or None."""
+    if not options.client.hbone:
         return None
-    own = joined(e.addresses[0], e.port)
-    if rules.entered is not None:
-        return EndpointTunnel(rules.entered(e), waypoint=own)
-    if not (e.hbone or _WAYPOINT in e.labels) or (e.tls_mode == "istio" and not rules.hbone_first and not rules.vip):
+    address = joined(e.addresses[0], e.port)
+    if options.service_address is not None:
+        return EndpointTunnel(options.service_address(e), waypoint=address)
+    if not (e.hbone or _WAYPOINT in e.labels) or (
+        e.tls_mode == "istio" and not options.prefer_hbone and not options.vip
+    ):
         return None
     return EndpointTunnel(
-        own, chosen=not rules.vip, listener=names.FORWARD_INNER_CONNECT if rules.forwarded else names.CONNECT_ORIGINATE
+        address,
+        matches_socket=not options.vip,
+        listener=names.FORWARD_INNER_CONNECT if options.forwards_tunnels else names.CONNECT_ORIGINATE,
     )
 
 
-def is_eligible(e: Endpoint, rules: AssignmentOptions) -> bool:
-    """Returns whether a client gets an endpoint at all."""
-    policy, client_location = rules.policy, rules.client_location
+def is_eligible(e: Endpoint, options: AssignmentOptions) -> bool:
+    """Return whether a client receives an endpoint."""
+    policy, client = options.policy, options.client
     if (
         not policy.labels <= e.labels
         or e.health is EndpointHealth.TERMINATING
-        or (e.health is EndpointHealth.UNHEALTHY and not policy.unhealthy)
+        or (e.health is EndpointHealth.UNHEALTHY and not policy.send_unhealthy)
     ):
         return False
-    if policy.node_local and (e.node != client_location.node or e.cluster_id != client_location.cluster_id):
+    if policy.node_local and (e.node != client.node or e.cluster_id != client.cluster_id):
         return False
-    if e.cluster_id != client_location.cluster_id and not policy.bounds.leaves(e.cluster_id):
+    if e.cluster_id != client.cluster_id and not policy.endpoint_visibility.is_exported_from(e.cluster_id):
         return False
-    if not policy.sticky and is_draining(e, rules.show.draining_label):
+    if not policy.send_draining and is_draining(e, options.lb_options.draining_label):
         return False
-    return client_location.sees(e.network) and _has_usable_address(e, rules)
+    return client.can_view(e.network) and _has_usable_address(e, options)
 
 
-def _has_usable_address(e: Endpoint, rules: AssignmentOptions) -> bool:
+def _has_usable_address(e: Endpoint, options: AssignmentOptions) -> bool:
     if not e.addresses[0]:
-        return bool(rules.gateways.gateways)
-    return rules.inline or not e.port or is_ip(e.addresses[0])
+        return bool(options.gateways.gateways)
+    return options.inline or not e.port or is_ip(e.addresses[0])

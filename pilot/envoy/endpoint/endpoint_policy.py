@@ -1,4 +1,4 @@
-"""Decides which endpoints a cluster has and how they are arranged, by the service and the DestinationRule."""
+"""Policy for a cluster's endpoints: which ones it includes, and how they are balanced over localities."""
 
 from __future__ import annotations
 
@@ -17,82 +17,92 @@ from pilot.config.networking.destination_rule import (
 from pilot.envoy.cluster.cluster_builder import ClusterDestination
 from pilot.envoy.cluster.policy.effective_policy import NO_POLICY, effective_port_policy, effective_subset_policy
 from pilot.mesh.model.facets import Labels
-from pilot.mesh.registry.clusterset import Bounds
+from pilot.mesh.registry.clusterset import EndpointVisibility
 from pilot.mesh.traffic.locality_lb import EffectiveLocality, effective_locality
 
 
 class EndpointPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Says which endpoints count. `labels`: those that they must have. `mtls`: the rule's word on mesh mTLS, None where each endpoint
-    tells.
+    """Policy for a cluster's endpoints.
 
-    `unhealthy`: send endpoints that are not ready. `sticky`: send those that drain, for sessions that stick to them.
+    `labels` are required. `mtls` is the rule's setting, or None to decide per endpoint. `send_draining` keeps draining
+    endpoints for sticky sessions.
     """
 
     labels: Labels = frozenset()
     mtls: bool | None = None
-    unhealthy: bool = True
-    sticky: bool = False
+    send_unhealthy: bool = True
+    send_draining: bool = False
     node_local: bool = False
-    bounds: Bounds = Bounds()
-    balance: LocalityBalancing | None = None
+    endpoint_visibility: EndpointVisibility = EndpointVisibility()
+    balancing: LocalityBalancing | None = None
 
 
 class MeshLocalitySettings(msgspec.Struct, frozen=True):
-    """Holds the mesh config's word on localities, and what rules leave open."""
+    """Settings of the mesh config for localities, and for parts that rules omit."""
 
     locality: LocalityLoadBalancerSetting | None = None
-    zones: ZoneAwareLoadBalancerSetting | None = None
+    zone_aware: ZoneAwareLoadBalancerSetting | None = None
     defaults: DefaultTrafficPolicy | None = None
 
 
 class UnhealthySettings(msgspec.Struct, frozen=True):
-    """Holds what the settings say about endpoints that are not ready."""
+    """Settings for sending unhealthy endpoints."""
 
-    unhealthy: bool = True
-    always_unhealthy: bool = False
+    send_unhealthy: bool = True
+    always_send_unhealthy: bool = False
 
 
 def build_endpoint_policy(
-    to: ClusterDestination, mesh: MeshLocalitySettings, inline: bool, sending: UnhealthySettings, bounds: Bounds
+    destination: ClusterDestination,
+    mesh: MeshLocalitySettings,
+    inline: bool,
+    unhealthy: UnhealthySettings,
+    endpoint_visibility: EndpointVisibility,
 ) -> EndpointPolicy:
-    """Returns the policy of one cluster. `inline`: it holds its endpoints; with EDS the mesh's outlier detection does not count."""
-    service, port = to.service, to.port.number
-    spec = to.rule.spec if to.rule is not None else None
+    """Return the policy for a cluster's endpoints.
+
+    If `inline`, the cluster contains them. With EDS, the mesh's default outlier detection does not apply.
+    """
+    service, port = destination.service, destination.port.number
+    spec = destination.rule.spec if destination.rule is not None else None
     policy = NO_POLICY
     if spec is not None or (inline and mesh.defaults is not None):
         policy = effective_port_policy(
             spec.traffic_policy if spec is not None else None, port, mesh.defaults if inline else None
         )
-    if to.subset is not None:
-        policy = effective_subset_policy(policy, to.subset.traffic_policy, port)
+    if destination.subset is not None:
+        policy = effective_subset_policy(policy, destination.subset.traffic_policy, port)
     outlier = policy.outlier_detection
-    always = sending.always_unhealthy or bool(service.traffic_distribution)
+    always_unhealthy = unhealthy.always_send_unhealthy or bool(service.traffic_distribution)
     return EndpointPolicy(
-        labels=frozenset(to.subset.labels.items()) if to.subset is not None else frozenset(),
-        mtls=_mtls(spec, to.subset, port) if spec is not None else None,
-        unhealthy=always or (sending.unhealthy and not (outlier is not None and outlier.min_health_percent > 0)),
-        sticky=bool(service.session_label),
+        labels=frozenset(destination.subset.labels.items()) if destination.subset is not None else frozenset(),
+        mtls=_mtls(spec, destination.subset, port) if spec is not None else None,
+        send_unhealthy=always_unhealthy
+        or (unhealthy.send_unhealthy and not (outlier is not None and outlier.min_health_percent > 0)),
+        send_draining=bool(service.session_label),
         node_local=service.node_local,
-        bounds=bounds,
-        balance=build_locality_balancing(
-            effective_locality(policy.load_balancer, service, mesh.locality, mesh.zones), outlier is not None
+        endpoint_visibility=endpoint_visibility,
+        balancing=build_locality_balancing(
+            effective_locality(policy.load_balancer, service, mesh.locality, mesh.zone_aware), outlier is not None
         ),
     )
 
 
 def _mtls(rule: DestinationRule, subset: Subset | None, port: int) -> bool | None:
-    """Returns whether the rule asks for mesh mTLS: the subset's word, else the rule's, for the port before for all; None where nobody
-    says."""
-    said = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(
+    """Return whether the rule requests mesh mTLS, or None if it has no TLS settings.
+
+    The subset takes precedence over the rule, and settings for the port over those for all ports.
+    """
+    mode = (_tls_mode(subset.traffic_policy, port) if subset is not None else "") or _tls_mode(
         rule.traffic_policy, port
     )
-    return said == "ISTIO_MUTUAL" if said else None
+    return mode == "ISTIO_MUTUAL" if mode else None
 
 
 def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
     if policy is None:
         return ""
-    of_port = next(
+    port_tls = next(
         (
             p.tls
             for p in policy.port_level_settings
@@ -100,13 +110,16 @@ def _tls_mode(policy: TrafficPolicy | None, port: int) -> str:
         ),
         None,
     )
-    tls = of_port or policy.tls
+    tls = port_tls or policy.tls
     return tls.mode if tls is not None else ""
 
 
 class LocalityBalancing(msgspec.Struct, frozen=True):
-    """Says how endpoints are spread. `distribute`: weights by locality, and then nothing else counts. Else priorities: first by the
-    labels of `failover_priority` ("key" or "key=value"), then by locality where `by_locality` (only by region where `by_region`)."""
+    """Balancing of endpoints over localities: weights if `distribute` is set, else priorities.
+
+    Priorities are by the labels of `failover_priority` ("key" or "key=value"), then by locality if `by_locality`, or
+    only by region if `by_region`.
+    """
 
     distribute: tuple[Distribute, ...] = ()
     failover_priority: tuple[str, ...] = ()
@@ -116,18 +129,21 @@ class LocalityBalancing(msgspec.Struct, frozen=True):
 
     @property
     def needs_locality(self) -> bool:
-        """Returns whether the balance depends on where the client runs."""
+        """Return whether the balancing depends on the client's locality."""
         return bool(self.distribute) or self.by_locality or self.by_region
 
 
 def build_locality_balancing(effective: EffectiveLocality, outlier_detection: bool) -> LocalityBalancing | None:
-    """Returns None where nothing takes effect: Envoy never leaves a priority unless something ejects its endpoints or tells their health."""
+    """Return the balancing, or None if it has no effect.
+
+    Envoy never is_exported_from a priority unless its endpoints are ejected or known to be unhealthy.
+    https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
+    """
     setting = effective.setting
     if setting is None or setting.enabled is False:
         return None
-    if isinstance(
-        setting, ZoneAwareLoadBalancerSetting
-    ):  # Envoy itself balances the zones of a priority; priorities keep regions apart
+    # Envoy balances zones within a priority, so that priorities only separate regions.
+    if isinstance(setting, ZoneAwareLoadBalancerSetting):
         return LocalityBalancing(failover_priority=setting.failover_priority, failover=setting.failover, by_region=True)
     if setting.distribute:
         return LocalityBalancing(distribute=setting.distribute)
@@ -137,9 +153,3 @@ def build_locality_balancing(effective: EffectiveLocality, outlier_detection: bo
     return LocalityBalancing(
         failover_priority=setting.failover_priority, failover=setting.failover, by_locality=by_locality
     )
-
-
-# DOC """Decides how the endpoints of a cluster are spread over localities and priorities.
-#
-# https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
-# """

@@ -1,4 +1,4 @@
-"""Finds the waypoints that gateways send to in the place of a service's endpoints, where the service is labelled istio.io/ingress-use-waypoint."""
+"""Waypoints that replace a service's endpoints at gateways, because of the label istio.io/ingress-use-waypoint."""
 
 from __future__ import annotations
 
@@ -11,56 +11,63 @@ from pilot.envoy.cluster.cluster_keys import ClusterKey
 from pilot.lib.addresses import joined
 from pilot.mesh.ambient.attachments import service_attachment
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.model.ambient import enters_waypoints
+from pilot.mesh.model.ambient import ingress_enters_waypoints
 from pilot.mesh.model.endpoint import Endpoint
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.tables.database import Mesh
 
-_SCALE = 10_000  # so that the shares of waypoints stay precise when they are divided among their pods
+_SCALE = 10_000  # keeps the shares of waypoints precise when they are divided among pods
 
 
 class IngressWaypoint(msgspec.Struct, frozen=True):
-    """The endpoints of the waypoints of a service, and what they are asked for: a port of its address."""
+    """Endpoints of a service's waypoints, and the service port to request from them."""
 
     service: Service
     port: int
     endpoints: tuple[Endpoint, ...]
 
     def address(self, waypoint_endpoint: Endpoint) -> str:
-        """Returns what a waypoint is asked for: the service's address in the cluster of the waypoint."""
+        """Return the service's address to request from a waypoint, as it is in the waypoint's cluster."""
         return joined(_addresses(self.service, waypoint_endpoint.cluster_id)[0], self.port)
 
 
-def ingress_waypoint(db: Mesh, key: ClusterKey, found: Service) -> IngressWaypoint | None:
-    """Returns the waypoints of a service; None where gateways are to send to its endpoints. A canary takes its share; one that is not there leaves
-    nothing to send to, rather than a way around it. No node of its own."""
-    if not enters_waypoints(db.settings.ambient) or not _addresses(found, ""):
+def ingress_waypoint(db: Mesh, key: ClusterKey, service: Service) -> IngressWaypoint | None:
+    """Return the waypoints of a service, or None if gateways send to its endpoints. Not memoised.
+
+    A canary waypoint receives its share. A missing waypoint receives its share too, so that traffic fails instead of
+    bypassing it.
+    """
+    if not ingress_enters_waypoints(db.settings.ambient) or not _addresses(service, ""):
         return None
-    attached = service_attachment(db, key.ref)
-    if attached.waypoint is None or not attached.ingress:
+    attachment = service_attachment(db, key.ref)
+    if attachment.waypoint is None or not attachment.ingress:
         return None
-    if attached.canary is None:
-        return IngressWaypoint(found, key.port, _endpoints(db, attached.waypoint))
-    shares = ((attached.waypoint, 100 - attached.weight), (attached.canary, attached.weight))
+    if attachment.canary is None:
+        return IngressWaypoint(service, key.port, _endpoints(db, attachment.waypoint))
+    shares = ((attachment.waypoint, 100 - attachment.weight), (attachment.canary, attachment.weight))
     return IngressWaypoint(
-        found, key.port, tuple(e for name, share in shares for e in _shared(_endpoints(db, name), share))
+        service, key.port, tuple(e for name, share in shares for e in _with_share(_endpoints(db, name), share))
     )
 
 
 def _endpoints(db: Mesh, key: ObjectKey) -> tuple[Endpoint, ...]:
-    found = waypoint(db, key)
-    at = found.address if found is not None else None
-    return endpoints(db, ServiceRef(at.hostname, at.namespace), at.port) if at is not None and at.hostname else ()
+    row = waypoint(db, key)
+    address = row.address if row is not None else None
+    return (
+        endpoints(db, ServiceRef(address.hostname, address.namespace), address.port)
+        if address is not None and address.hostname
+        else ()
+    )
 
 
-def _shared(found: tuple[Endpoint, ...], share: int) -> Iterator[Endpoint]:
-    """Yields endpoints with a share of the traffic, in percent."""
-    for e in found if share else ():
-        yield msgspec.structs.replace(e, weight=max(1, share * _SCALE // len(found)))
+def _with_share(endpoints: tuple[Endpoint, ...], share: int) -> Iterator[Endpoint]:
+    """Yield the endpoints with a share of the traffic, in percent."""
+    for e in endpoints if share else ():
+        yield msgspec.structs.replace(e, weight=max(1, share * _SCALE // len(endpoints)))
 
 
-def _addresses(found: Service, cluster: str) -> tuple[str, ...]:
-    if found.registry is Registry.KUBERNETES:
-        return found.addresses_in(cluster)
-    return found.addresses[-1:] or found.auto_addresses[:1]
+def _addresses(service: Service, cluster: str) -> tuple[str, ...]:
+    if service.registry is Registry.KUBERNETES:
+        return service.addresses_in(cluster)
+    return service.addresses[-1:] or service.auto_addresses[:1]

@@ -1,7 +1,7 @@
-"""Derives the ClusterLoadAssignments of a client's clusters (EDS), each built once for all clients that see the same.
+"""Derives the ClusterLoadAssignments of a client's clusters, which clients with the same view share.
 
-What a client's scope says is resolved first, into the objects of its DestinationRule and a vantage; only these are the arguments
-of what is built.
+The client's scope is first resolved to a merged DestinationRule and a location, and only these are arguments of what is
+built.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pilot.lib.xds_types import ENDPOINT
 from pilot.mesh.model.ambient import prefers_hbone
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
-from pilot.mesh.registry.clusterset import bounds
+from pilot.mesh.registry.clusterset import endpoint_visibility
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.networks import NetworkGateways, all_network_gateways, network_gateways
 from pilot.mesh.tables.database import Mesh
@@ -45,60 +45,65 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def _load_assignment(
-    db: Mesh, ruled: ResolvedClusterKey, proxy_type: NodeType, client: ClientLocationKey, sni: bool
+    db: Mesh, key: ResolvedClusterKey, proxy_type: NodeType, client: ClientLocationKey, sni: bool
 ) -> Resource | None:
-    to = find_eds_destination(db, ruled, proxy_type)
-    if to is None or (sni and to.service.mesh_external):
+    destination = find_eds_destination(db, key, proxy_type)
+    if destination is None or (sni and destination.service.mesh_external):
         return None
-    entry = (
-        ingress_waypoint(db, ruled.cluster, to.service)
+    waypoint = (
+        ingress_waypoint(db, key.cluster, destination.service)
         if proxy_type is NodeType.ROUTER and client.hbone and not sni
         else None
     )
-    if entry is not None:
-        built = _build_entry(db, ruled.cluster, to, client, entry)
+    if waypoint is not None:
+        assignment = _build_ingress_waypoint(db, key.cluster, destination, client, waypoint)
     else:
-        built = _build(db, ruled.cluster, to, client, sni, network_gateways(db), inline=False)
-    return Resource.of(ENDPOINT, built, built.cluster_name)
+        assignment = _build(db, key.cluster, destination, client, sni, network_gateways(db), inline=False)
+    return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
 
 
-def _build_entry(
-    db: Mesh, key: ClusterKey, to: ClusterDestination, client: ClientLocationKey, entry: IngressWaypoint
+def _build_ingress_waypoint(
+    db: Mesh, key: ClusterKey, destination: ClusterDestination, client: ClientLocationKey, waypoint: IngressWaypoint
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Returns the waypoints of a service in the place of its endpoints; none of the rules for these counts."""
-    policy = EndpointPolicy(bounds=bounds(db, to.service))
-    host = joined(key.ref.hostname, key.port)
-    rules = AssignmentOptions(
-        policy, client, network_gateways(db), lb_endpoint_options(db, to.service), entered=entry.address, host=host
+    """Return the waypoints of a service in place of its endpoints. Rules for the endpoints do not apply."""
+    policy = EndpointPolicy(endpoint_visibility=endpoint_visibility(db, destination.service))
+    service_host = joined(key.ref.hostname, key.port)
+    options = AssignmentOptions(
+        policy,
+        client,
+        network_gateways(db),
+        lb_endpoint_options(db, destination.service),
+        service_address=waypoint.address,
+        service_host=service_host,
     )
-    return build_cluster_load_assignment(key.name, entry.endpoints, rules, lambda e: uses_mtls(db, e, policy))
+    return build_cluster_load_assignment(key.name, waypoint.endpoints, options, lambda e: uses_mtls(db, e, policy))
 
 
-def _resolve(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
-    """Returns what a client gets for a key: from where it sees the endpoints decides."""
+def _resolve(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
+    """Return the assignment for a key, for the location of the client."""
     if is_location_independent(db, outbound):
         client = unlocated_client(outbound.reach.cluster_id, originates_tunnels(db, outbound))
     else:
-        to = find_eds_destination(db, ruled, outbound.type)
-        if to is None:
+        destination = find_eds_destination(db, key, outbound.type)
+        if destination is None:
             return None
-        client = client_location(db, endpoint_policy(db, to, False), outbound)
-    return _load_assignment(db, ruled, outbound.type, client, sni)
+        client = client_location(db, endpoint_policy(db, destination, False), outbound)
+    return _load_assignment(db, key, outbound.type, client, sni)
 
 
 @derived
-def outbound_load_assignment(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    """Returns the endpoints of one cluster, None where they do not come by EDS."""
-    return _resolve(db, ruled, outbound, sni=False)
+def outbound_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
+    """Return the endpoints of a cluster, or None if they do not come by EDS."""
+    return _resolve(db, key, outbound, sni=False)
 
 
 @derived
-def _sni_assignment_for(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return _resolve(db, ruled, outbound, sni=True)
+def _sni_load_assignment(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return _resolve(db, key, outbound, sni=True)
 
 
 def item_arguments(outbound: OutboundFacet) -> tuple[OutboundFacet]:
-    """Returns the argument that the items of an outbound facet have behind their key."""
+    """Return the arguments that items of an outbound facet have after their key."""
     return (without_scope(outbound),)
 
 
@@ -109,57 +114,57 @@ outbound_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource]
 
 
 sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
-    "sni_load_assignments", location_independent_keys, _sni_assignment_for, passed=item_arguments
+    "sni_load_assignments", location_independent_keys, _sni_load_assignment, passed=item_arguments
 )
-"""The endpoints of the clusters that a gateway forwards to by SNI, which take mesh mTLS and nothing else."""
+"""The endpoints of clusters that a gateway routes to by SNI. They require mesh mTLS."""
 
 
-# -- clusters that hold their endpoints --------------------------------------------------------------------------------------
+# -- clusters that contain their endpoints ---------------------------------------------------------
 def inline_load_assignment(
-    db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
+    db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    """Returns the endpoints of a cluster that holds them itself (STATIC, STRICT_DNS, LOGICAL_DNS); None where it has none.
+    """Return the endpoints of a cluster that contains them (STATIC, STRICT_DNS, LOGICAL_DNS), or None. Not memoised.
 
-    The message is shared: copy it, do not change it. No node of its own.
+    The message is shared and must not be modified.
     """
-    to = find_destination(db, ruled)
-    if to is None:
+    destination = find_destination(db, key)
+    if destination is None:
         return None
-    return _inline_load_assignment(db, ruled, client_location(db, endpoint_policy(db, to, True), outbound), sni)
+    return _inline_load_assignment(db, key, client_location(db, endpoint_policy(db, destination, True), outbound), sni)
 
 
 @derived
 def _inline_load_assignment(
-    db: Mesh, ruled: ResolvedClusterKey, client: ClientLocationKey, sni: bool
+    db: Mesh, key: ResolvedClusterKey, client: ClientLocationKey, sni: bool
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    to = find_destination(db, ruled)
-    if to is None:
+    destination = find_destination(db, key)
+    if destination is None:
         return None
-    built = _build(db, ruled.cluster, to, client, sni, all_network_gateways(db), inline=True)
-    return built if built.endpoints else None
+    assignment = _build(db, key.cluster, destination, client, sni, all_network_gateways(db), inline=True)
+    return assignment if assignment.endpoints else None
 
 
 def _build(
     db: Mesh,
     key: ClusterKey,
-    to: ClusterDestination,
+    destination: ClusterDestination,
     client: ClientLocationKey,
     sni: bool,
     gateways: NetworkGateways,
     inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
     name = names.dns_srv(key.port, key.subset, key.ref.hostname) if sni else key.name
-    policy, show = endpoint_policy(db, to, inline), lb_endpoint_options(db, to.service)
-    rules = AssignmentOptions(
+    policy, lb_options = endpoint_policy(db, destination, inline), lb_endpoint_options(db, destination.service)
+    options = AssignmentOptions(
         policy,
         client,
         gateways,
-        show,
+        lb_options,
         sni,
         inline,
         prefers_hbone(db.settings.ambient),
-        host=joined(key.ref.hostname, key.port),
+        service_host=joined(key.ref.hostname, key.port),
     )
     return build_cluster_load_assignment(
-        name, endpoints(db, key.ref, key.port), rules, lambda e: uses_mtls(db, e, policy)
+        name, endpoints(db, key.ref, key.port), options, lambda e: uses_mtls(db, e, policy)
     )

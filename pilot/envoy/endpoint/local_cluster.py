@@ -1,5 +1,4 @@
-"""Derives the endpoints of the cluster that a proxy's bootstrap calls its own: by them Envoy knows how much of its workload is in its
-zone.
+"""Derives the endpoints of the local cluster, which tells Envoy how much of its own workload runs in its zone.
 
 https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/load_balancing/zone_aware
 """
@@ -21,7 +20,7 @@ from pilot.lib import labels as label
 from pilot.lib.xds_types import ENDPOINT
 from pilot.mesh.model.endpoint import Endpoint
 from pilot.mesh.model.facets import SiblingsKey
-from pilot.mesh.registry.clusterset import bounds
+from pilot.mesh.registry.clusterset import endpoint_visibility
 from pilot.mesh.registry.endpoints import endpoints
 from pilot.mesh.registry.networks import network_gateways
 from pilot.mesh.registry.services import service
@@ -29,10 +28,10 @@ from pilot.mesh.tables.database import Mesh
 
 
 @derived
-def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
-    """Returns the one resource, without endpoints where the proxy serves nothing. No DestinationRule counts."""
-    found = service(db, of.ref) if of.ref is not None else None
-    if of.ref is None or found is None:
+def local_cluster(db: Mesh, key: SiblingsKey) -> Mapping[str, Resource]:
+    """Return the only resource, without endpoints if the proxy serves nothing. DestinationRules do not apply."""
+    row = service(db, key.ref) if key.ref is not None else None
+    if key.ref is None or row is None:
         return {
             names.LOCAL_CLUSTER: Resource.of(
                 ENDPOINT, endpoint_pb2.ClusterLoadAssignment(cluster_name=names.LOCAL_CLUSTER), names.LOCAL_CLUSTER
@@ -40,22 +39,28 @@ def local_cluster(db: Mesh, of: SiblingsKey) -> Mapping[str, Resource]:
         }
     settings = db.settings
     policy = EndpointPolicy(
-        unhealthy=settings.clusters.send_unhealthy_endpoints
+        send_unhealthy=settings.clusters.send_unhealthy_endpoints
         or settings.clusters.always_send_unhealthy_endpoints
-        or bool(found.traffic_distribution),
-        sticky=bool(found.session_label),
-        node_local=found.node_local,
-        bounds=bounds(db, found),
+        or bool(row.traffic_distribution),
+        send_draining=bool(row.session_label),
+        node_local=row.node_local,
+        endpoint_visibility=endpoint_visibility(db, row),
     )
-    client = ClientLocationKey(cluster_id=of.reach.cluster_id, network=of.reach.network, node=of.reach.node)
-    rules = AssignmentOptions(policy, client, network_gateways(db), lb_endpoint_options(db, found))
-    like = [e for e in endpoints(db, of.ref, of.port) if is_sibling(e, of)]
-    built = build_cluster_load_assignment(names.LOCAL_CLUSTER, like, rules, lambda e: uses_mtls(db, e, policy))
-    return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, built, names.LOCAL_CLUSTER)}
+    client = ClientLocationKey(cluster_id=key.reach.cluster_id, network=key.reach.network, node=key.reach.node)
+    options = AssignmentOptions(policy, client, network_gateways(db), lb_endpoint_options(db, row))
+    siblings = [e for e in endpoints(db, key.ref, key.port) if is_sibling(e, key)]
+    assignment = build_cluster_load_assignment(
+        names.LOCAL_CLUSTER, siblings, options, lambda e: uses_mtls(db, e, policy)
+    )
+    return {names.LOCAL_CLUSTER: Resource.of(ENDPOINT, assignment, names.LOCAL_CLUSTER)}
 
 
-def is_sibling(e: Endpoint, of: SiblingsKey) -> bool:
-    """Returns whether an endpoint is of the same workload, the same generation of it, and the same region."""
+def is_sibling(e: Endpoint, key: SiblingsKey) -> bool:
+    """Return whether an endpoint belongs to the same workload, pod template and region."""
     labels = dict(e.labels)
-    templates = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")
-    return e.workload == of.workload and templates == of.templates and e.locality.region == of.reach.locality.region
+    template_hashes = labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")
+    return (
+        e.workload == key.workload
+        and template_hashes == key.templates
+        and e.locality.region == key.reach.locality.region
+    )

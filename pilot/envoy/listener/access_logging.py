@@ -1,4 +1,4 @@
-"""Derives the access logs of one side of a proxy: as Telemetries say, else as the mesh config does."""
+"""The access logs of one side of a proxy. Telemetries configure them; the mesh config is the default."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.telemetry.providers import provider_port, telemetry_provider
 
 STDOUT = "/dev/stdout"
-_BUILT_IN = "envoy"  # the provider that writes as the mesh config says, where it has no format of its own
+_BUILT_IN = "envoy"  # the provider that uses the mesh config's format unless it has its own
 
 
 @hub
 def mesh_access_logs(db: Mesh) -> AccessLogs:
-    """Returns what the mesh config asks for by itself."""
+    """Return the access logs that the mesh config configures."""
     mesh = mesh_config(db)
     file = (FilteredLogger(FileLogger(mesh.access_log_file, _mesh_format(mesh))),) if mesh.access_log_file else ()
     return AccessLogs(
@@ -50,90 +50,105 @@ def mesh_access_logs(db: Mesh) -> AccessLogs:
 
 @hub
 def mesh_log_format(db: Mesh) -> AccessLogFormat:
-    """Returns the format of lines that the mesh config says."""
+    """Return the line format of the mesh config."""
     return _mesh_format(mesh_config(db))
 
 
 def _mesh_format(mesh: MeshConfig) -> AccessLogFormat:
-    """Returns the default format where Envoy would not take the one that is said."""
-    said = mesh.access_log_format
+    """Return the line format of the mesh config, or the default if Envoy would reject it."""
+    text = mesh.access_log_format
     if mesh.access_log_encoding == "JSON":
-        fields = decode_log_fields(said) if said else None
+        fields = decode_log_fields(text) if text else None
         return json_log_format(fields if fields is not None and not any(check_log_fields("", fields)) else None)
-    return AccessLogFormat("" if any(check_log_format("", said)) else said)
+    return AccessLogFormat("" if any(check_log_format("", text)) else text)
 
 
 def access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
-    """Returns what one side of a proxy logs. No node of its own."""
+    """Return the access logs of one side of a proxy. Not memoised."""
     return merged_access_logs(db, listening)
 
 
 @derived
 def merged_access_logs(db: Mesh, listening: ListeningFacet) -> AccessLogs:
-    """Returns the logs of the Telemetries that apply; where no provider of theirs is a logger, those of the mesh config."""
-    of_mesh = mesh_access_logs(db)
-    found = [(rule, made) for rule in listening.telemetry.logs if (made := logger(db, rule.provider)) is not None]
-    if not found:
-        return of_mesh
-    return AccessLogs(tuple(_enabled(found, listening.lacks)), logs_listeners=of_mesh.logs_listeners)
+    """Return the access logs of the applicable Telemetries.
+
+    If none of their providers is a logger, the access logs of the mesh config apply.
+    """
+    mesh_logs = mesh_access_logs(db)
+    loggers = [
+        (rule, provider_logger)
+        for rule in listening.telemetry.logs
+        if (provider_logger := logger(db, rule.provider)) is not None
+    ]
+    if not loggers:
+        return mesh_logs
+    return AccessLogs(
+        tuple(_enabled(loggers, listening.unsupported_telemetry)), logs_listeners=mesh_logs.logs_listeners
+    )
 
 
-def _enabled(found: Iterable[tuple[LogRule, Logger]], lacks: frozenset[str]) -> Iterable[FilteredLogger]:
-    for rule, made in found:
-        if not rule.disabled and made.name not in lacks and not (rule.expression and CEL_FILTER in lacks):
-            yield FilteredLogger(made, rule.expression)
+def _enabled(loggers: Iterable[tuple[LogRule, Logger]], unsupported: frozenset[str]) -> Iterable[FilteredLogger]:
+    for rule, provider_logger in loggers:
+        if (
+            not rule.disabled
+            and provider_logger.name not in unsupported
+            and not (rule.expression and CEL_FILTER in unsupported)
+        ):
+            yield FilteredLogger(provider_logger, rule.expression)
 
 
 @derived
 def logger(db: Mesh, name: str) -> Logger | None:
-    """Returns the logger of a provider; None where it is no logger, or where its service is not known."""
+    """Return the logger of a provider, or None if it is no logger or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None
     if (file := provider.envoy_file_access_log) is not None:
         return _file_logger(db, provider.name, file)
-    said = provider.envoy_http_als or provider.envoy_tcp_als or provider.envoy_otel_als
-    port = provider_port(db, said.service, said.port) if said is not None else None
-    return _grpc_logger(said, port) if said is not None and port is not None else None
+    settings = provider.envoy_http_als or provider.envoy_tcp_als or provider.envoy_otel_als
+    port = provider_port(db, settings.service, settings.port) if settings is not None else None
+    return _grpc_logger(settings, port) if settings is not None and port is not None else None
 
 
-def _file_logger(db: Mesh, name: str, said: EnvoyFileAccessLogProvider) -> FileLogger:
-    if name == _BUILT_IN and said.log_format is None and not said.omit_empty_values:
-        return FileLogger(said.path, mesh_log_format(db))
-    form = said.log_format
-    if form is not None and form.text is None:
-        return FileLogger(said.path or STDOUT, json_log_format(form.labels, said.omit_empty_values))
+def _file_logger(db: Mesh, name: str, settings: EnvoyFileAccessLogProvider) -> FileLogger:
+    if name == _BUILT_IN and settings.log_format is None and not settings.omit_empty_values:
+        return FileLogger(settings.path, mesh_log_format(db))
+    log_format = settings.log_format
+    if log_format is not None and log_format.text is None:
+        return FileLogger(settings.path or STDOUT, json_log_format(log_format.labels, settings.omit_empty_values))
     return FileLogger(
-        said.path or STDOUT,
-        AccessLogFormat((form.text or "") if form is not None else "", omit_empty=said.omit_empty_values),
+        settings.path or STDOUT,
+        AccessLogFormat(
+            (log_format.text or "") if log_format is not None else "", omit_empty=settings.omit_empty_values
+        ),
     )
 
 
 def _grpc_logger(
-    said: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | EnvoyOpenTelemetryLogProvider, port: ProviderPort
+    settings: EnvoyHttpGrpcV3LogProvider | EnvoyTcpGrpcV3LogProvider | EnvoyOpenTelemetryLogProvider, port: ProviderPort
 ) -> Logger:
     cluster, host = names.outbound_cluster(port.port, "", port.hostname), port.hostname
-    if isinstance(said, EnvoyOpenTelemetryLogProvider):
-        form = said.log_format
+    if isinstance(settings, EnvoyOpenTelemetryLogProvider):
+        log_format = settings.log_format
         return OpenTelemetryLogger(
             cluster=cluster,
             authority=host,
-            log_name=said.log_name or "otel_envoy_accesslog",
+            log_name=settings.log_name or "otel_envoy_accesslog",
             states=PEER_STATE + LEGACY_PEER_STATE,
-            text=form.text if form is not None else "",
-            attributes=tuple(sorted(form.labels.items())) if form is not None and form.labels else (),
+            text=log_format.text if log_format is not None else "",
+            attributes=tuple(sorted(log_format.labels.items())) if log_format is not None and log_format.labels else (),
         )
-    states = said.filter_state_objects_to_log or PEER_STATE
-    if isinstance(said, EnvoyTcpGrpcV3LogProvider):
+    states = settings.filter_state_objects_to_log or PEER_STATE
+    if isinstance(settings, EnvoyTcpGrpcV3LogProvider):
         return ConnectionLogger(
-            cluster=cluster, authority=host, log_name=said.log_name or "tcp_envoy_accesslog", states=states
+            cluster=cluster, authority=host, log_name=settings.log_name or "tcp_envoy_accesslog", states=states
         )
     return RequestLogger(
         cluster=cluster,
         authority=host,
-        log_name=said.log_name or "http_envoy_accesslog",
+        log_name=settings.log_name or "http_envoy_accesslog",
         states=states,
-        request_headers=said.additional_request_headers_to_log,
-        response_headers=said.additional_response_headers_to_log,
-        response_trailers=said.additional_response_trailers_to_log,
+        request_headers=settings.additional_request_headers_to_log,
+        response_headers=settings.additional_response_headers_to_log,
+        response_trailers=settings.additional_response_trailers_to_log,
     )

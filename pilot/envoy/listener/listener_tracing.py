@@ -1,4 +1,4 @@
-"""Derives the spans of one side of a proxy: as Telemetries say, else as its proxy config does."""
+"""The tracing of one side of a proxy. Telemetries configure it; the proxy config is the default."""
 
 from __future__ import annotations
 
@@ -49,90 +49,106 @@ from pilot.mesh.traffic.imports import imported
 _ZIPKIN_PATH, _SAMPLING_PATH = "/api/v2/spans", "api/v2/samplingConfiguration"
 
 
-def spans(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> RequestTracing | None:
-    """Returns how one side of a proxy traces; None for no spans, and where Envoy would refuse the tracer because a Sidecar hides its cluster. No node
-    of its own."""
-    found = side_spans(db, listening)
-    if found is None or not isinstance(found.tracer, ZipkinTracer | DatadogTracer):
-        return found
-    return found if _is_seen(db, scope, found.tracer.at) else None
+def request_tracing(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> RequestTracing | None:
+    """Return the tracing of one side of a proxy. Not memoised.
+
+    The result is None if tracing is disabled, or if a Sidecar hides the tracer's cluster, because Envoy would reject
+    the tracer.
+    """
+    settings = side_tracing(db, listening)
+    if settings is None or not isinstance(settings.tracer, ZipkinTracer | DatadogTracer):
+        return settings
+    return settings if _is_visible(db, scope, settings.tracer.at) else None
 
 
-def _is_seen(db: Mesh, scope: ScopeFacet, at: ProviderPort) -> bool:
-    """Returns whether proxies of a scope have the cluster of a port."""
-    seen = imported(db, scope, at.hostname)
-    return seen is not None and (seen.ports is None or at.port in seen.ports)
+def _is_visible(db: Mesh, scope: ScopeFacet, port: ProviderPort) -> bool:
+    """Return whether proxies of a scope have the cluster of a port."""
+    import_key = imported(db, scope, port.hostname)
+    return import_key is not None and (import_key.ports is None or port.port in import_key.ports)
 
 
 @derived
-def side_spans(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
-    """Returns how one side of a proxy traces, whatever it sees. What no Telemetry says is taken from the proxy config."""
-    own = listening.tracing
+def side_tracing(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
+    """Return the tracing of one side of a proxy, whatever its scope. The proxy config provides defaults."""
+    defaults = listening.tracing
     rules = listening.telemetry.spans
     if rules is None:
-        asked = RequestTracing(
-            sampling=own.sampling, istio_tags=own.istio_tags, tags=own.tags, max_path_length=own.max_path_length
+        tracing = RequestTracing(
+            sampling=defaults.sampling,
+            istio_tags=defaults.istio_tags,
+            tags=defaults.tags,
+            max_path_length=defaults.max_path_length,
         )
-        return asked if own.default else None
-    found = tracer(db, rules.provider) if rules.provider and not rules.disabled else None
-    if found is None or found.name in listening.lacks:
+        return tracing if defaults.default else None
+    provider_tracer = tracer(db, rules.provider) if rules.provider and not rules.disabled else None
+    if provider_tracer is None or provider_tracer.name in listening.unsupported_telemetry:
         return None
     return RequestTracing(
-        tracer=_as_built(found, listening.lacks),
-        sampling=_sampling(rules, found, own.sampling),
+        tracer=_supported_tracer(provider_tracer, listening.unsupported_telemetry),
+        sampling=_sampling(rules, provider_tracer, defaults.sampling),
         istio_tags=rules.istio_tags,
-        tags=_known_tags(rules.tags, listening.lacks) if rules.tags else own.tags,
-        max_path_length=longest_path(db, rules.provider) or own.max_path_length,
-        child_span=listening.side == "gateway" or isinstance(found, SkyWalkingTracer),
-        propagated=rules.propagated or PROPAGATION in listening.lacks,
+        tags=_supported_tags(rules.tags, listening.unsupported_telemetry) if rules.tags else defaults.tags,
+        max_path_length=max_path_length(db, rules.provider) or defaults.max_path_length,
+        child_span=listening.side == "gateway" or isinstance(provider_tracer, SkyWalkingTracer),
+        propagated=rules.propagated or PROPAGATION in listening.unsupported_telemetry,
         request_id_sampling=rules.request_id_sampling,
     )
 
 
-def _sampling(rules: SpanRules, found: Tracer, default: float) -> float:
-    """Returns the percentage of requests with spans; a sampler of the provider's is shown all of them."""
-    if isinstance(found, OpenTelemetryTracer) and found.sampler is not None:
+def _sampling(rules: SpanRules, provider_tracer: Tracer, default: float) -> float:
+    """Return the sampled percentage of requests. A tracer with its own sampler receives all requests."""
+    if isinstance(provider_tracer, OpenTelemetryTracer) and provider_tracer.sampler is not None:
         return 100.0
     return default if rules.sampling is None else rules.sampling
 
 
-def _known_tags(tags: Iterable[tuple[str, SpanTag]], lacks: frozenset[str]) -> tuple[tuple[str, CustomTag], ...]:
-    return tuple((name, tag) for name, tag in tags if tag.formatter is None or FORMATTED_TAG not in lacks)
+def _supported_tags(
+    tags: Iterable[tuple[str, SpanTag]], unsupported: frozenset[str]
+) -> tuple[tuple[str, CustomTag], ...]:
+    return tuple((name, tag) for name, tag in tags if tag.formatter is None or FORMATTED_TAG not in unsupported)
 
 
-def _as_built(found: Tracer, lacks: frozenset[str]) -> Tracer:
-    """Returns a tracer without what a proxy's build does not have."""
-    if isinstance(found, ZipkinTracer):
-        return replace(found, by_endpoint=ZIPKIN_ENDPOINT not in lacks, w3c=found.w3c and ZIPKIN_CONTEXT not in lacks)
-    if isinstance(found, OpenTelemetryTracer):
-        detectors = tuple(kind for kind in found.detectors if f"{DETECTOR}{kind}" not in lacks)
-        return replace(found, detectors=detectors, sampler=None if DYNATRACE_SAMPLER in lacks else found.sampler)
-    return found
+def _supported_tracer(provider_tracer: Tracer, unsupported: frozenset[str]) -> Tracer:
+    """Return a tracer without the features that the proxy's build lacks."""
+    if isinstance(provider_tracer, ZipkinTracer):
+        return replace(
+            provider_tracer,
+            by_endpoint=ZIPKIN_ENDPOINT not in unsupported,
+            w3c=provider_tracer.w3c and ZIPKIN_CONTEXT not in unsupported,
+        )
+    if isinstance(provider_tracer, OpenTelemetryTracer):
+        detectors = tuple(kind for kind in provider_tracer.detectors if f"{DETECTOR}{kind}" not in unsupported)
+        return replace(
+            provider_tracer,
+            detectors=detectors,
+            sampler=None if DYNATRACE_SAMPLER in unsupported else provider_tracer.sampler,
+        )
+    return provider_tracer
 
 
-# -- providers -------------------------------------------------------------------------------------------------------------
+# -- providers ---------------------------------------------------------------------------------------------------------
 
 
 @derived
-def longest_path(db: Mesh, name: str) -> int:
-    """Returns the length to which a provider cuts paths in tags, 0 where it does not say."""
+def max_path_length(db: Mesh, name: str) -> int:
+    """Return the length at which a provider truncates paths in tags, or 0 if it sets none."""
     provider = telemetry_provider(db, name)
-    said = (
+    settings = (
         (provider.zipkin or provider.datadog or provider.opentelemetry)
         if isinstance(provider, ExtensionProvider)
         else None
     )
-    return said.max_tag_length if said is not None else 0
+    return settings.max_tag_length if settings is not None else 0
 
 
 @derived
 def tracer(db: Mesh, name: str) -> Tracer | None:
-    """Returns the tracer of a provider; None where it is no tracer, or where its service is not known."""
+    """Return the tracer of a provider, or None if it is no tracer or its service is unknown."""
     provider = telemetry_provider(db, name)
     if not isinstance(provider, ExtensionProvider):
         return None
-    said = provider.zipkin or provider.datadog or provider.skywalking or provider.opentelemetry
-    port = provider_port(db, said.service, said.port) if said is not None else None
+    settings = provider.zipkin or provider.datadog or provider.skywalking or provider.opentelemetry
+    port = provider_port(db, settings.service, settings.port) if settings is not None else None
     if port is None:
         return None
     if provider.zipkin is not None:
@@ -148,75 +164,88 @@ def _cluster(port: ProviderPort) -> str:
     return names.outbound_cluster(port.port, "", port.hostname)
 
 
-def _zipkin(db: Mesh, said: ZipkinTracingProvider, port: ProviderPort) -> ZipkinTracer:
-    path = said.path or _ZIPKIN_PATH
-    to = HttpCollector(
+def _zipkin(db: Mesh, settings: ZipkinTracingProvider, port: ProviderPort) -> ZipkinTracer:
+    path = settings.path or _ZIPKIN_PATH
+    endpoint = HttpCollector(
         cluster=_cluster(port),
         uri=f"http://{port.hostname}{path}",
-        timeout=said.timeout,
-        headers=_headers(db, said.headers),
+        timeout=settings.timeout,
+        headers=_headers(db, settings.headers),
     )
     return ZipkinTracer(
         at=port,
-        to=to,
+        to=endpoint,
         path=path,
-        short_ids=said.enable_64bit_trace_id,
-        w3c=said.trace_context_option == "USE_B3_WITH_W3C_PROPAGATION",
+        short_ids=settings.enable_64bit_trace_id,
+        w3c=settings.trace_context_option == "USE_B3_WITH_W3C_PROPAGATION",
     )
 
 
-def _open_telemetry(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> OpenTelemetryTracer | None:
-    conventional = said.service_attribute_enrichment == "OTEL_SEMANTIC_CONVENTIONS"
-    sampler = _sampler(db, said.dynatrace_sampler, said.http, port) if said.dynatrace_sampler is not None else None
-    if said.dynatrace_sampler is not None and sampler is None:
+def _open_telemetry(db: Mesh, settings: OpenTelemetryTracingProvider, port: ProviderPort) -> OpenTelemetryTracer | None:
+    conventional = settings.service_attribute_enrichment == "OTEL_SEMANTIC_CONVENTIONS"
+    sampler = (
+        _sampler(db, settings.dynatrace_sampler, settings.http, port)
+        if settings.dynatrace_sampler is not None
+        else None
+    )
+    if settings.dynatrace_sampler is not None and sampler is None:
         return None
     return OpenTelemetryTracer(
-        to=_http(db, said.http, port, said.http.path) if said.http is not None else _grpc(db, said, port),
+        to=_http(db, settings.http, port, settings.http.path)
+        if settings.http is not None
+        else _grpc(db, settings, port),
         conventional=conventional,
-        detectors=_detectors(said, conventional),
+        detectors=_detectors(settings, conventional),
         sampler=sampler,
     )
 
 
-def _detectors(said: OpenTelemetryTracingProvider, conventional: bool) -> tuple[Detector, ...]:
-    """Returns the detectors of a provider; with the conventional names of workloads, the environment may say more of them."""
-    asked = said.resource_detectors
-    found: list[Detector] = []
-    if asked is not None and asked.environment is not None:
-        found.append("environment")
-    if asked is not None and asked.dynatrace is not None:
-        found.append("dynatrace")
-    return (*found, "environment") if conventional and "environment" not in found else tuple(found)
+def _detectors(settings: OpenTelemetryTracingProvider, conventional: bool) -> tuple[Detector, ...]:
+    """Return the resource detectors of a provider. Semantic conventions also require the environment detector."""
+    configured = settings.resource_detectors
+    detectors: list[Detector] = []
+    if configured is not None and configured.environment is not None:
+        detectors.append("environment")
+    if configured is not None and configured.dynatrace is not None:
+        detectors.append("dynatrace")
+    return (*detectors, "environment") if conventional and "environment" not in detectors else tuple(detectors)
 
 
 def _sampler(
-    db: Mesh, said: DynatraceSettings, http: HttpService | None, port: ProviderPort
+    db: Mesh, settings: DynatraceSettings, http: HttpService | None, port: ProviderPort
 ) -> DynatraceSamplerSettings | None:
-    """Returns the sampler: where the provider's spans go, or at a service of its own; None where that is not known."""
-    at: HttpCollector | None = None
-    if said.http_service is None:
-        at = _http(db, http, port, _SAMPLING_PATH) if http is not None else None
-    elif said.http_service.http is not None:
-        own = provider_port(db, said.http_service.service, said.http_service.port)
-        at = _http(db, said.http_service.http, own, said.http_service.http.path) if own is not None else None
-    if at is None:
+    """Return the sampler, which is at the provider's own service or at a separate one, or None if that is unknown."""
+    endpoint: HttpCollector | None = None
+    if settings.http_service is None:
+        endpoint = _http(db, http, port, _SAMPLING_PATH) if http is not None else None
+    elif settings.http_service.http is not None:
+        service_port = provider_port(db, settings.http_service.service, settings.http_service.port)
+        endpoint = (
+            _http(db, settings.http_service.http, service_port, settings.http_service.http.path)
+            if service_port is not None
+            else None
+        )
+    if endpoint is None:
         return None
     return DynatraceSamplerSettings(
-        at=at, tenant=said.tenant, cluster_id=said.cluster_id, root_spans_per_minute=said.root_spans_per_minute
+        at=endpoint,
+        tenant=settings.tenant,
+        cluster_id=settings.cluster_id,
+        root_spans_per_minute=settings.root_spans_per_minute,
     )
 
 
-def _http(db: Mesh, said: HttpService, port: ProviderPort, path: str) -> HttpCollector:
+def _http(db: Mesh, settings: HttpService, port: ProviderPort, path: str) -> HttpCollector:
     return HttpCollector(
         cluster=_cluster(port),
         uri=join_url(port.hostname, path),
-        timeout=said.timeout,
-        headers=_headers(db, said.headers),
+        timeout=settings.timeout,
+        headers=_headers(db, settings.headers),
     )
 
 
-def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> GrpcCollector:
-    grpc = said.grpc
+def _grpc(db: Mesh, settings: OpenTelemetryTracingProvider, port: ProviderPort) -> GrpcCollector:
+    grpc = settings.grpc
     return GrpcCollector(
         cluster=_cluster(port),
         authority=port.hostname,
@@ -225,8 +254,8 @@ def _grpc(db: Mesh, said: OpenTelemetryTracingProvider, port: ProviderPort) -> G
     )
 
 
-def _headers(db: Mesh, said: Iterable[HttpHeader]) -> Headers:
-    """Returns headers with their values; one that names a variable has it from the environment of the control plane."""
+def _headers(db: Mesh, headers: Iterable[HttpHeader]) -> Headers:
+    """Return headers with their values. Variables are read from the control plane's environment."""
     return tuple(
-        (h.name, db.environment.get(h.env_name, "") if h.env_name is not None else h.value or "") for h in said
+        (h.name, db.environment.get(h.env_name, "") if h.env_name is not None else h.value or "") for h in headers
     )

@@ -1,4 +1,4 @@
-"""Builds HTTP connection managers: a template for each class of them."""
+"""Templates of HTTP connection managers, one for each class of managers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.extension_filters import extension_port
 from pilot.envoy.listener.listener_options import internal_networks, listener_defaults
 from pilot.envoy.listener.listener_parts import serialize_fields
-from pilot.envoy.listener.listener_tracing import spans
+from pilot.envoy.listener.listener_tracing import request_tracing
 from pilot.envoy.listener.policy_filters import http_policy_filters
 from pilot.envoy.network_filter.http_connection_manager import (
     HttpOptions,
@@ -38,10 +38,11 @@ from pilot.settings.mesh import MeshSettings
 
 
 class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Names managers that are alike but for their routes, statistics and tracing.
+    """Identifies managers that differ only in routes, statistics and tracing.
 
-    `forward_proxy`: its clients name whole URLs; `dynamic_host`: the wildcard host whose requests it resolves; `allow_any`: it
-    resolves any unknown host; `in_tunnel`: its clients come through a tunnel, so that no metadata is exchanged with them.
+    `forward_proxy`: clients send absolute URLs. `dynamic_host`: the wildcard host whose requests it resolves.
+    `allow_any`: it resolves all unknown hosts. `in_tunnel`: clients connect through a tunnel, so no metadata is
+    exchanged with them.
     """
 
     grpc_web: bool = False
@@ -55,7 +56,7 @@ class ManagerKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 @derived
 def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Returns a serialized manager without statistics prefix, routes and tracing; `port`: as in `extension_port`."""
+    """Return a serialized manager without statistics prefix, routes and tracing. `port` is an `extension_port`."""
     added = [*http_policy_filters(db, listening, port), *_resolving_filters(db, kind, listening)]
     filters = build_http_filters(_filter_options(db.settings, kind, listening), added)
     logs = build_http_access_logs(access_logs(db, listening))
@@ -66,7 +67,7 @@ def http_template_of(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port
 
 
 def http_template(db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int) -> bytes:
-    """Returns the manager of `http_template_of` for a port, 0 for ports that nothing names. No node of its own."""
+    """Return the manager of `http_template_of` for any port, or 0 for ports that nothing names. Not memoised."""
     return http_template_of(db, kind, listening, extension_port(db, listening, port))
 
 
@@ -85,7 +86,7 @@ def _options(db: Mesh, kind: ManagerKey, listening: ListeningFacet) -> HttpOptio
         http3=kind.http3,
         absolute_urls=kind.forward_proxy,
         idle_timeout=listening.idle_timeout,
-        forwards_identity=listening.tells_client,
+        forwards_identity=listening.forwards_client,
         use_remote_address=use_remote_address,
         continue_100=settings.continue_100,
         internal_networks=internal_networks(db) if settings.hcm_internal_networks or use_remote_address else (),
@@ -105,7 +106,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
         sessions=settings.listeners.persistent_sessions,
         grpc_web=kind.grpc_web,
         exchanges=not kind.in_tunnel,
-        picks_endpoints=listening.picks,
+        picks_endpoints=listening.has_inference_pools,
         suppress_envoy_headers=bool(headers.envoy_debug_headers is not None and headers.envoy_debug_headers.disabled),
     )
 
@@ -113,7 +114,7 @@ def _filter_options(settings: MeshSettings, kind: ManagerKey, listening: Listeni
 def _resolving_filters(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet
 ) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Yields the filters that look up the host of each request, where a manager is for hosts that are resolved when asked for."""
+    """Yield the filters that resolve the host of each request, if the manager serves hosts with dynamic DNS."""
     settings = db.settings
     family = lookup_family(
         listening.ipv4, listening.ipv6, settings.registry.dual_stack, settings.listeners.ipv6_only_has_ipv4
@@ -126,19 +127,19 @@ def _resolving_filters(
 
 
 def over_rds(stat_prefix: str, routes: str) -> bytes:
-    """Returns what a manager has of its own, with routes that come over RDS. It is added to a template."""
-    own: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
-    return own
+    """Return the manager's own fields, with routes over RDS, to append to a template."""
+    fields: bytes = Manager(stat_prefix=stat_prefix, rds=rds(routes)).SerializeToString(deterministic=True)
+    return fields
 
 
 def with_routes(stat_prefix: str, routes: route_pb2.RouteConfiguration) -> bytes:
-    """Returns what a manager has of its own, with routes inside of it. It is added to a template."""
-    own: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
-    return own
+    """Return the manager's own fields, with inline routes, to append to a template."""
+    fields: bytes = Manager(stat_prefix=stat_prefix, route_config=routes).SerializeToString(deterministic=True)
+    return fields
 
 
 @derived
 def tracing_part(db: Mesh, listening: ListeningFacet, tags: SpanTagsFacet, scope: ScopeFacet) -> bytes:
-    """Returns the tracing of a workload's managers, b"" where there is none."""
-    found = spans(db, listening, scope)
-    return serialize_fields(build_request_tracing(found, tags)) if found is not None else b""
+    """Return the tracing fields of a workload's managers, or b"" if tracing is disabled."""
+    settings = request_tracing(db, listening, scope)
+    return serialize_fields(build_request_tracing(settings, tags)) if settings is not None else b""

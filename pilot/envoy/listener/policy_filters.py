@@ -1,4 +1,4 @@
-"""Derives what policies add to the chains of a proxy. A kind of policy that becomes filters is a function here, and nothing else changes."""
+"""Filters that implement policies. A new kind of policy adds a function here, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ NetworkFilters = Iterator[tuple[Phase, listener_components_pb2.Filter]]
 
 
 def _jwt_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yields the filter of RequestAuthentications; routes of gateways may depend on claims."""
+    """Yield the filter for RequestAuthentications. On gateways, routes may depend on claims."""
     if rules := token_rules(db, listening.policies.of(REQUEST_AUTHENTICATION.id.name)):
         yield Phase.AUTHN, build_jwt_authn(rules, clear_route_cache=listening.side == "gateway")
 
 
 def _authorization_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yields the filters of AuthorizationPolicies."""
+    """Yield the filters for AuthorizationPolicies."""
     yield from http_authorization(db, listening.policies.of(AUTHORIZATION_POLICY.id.name), listening.tunnelled)
 
 
 def _network_authorization_filters(db: Mesh, listening: ListeningFacet) -> NetworkFilters:
-    """Yields the filters of AuthorizationPolicies, for connections whose requests nobody reads."""
+    """Yield the filters for AuthorizationPolicies on connections whose requests are not parsed."""
     yield from network_authorization(db, listening.policies.of(AUTHORIZATION_POLICY.id.name), listening.tunnelled)
 
 
-def _statistics_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yields the filters that count requests, by Telemetries."""
+def _stats_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
+    """Yield the filters that report requests, as Telemetries configure them."""
     for stats in http_stats_filters(db, listening):
         yield Phase.STATS, stats
 
 
 def _identity_filters(db: Mesh, listening: ListeningFacet) -> HttpFilters:
-    """Yields the filter that tells workloads behind a waypoint who the client is, for those who believe what they are told."""
-    if listening.tells_client:
+    """Yield the filter that names the client to workloads behind a waypoint, if they are configured to trust it."""
+    if listening.forwards_client:
         yield Phase.PEER_METADATA, CLIENT_IDENTITY
 
 
@@ -54,23 +54,26 @@ _HTTP: tuple[Callable[[Mesh, ListeningFacet], HttpFilters], ...] = (
     _identity_filters,
     _jwt_filters,
     _authorization_filters,
-    _statistics_filters,
+    _stats_filters,
 )
 _NETWORK: tuple[Callable[[Mesh, ListeningFacet], NetworkFilters], ...] = (_network_authorization_filters,)
 
 
 def http_policy_filters(db: Mesh, listening: ListeningFacet, port: int) -> list[tuple[Phase, hcm_pb2.HttpFilter]]:
-    """Returns the HTTP filters of the policies of one side of a proxy, at a port. No node of its own."""
-    return [*(found for filters in _HTTP for found in filters(db, listening)), *http_extensions(db, listening, port)]
+    """Return the HTTP filters of policies and extensions on one side of a proxy, at a port. Not memoised."""
+    return [*(item for filters in _HTTP for item in filters(db, listening)), *http_extensions(db, listening, port)]
 
 
 def network_policy_filters(db: Mesh, listening: ListeningFacet) -> list[tuple[Phase, listener_components_pb2.Filter]]:
-    """Returns the network filters that guard connections on one side of a proxy. No node of its own."""
-    return [found for filters in _NETWORK for found in filters(db, listening)]
+    """Return the network filters that authorize connections on one side of a proxy. Not memoised."""
+    return [item for filters in _NETWORK for item in filters(db, listening)]
 
 
 def network_statistics_filters(
     db: Mesh, listening: ListeningFacet
 ) -> list[tuple[Phase, listener_components_pb2.Filter]]:
-    """Returns the network filters that count connections, whoever may make them, on one side of a proxy. No node of its own."""
+    """Return the network filters that report connections, including denied ones, on one side of a proxy.
+
+    Not memoised.
+    """
     return [(Phase.STATS, stats) for stats in network_stats_filters(db, listening)]

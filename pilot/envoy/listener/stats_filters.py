@@ -1,4 +1,4 @@
-"""The istio.stats filters of one side of a proxy, which report requests and connections to Prometheus as Telemetries configure them.
+"""The istio.stats filters of one side of a proxy, which report to Prometheus as Telemetries configure them.
 
 Only Istio's builds of Envoy contain this filter.
 """
@@ -49,7 +49,7 @@ def network_stats_filters(db: Mesh, listening: ListeningFacet) -> list[listener_
 
 def _stats_configs(db: Mesh, listening: ListeningFacet) -> tuple[any_pb2.Any, ...]:
     """Return the configuration of each filter, or () if the proxy's build lacks the filter. Not memoised."""
-    return () if STATS in listening.lacks else _side_stats(db, listening.telemetry, listening.side)
+    return () if STATS in listening.unsupported_telemetry else _side_stats(db, listening.telemetry, listening.side)
 
 
 @derived
@@ -67,7 +67,8 @@ def _build_configs(db: Mesh, telemetry: TelemetryFacet, side: str) -> Iterator[a
 def build_stats_config(rules: MetricRules, outbound: bool) -> any_pb2.Any:
     """Return the configuration for one side.
 
-    Only a client's sidecar (`outbound`) may name a service after the host header: elsewhere any client could choose that value.
+    Only a client's sidecar (`outbound`) may name a service after the host header. Elsewhere the client could choose the
+    value.
     """
     config = stats_pb2.PluginConfig(
         disable_host_header_fallback=not outbound, metrics=[_build_override(override) for override in rules.overrides]

@@ -7,7 +7,7 @@ from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef, Problem, Severity
 from pilot.derive import derived
-from pilot.envoy.listener.gateway.gateway_listeners import covered_servers, repeated_names
+from pilot.envoy.listener.gateway.gateway_listeners import duplicate_matches, shadowed_servers
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.gateways.gateways import gateway_selection_key, merged_gateway
 from pilot.mesh.proxies.router import gateway_listeners_facet
@@ -33,7 +33,7 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
             f"spec.tls[{r.rule}].match[{r.match}].sniHosts",
             f"a server or an older rule on the same gateway port already matches {', '.join(r.names)}",
         )
-        for r in repeated_names(db, selection, gateway_listeners_facet(db, node_id))
+        for r in duplicate_matches(db, selection, gateway_listeners_facet(db, node_id))
     )
     covered = (
         _warning(
@@ -43,7 +43,7 @@ def router_problems(db: Mesh, node_id: str) -> tuple[Problem, ...]:
             f"spec.servers[{key.position}]",
             "an older server on the same port already receives its connections",
         )
-        for key in covered_servers(db, selection, gateway_listeners_facet(db, node_id))
+        for key in shadowed_servers(db, selection, gateway_listeners_facet(db, node_id))
     )
     return (*servers, *covered, *names)
 

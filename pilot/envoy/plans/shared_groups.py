@@ -95,7 +95,7 @@ def originating_cluster_groups(db: Mesh, outbound: OutboundFacet) -> tuple[Group
     """Return the clusters with which a sidecar or gateway opens tunnels, or () if it sends no HBONE. Not memoised."""
     if not originates_tunnels(db, outbound):
         return ()
-    crossing = (Group(double_hbone_clusters, (), PatchSide.NONE),) if outbound.crosses else ()
+    crossing = (Group(double_hbone_clusters, (), PatchSide.NONE),) if outbound.double_hbone else ()
     return Group(originating_clusters, (), PatchSide.NONE), *crossing
 
 
@@ -106,18 +106,18 @@ def originating_listener_groups(
     if not originates_tunnels(db, outbound):
         return ()
     key = originator_key(listening)
-    crossing = (Group(crossing_listeners, (key, network), PatchSide.NONE),) if outbound.crosses else ()
+    crossing = (Group(crossing_listeners, (key, network), PatchSide.NONE),) if outbound.double_hbone else ()
     return Group(originating_listeners, (key,), PatchSide.NONE), *crossing
 
 
 def terminating_cluster_groups(inbound: InboundFacet) -> tuple[Group, ...]:
     """Return the clusters with which a sidecar terminates tunnels, or () if it does not accept HBONE."""
-    return (Group(terminating_clusters, (), PatchSide.NONE),) if inbound.takes_hbone else ()
+    return (Group(terminating_clusters, (), PatchSide.NONE),) if inbound.accepts_hbone else ()
 
 
 def terminating_listener_groups(db: Mesh, inbound: InboundFacet) -> tuple[Group, ...]:
     """Return the listeners with which a sidecar terminates tunnels, or () if it does not accept HBONE. Not memoised."""
-    if not inbound.takes_hbone:
+    if not inbound.accepts_hbone:
         return ()
     layered = inbound.listening.policies if db.settings.ambient.layered_policies else PolicyFacet()
     return (

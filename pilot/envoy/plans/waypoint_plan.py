@@ -20,7 +20,7 @@ from pilot.envoy.listener.connect_originate import (
     originator_key,
 )
 from pilot.envoy.listener.connect_terminate import terminating_listeners
-from pilot.envoy.listener.waypoint.east_west_listeners import passage_listeners
+from pilot.envoy.listener.waypoint.east_west_listeners import east_west_listeners
 from pilot.envoy.listener.waypoint.main_internal import main_internal_listeners
 from pilot.envoy.plans.patched_plan import patched_plan
 from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
@@ -59,7 +59,7 @@ def waypoint_plan(db: Mesh, node_id: str) -> ProxyPlan:
         Group(main_internal_listeners, (facet,), PatchSide.INBOUND),
         Group(originating_listeners, (key,), PatchSide.NONE),
     ]
-    if facet.crosses:
+    if facet.double_hbone:
         clusters.append(Group(double_hbone_clusters, (), PatchSide.NONE))
         listeners.append(Group(crossing_listeners, (key, facet.network), PatchSide.NONE))
     if outbound.secret_servers.credentials:
@@ -98,7 +98,7 @@ def _east_west_plan(db: Mesh, node_id: str, gateway: ObjectKey, outbound: Outbou
                 ENDPOINT: (Group(east_west_endpoints, (outbound,), PatchSide.NONE),),
                 LISTENER: (
                     Group(terminating_listeners, (facet.listening, facet.terminating, True), PatchSide.INBOUND),
-                    Group(passage_listeners, (PassageKey(facet.listening, facet.families),), PatchSide.INBOUND),
+                    Group(east_west_listeners, (PassageKey(facet.listening, facet.families),), PatchSide.INBOUND),
                     Group(forwarding_listeners, (originator_key(facet.listening),), PatchSide.NONE),
                 ),
                 ROUTE: (),

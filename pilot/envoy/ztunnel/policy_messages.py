@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pilot.config.object import Object
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Condition, Operation, Rule, Source, dry_run
 from pilot.mesh.ambient.policies import CONVERTED, STATIC_STRICT, PortPolicy, is_selective
-from pilot.mesh.model.connection_rules import CONDITIONS, unseen
+from pilot.mesh.model.connection_rules import CONNECTION_CONDITIONS, request_only_fields
 from protos.istio import authorization_pb2 as pb
 
 _NO_IDENTITY = pb.Match(not_principals=[pb.StringMatch(presence={})])
@@ -33,7 +33,7 @@ def build_authorization(row: Object[AuthorizationPolicy], root_namespace: str) -
         groups=[
             pb.Group(rules=_clauses(rule, row.namespace))
             for rule in row.spec.rules
-            if not (allows and any(unseen(rule)))
+            if not (allows and any(request_only_fields(rule)))
         ],
         dry_run=bool(dry_run(row.annotations)),
     )
@@ -45,7 +45,7 @@ def _clauses(rule: Rule, namespace: str) -> Iterator[pb.Rules]:
     lists = (
         [_operation(to.operation or Operation()) for to in rule.to],
         [_source(one.source or Source(), namespace) for one in rule.from_],
-        *([_condition(one)] for one in rule.when if one.key in CONDITIONS),
+        *([_condition(one)] for one in rule.when if one.key in CONNECTION_CONDITIONS),
     )
     for matches in lists:
         if matches and _NOTHING not in matches:

@@ -15,7 +15,7 @@ from pilot.mesh.ambient.services import visibility_in
 from pilot.mesh.ambient.waypoints import waypoint
 from pilot.mesh.gateway_api.classes import WAYPOINT_CONTROLLER, gateway_class
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.model.connection_rules import unseen
+from pilot.mesh.model.connection_rules import request_only_fields
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.waypoint import WaypointAttachment
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
@@ -136,7 +136,7 @@ def _at_ztunnels(db: Mesh, row: Object[AuthorizationPolicy]) -> StatusCondition:
         return _unsupported(False, f"ztunnel does not support the {action} action")
     if action == "CUSTOM":
         return _unsupported(True, f"ztunnel does not support the {action} action: what this policy matches is denied")
-    names = sorted({one.name for rule in row.spec.rules for one in unseen(rule)})
+    names = sorted({one.name for rule in row.spec.rules for one in request_only_fields(rule)})
     if not names:
         return StatusCondition(ZTUNNEL_ACCEPTED, True, "Accepted", "attached to ztunnel")
     outcome = "Within an ALLOW policy, rules matching HTTP attributes are omitted."

@@ -10,7 +10,7 @@ from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.attachments import MANAGED, service_attachment
 from pilot.mesh.ambient.gateways import is_global_service
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.model.ambient import crosses_networks
+from pilot.mesh.model.ambient import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
@@ -47,7 +47,7 @@ class Passage(NamedTuple):
 @derived
 def lets_in(db: Mesh, node_id: str) -> bool:
     """Returns whether a proxy is that of a gateway between networks, by its label."""
-    return crosses_networks(db.settings.ambient) and proxy_labels(db, node_id).get(MANAGED) == EAST_WEST
+    return uses_double_hbone(db.settings.ambient) and proxy_labels(db, node_id).get(MANAGED) == EAST_WEST
 
 
 @derived

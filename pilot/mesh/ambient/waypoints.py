@@ -10,8 +10,8 @@ from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
 from pilot.lib.addresses import is_ip
 from pilot.mesh.ambient.networks import cluster_network
-from pilot.mesh.gateway_api.gateways import class_of, routers_of
-from pilot.mesh.gateway_api.listeners import owned_listeners
+from pilot.mesh.gateway_api.gateways import gateway_class_of, routers_of
+from pilot.mesh.gateway_api.listeners import listeners_of
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
 from pilot.mesh.model.waypoint import (
     HBONE,
@@ -80,12 +80,12 @@ def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
 
     The status counts too where its Services have no endpoints, so that what used a waypoint is not led past it while none of its Pods is there.
     """
-    info = class_of(db, row.key)
+    info = gateway_class_of(db, row.key)
     if info is not None and not info.programmed:
         return None
     shown: tuple[str, ...] = ()
     if info is not None:
-        ports = {one.port for one in owned_listeners(db, KUBERNETES_GATEWAY.id, row.key) if one.valid}
+        ports = {one.port for one in listeners_of(db, KUBERNETES_GATEWAY.id, row.key) if one.valid}
         shown = find_addresses(db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))).shown(
             info.addresses
         )

@@ -7,7 +7,7 @@ from pilot.config.problem import Problems, below, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.mesh.ambient.captured import captured_labels, capturing_namespaces
 from pilot.mesh.ambient.policies import enforced
-from pilot.mesh.model.connection_rules import unseen
+from pilot.mesh.model.connection_rules import request_only_fields
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 
@@ -30,7 +30,7 @@ def check_connections(db: Mesh, o: Object[AuthorizationPolicy]) -> Problems:
             "attach the policy to a waypoint",
         )
     for index, rule in enumerate(o.spec.rules):
-        for one in unseen(rule):
+        for one in request_only_fields(rule):
             outcome = f"for workloads of ztunnels this rule {_OUTCOMES[o.spec.action]}; attach the policy to a waypoint"
             text = f"ztunnels cannot match {one.name}: {outcome}"
             yield from below(f"rules[{index}]", (warning("not-enforced", one.path, text),))

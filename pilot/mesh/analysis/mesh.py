@@ -11,7 +11,7 @@ from pilot.config.problem import ObjectRef, Problem, Problems, below, warning
 from pilot.derive import derived
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.analysis.telemetry_provider import PARTS, check_provider, needs_of, notices
-from pilot.mesh.registry.mesh_services import find_service, named_port, named_service, named_variables
+from pilot.mesh.registry.mesh_services import find_service, named_port, provider_service, provider_variables
 from pilot.mesh.registry.services import refs_by_hostname, service
 from pilot.mesh.security.authorizers import find_fault, is_authorizer
 from pilot.mesh.tables.database import Mesh
@@ -42,7 +42,7 @@ MESH_CONFIG = Check("mesh", _keys, mesh_problems)
 
 def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
     for index, provider in enumerate(mesh.extension_providers):
-        name = named_service(provider)
+        name = provider_service(provider)
         if name and (ref := find_service(db, name)) is None:
             yield warning(
                 SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} matches no service, or more than one"
@@ -55,7 +55,7 @@ def _check_config(db: Mesh, mesh: MeshConfig) -> Problems:
             and provided.port(port) is None
         ):
             yield warning(SERVICE_NOT_FOUND, f"extensionProviders[{index}]", f"{name} has no port {port}")
-        for variable in named_variables(provider):
+        for variable in provider_variables(provider):
             if variable not in db.environment:
                 yield warning(
                     "no-variable",

@@ -12,7 +12,7 @@ from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.gateway_api.listeners import ROUTES
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.gateways import CollectedGatewayStatus
+from pilot.mesh.status.gateways import GatewayStatus
 from pilot.mesh.status.objects import (
     BackendStatus,
     ObjectConditions,
@@ -20,9 +20,9 @@ from pilot.mesh.status.objects import (
     PoolStatus,
     RouteStatus,
     Status,
+    object_status,
     object_with_status,
     objects_with_status,
-    status_of,
 )
 from pilot.mesh.tables.database import Mesh
 
@@ -35,7 +35,7 @@ FaultyCondition = tuple[str, StatusCondition]
 @derived
 def status_problems(db: Mesh, ref: ObjectRef) -> tuple[Problem, ...]:
     """Return the problems that the status of an object reports."""
-    status, route = status_of(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
+    status, route = object_status(db, ref), object_with_status(db, ref) if ref.kind in ROUTES else None
     return (
         build_problems(ref, status, route.spec.parent_refs if route is not None else ()) if status is not None else ()
     )
@@ -63,7 +63,7 @@ def build_problems(ref: ObjectRef, status: Status, parents: Sequence[ParentRefer
 
 def _faults(status: Status, parents: Sequence[ParentReference]) -> Iterator[FaultyCondition]:
     """Yield the conditions that report a fault, each with the path that it concerns."""
-    if isinstance(status, CollectedGatewayStatus):
+    if isinstance(status, GatewayStatus):
         for n, listener in enumerate(status.listeners):
             yield from _wrong(f"spec.listeners[{n}]", listener.conditions)
         yield from _wrong("spec", status.conditions)

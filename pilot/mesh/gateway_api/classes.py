@@ -14,7 +14,7 @@ WAYPOINT_CLASS, WAYPOINT_CONTROLLER = "istio-waypoint", "istio.io/mesh-controlle
 EAST_WEST_CLASS, EAST_WEST_CONTROLLER = "istio-east-west", "istio.io/eastwest-controller"
 
 
-class ClassInfo(NamedTuple):
+class GatewayClassInfo(NamedTuple):
     """Properties of a GatewayClass.
 
     - `programmed`: its Gateways are configured by this control plane.
@@ -33,11 +33,11 @@ class ClassInfo(NamedTuple):
     tunnels: bool = False
 
 
-def known_classes(db: Mesh) -> dict[str, ClassInfo]:
+def built_in_classes(db: Mesh) -> dict[str, GatewayClassInfo]:
     """Return the built-in classes by name."""
     settings = db.settings.gateway_api
-    default = ClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
-    remote = ClassInfo(
+    default = GatewayClassInfo(settings.default_class, settings.controller, "The default Istio GatewayClass")
+    remote = GatewayClassInfo(
         REMOTE_CLASS,
         REMOTE_CONTROLLER,
         "Remote to this cluster. Does not deploy or affect configuration.",
@@ -49,14 +49,14 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
     if ambient.enabled and ambient.waypoints:
         text = "The default Istio waypoint GatewayClass"
         classes.append(
-            ClassInfo(
+            GatewayClassInfo(
                 WAYPOINT_CLASS, WAYPOINT_CONTROLLER, text, listener_sets=False, suffix=False, addresses="", tunnels=True
             )
         )
     if ambient.enabled and ambient.multi_network:
         text = "The default GatewayClass for Istio East West Gateways"
         classes.append(
-            ClassInfo(
+            GatewayClassInfo(
                 EAST_WEST_CLASS,
                 EAST_WEST_CONTROLLER,
                 text,
@@ -70,14 +70,14 @@ def known_classes(db: Mesh) -> dict[str, ClassInfo]:
 
 
 @derived
-def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
+def gateway_class(db: Mesh, name: str) -> GatewayClassInfo | None:
     """Return the class with a name, or None if another controller owns it or it does not exist.
 
     As in istiod, a built-in name keeps its meaning even if an object of that name belongs to another controller.
     """
     if not db.settings.gateway_api.enabled:
         return None
-    built_in = known_classes(db)
+    built_in = built_in_classes(db)
     row = GATEWAY_CLASS.get(db, ObjectKey("", name))
     if row is None:
         return built_in.get(name)
@@ -86,7 +86,9 @@ def gateway_class(db: Mesh, name: str) -> ClassInfo | None:
     return info._replace(name=name) if info is not None else built_in.get(name)
 
 
-def is_another_controllers(db: Mesh, name: str) -> bool:
+def is_foreign_class(db: Mesh, name: str) -> bool:
     """Return True if a GatewayClass object with this name belongs to another controller, which then owns its status."""
     row = GATEWAY_CLASS.get(db, ObjectKey("", name))
-    return row is not None and row.spec.controller_name not in {info.controller for info in known_classes(db).values()}
+    return row is not None and row.spec.controller_name not in {
+        info.controller for info in built_in_classes(db).values()
+    }

@@ -11,7 +11,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import ClassInfo, gateway_class
+from pilot.mesh.gateway_api.classes import GatewayClassInfo, gateway_class
 from pilot.mesh.gateway_api.conflicts import ListenerIdentity, find_conflicts
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
 from pilot.mesh.model.condition import Fault
@@ -49,7 +49,7 @@ class GatewayRouters(NamedTuple):
 
 
 @derived
-def class_of(db: Mesh, gateway: ObjectKey) -> ClassInfo | None:
+def gateway_class_of(db: Mesh, gateway: ObjectKey) -> GatewayClassInfo | None:
     """Return the class of a Gateway, or None if it does not exist or belongs to another controller."""
     row = KUBERNETES_GATEWAY.get(db, gateway)
     return gateway_class(db, row.spec.gateway_class_name) if row is not None else None
@@ -65,7 +65,7 @@ def is_managed(db: Mesh, spec: Gateway) -> bool:
 @derived
 def routers_of(db: Mesh, gateway: ObjectKey) -> GatewayRouters:
     """Return the routers of a Gateway of this control plane."""
-    row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
+    row, info = KUBERNETES_GATEWAY.get(db, gateway), gateway_class_of(db, gateway)
     if row is None or info is None:
         return GatewayRouters()
     if is_managed(db, row.spec):
@@ -97,7 +97,7 @@ def _host(db: Mesh, service: str, gateway: ObjectKey) -> str:
 
 
 @derived
-def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
+def parent_gateway(db: Mesh, key: ObjectKey) -> ObjectKey | None:
     """Return the Gateway that a ListenerSet names, existing or not, or None if its parent is not a Gateway."""
     row = LISTENER_SET.get(db, key)
     if row is None or (row.spec.parent_ref.group, row.spec.parent_ref.kind) != KUBERNETES_GATEWAY.id:
@@ -106,9 +106,9 @@ def gateway_of_set(db: Mesh, key: ObjectKey) -> ObjectKey | None:
 
 
 @derived
-def attached_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
+def attached_listener_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
     """Return the ListenerSets that are attached to a Gateway, oldest first."""
-    row, info = KUBERNETES_GATEWAY.get(db, gateway), class_of(db, gateway)
+    row, info = KUBERNETES_GATEWAY.get(db, gateway), gateway_class_of(db, gateway)
     if row is None or info is None or not info.listener_sets:
         return ()
     candidates = [
@@ -119,7 +119,7 @@ def attached_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
     attached = [
         listener_set
         for listener_set in candidates
-        if gateway_of_set(db, listener_set.key) == gateway and takes_set(db, row, listener_set.namespace)
+        if parent_gateway(db, listener_set.key) == gateway and allows_listener_sets(db, row, listener_set.namespace)
     ]
     return tuple(
         listener_set.key
@@ -129,13 +129,13 @@ def attached_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
     )
 
 
-def takes_set(db: Mesh, gateway: Object[Gateway], namespace: str) -> bool:
+def allows_listener_sets(db: Mesh, gateway: Object[Gateway], namespace: str) -> bool:
     """Return True if a Gateway allows ListenerSets of a namespace. Not memoised."""
     allowed = gateway.spec.allowed_listeners.namespaces
     return is_allowed(db, allowed.from_, allowed.selector, gateway.namespace, namespace)
 
 
-def port_of(listener: Listener) -> int:
+def listener_port(listener: Listener) -> int:
     """Return the port of a listener, or its protocol's default; 0 if there is none."""
     return listener.port or _PORTS.get(listener.protocol, 0)
 
@@ -150,7 +150,7 @@ def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str
             (ListenerKey(KUBERNETES_GATEWAY.id, gateway, position), listener)
             for position, listener in enumerate(row.spec.listeners)
         )
-    for key in attached_sets(db, gateway):
+    for key in attached_listener_sets(db, gateway):
         listener_set = LISTENER_SET.get(db, key)
         if listener_set is not None:
             listeners += (
@@ -158,7 +158,7 @@ def listener_conflicts(db: Mesh, gateway: ObjectKey) -> Mapping[ListenerKey, str
                 for position, listener in enumerate(listener_set.spec.listeners)
             )
     reasons = find_conflicts(
-        ListenerIdentity(port_of(listener), listener.protocol, listener.hostname) for _, listener in listeners
+        ListenerIdentity(listener_port(listener), listener.protocol, listener.hostname) for _, listener in listeners
     )
     return {key: reason for (key, _), reason in zip(listeners, reasons, strict=True) if reason}
 
@@ -171,6 +171,6 @@ def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
     return KUBERNETES_GATEWAY.get(db, key) if kind == KUBERNETES_GATEWAY.id else LISTENER_SET.get(db, key)
 
 
-def gateway_of(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
+def owning_gateway(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
     """Return the Gateway of a Gateway or ListenerSet. Not memoised."""
-    return key if kind == KUBERNETES_GATEWAY.id else gateway_of_set(db, key)
+    return key if kind == KUBERNETES_GATEWAY.id else parent_gateway(db, key)

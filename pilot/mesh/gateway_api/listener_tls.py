@@ -25,7 +25,7 @@ from pilot.mesh.tables.database import Mesh
 TERMINATE_MODE, CIPHER_SUITES = "gateway.istio.io/tls-terminate-mode", "gateway.istio.io/tls-cipher-suites"
 LISTENER_PROTOCOL, AUTO_PASSTHROUGH = "gateway.istio.io/listener-protocol", "auto-passthrough"
 GATEWAY_PORT, EAST_WEST_PORT = "networking.istio.io/gatewayPort", 15443
-_MOST_CERTIFICATES = 2
+_MAX_CERTIFICATES = 2
 
 
 class ListenerTLS(NamedTuple):
@@ -41,7 +41,7 @@ def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Lis
     if tls is None:
         return ListenerTLS(None)
     if tls.mode == "Passthrough":
-        by_sni = passes_by_name(owner.labels, listener)
+        by_sni = is_auto_passthrough(owner.labels, listener)
         return ListenerTLS(_with_ciphers(ServerTLSSettings(mode="AUTO_PASSTHROUGH" if by_sni else "PASSTHROUGH"), tls))
     match tls.options.get(TERMINATE_MODE):
         case "ISTIO_SIMPLE":
@@ -55,7 +55,7 @@ def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Lis
     return _terminated(db, owner, settings, tls, _frontend(gateway.spec, port))
 
 
-def passes_by_name(labels: Mapping[str, str], listener: Listener) -> bool:
+def is_auto_passthrough(labels: Mapping[str, str], listener: Listener) -> bool:
     """Return True if a listener of a Gateway with these labels forwards TLS connections to any service of the mesh by
     SNI."""
     if listener.tls is None:
@@ -75,7 +75,7 @@ def _frontend(gateway: Gateway, port: int) -> FrontendTLS | None:
 def _terminated(
     db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, frontend: FrontendTLS | None
 ) -> ListenerTLS:
-    if len(tls.certificate_refs) > _MOST_CERTIFICATES:
+    if len(tls.certificate_refs) > _MAX_CERTIFICATES:
         return ListenerTLS(
             settings, Fault("InvalidCertificateRef", "TLS mode can only support up to 2 server certificates")
         )

@@ -10,15 +10,15 @@ from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE, KUBERNETES_GA
 from pilot.config.networking.gateway import Port, Server
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, ClassInfo
+from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, GatewayClassInfo
 from pilot.mesh.gateway_api.gateways import (
     ListenerKey,
     Owner,
-    class_of,
     find_owner,
-    gateway_of,
+    gateway_class_of,
     listener_conflicts,
-    port_of,
+    listener_port,
+    owning_gateway,
 )
 from pilot.mesh.gateway_api.listener_tls import ListenerTLS, listener_tls
 from pilot.mesh.gateway_api.namespace_selector import allowed_namespaces
@@ -36,7 +36,7 @@ _NO_ROOTS = ("InvalidCACertificateRef", "InvalidCACertificateKind", "RefNotPermi
 _FINE = "No errors found"
 
 
-class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayListener(msgspec.Struct, frozen=True, kw_only=True):
     """A listener. `server` is None if it cannot listen, and is used only if the listener is `valid`.
 
     - `gateway`: its Gateway.
@@ -58,19 +58,19 @@ class BuiltListener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @derived
-def built_listener(db: Mesh, key: ListenerKey) -> BuiltListener | None:
+def gateway_listener(db: Mesh, key: ListenerKey) -> GatewayListener | None:
     """Return a listener of a Gateway that this control plane configures, or None for others."""
-    owner, gateway_key = find_owner(db, key.kind, key.owner), gateway_of(db, key.kind, key.owner)
+    owner, gateway_key = find_owner(db, key.kind, key.owner), owning_gateway(db, key.kind, key.owner)
     gateway = KUBERNETES_GATEWAY.get(db, gateway_key) if gateway_key is not None else None
     if owner is None or gateway_key is None or gateway is None or key.position >= len(owner.spec.listeners):
         return None
-    info = class_of(db, gateway_key)
+    info = gateway_class_of(db, gateway_key)
     if info is None or not info.programmed:
         return None
     listener = owner.spec.listeners[key.position]
     if reason := listener_conflicts(db, gateway_key).get(key, ""):
         return _conflicted(key, gateway_key, listener, reason)
-    port = port_of(listener)
+    port = listener_port(listener)
     tls = listener_tls(db, owner, gateway, listener, port)
     allowed = listener.allowed_routes.namespaces
     namespaces = allowed_namespaces(db, allowed.from_, allowed.selector, owner.namespace)
@@ -81,10 +81,15 @@ def built_listener(db: Mesh, key: ListenerKey) -> BuiltListener | None:
 
 
 def build_listener(
-    key: ListenerKey, gateway: ObjectKey, listener: Listener, hosts: tuple[str, ...], tls: ListenerTLS, info: ClassInfo
-) -> BuiltListener:
+    key: ListenerKey,
+    gateway: ObjectKey,
+    listener: Listener,
+    hosts: tuple[str, ...],
+    tls: ListenerTLS,
+    info: GatewayClassInfo,
+) -> GatewayListener:
     """Return a listener without conflicts. An HBONE listener has no server and accepts no routes."""
-    port, (kinds, kinds_supported) = port_of(listener), supported_kinds(listener)
+    port, (kinds, kinds_supported) = listener_port(listener), supported_kinds(listener)
     lacks_tls = tls.settings is None and listener.protocol in ("HTTPS", "TLS")
     fault = _protocol_fault(listener, port, info) or (
         _no_tls(listener) if lacks_tls and key.kind != KUBERNETES_GATEWAY.id else None
@@ -98,7 +103,7 @@ def build_listener(
     )
     resolved = tls.fault if kinds_supported else Fault("InvalidRouteKinds", "Invalid route kinds")
     server = Server(port=Port(number=port, protocol=listener.protocol, name="default"), hosts=hosts, tls=tls.settings)
-    return BuiltListener(
+    return GatewayListener(
         key=key,
         gateway=gateway,
         section=listener.name,
@@ -117,18 +122,18 @@ def build_listener(
     )
 
 
-def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason: str) -> BuiltListener:
+def _conflicted(key: ListenerKey, gateway: ObjectKey, listener: Listener, reason: str) -> GatewayListener:
     message = "Listener has a conflict with another listener attached to the same Gateway"
     kinds, kinds_supported = supported_kinds(listener)
     unresolved = (
         () if kinds_supported else (StatusCondition("ResolvedRefs", False, "InvalidRouteKinds", "Invalid route kinds"),)
     )
-    return BuiltListener(
+    return GatewayListener(
         key=key,
         gateway=gateway,
         section=listener.name,
         hostname=listener.hostname,
-        port=port_of(listener),
+        port=listener_port(listener),
         protocol=listener.protocol,
         kinds=kinds,
         conflicted=True,
@@ -155,12 +160,12 @@ def supported_kinds(listener: Listener) -> tuple[tuple[GroupKind, ...], bool]:
     return tuple(kind for kind in supported if kind in requested), set(requested) <= set(supported)
 
 
-def is_tunnel(listener: Listener, info: ClassInfo) -> bool:
+def is_tunnel(listener: Listener, info: GatewayClassInfo) -> bool:
     """Return True if a listener is for HBONE, which all listeners of a waypoint are."""
     return info.tunnels and (listener.protocol == "HBONE" or info.controller == WAYPOINT_CONTROLLER)
 
 
-def _unexpected(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
+def _unexpected(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
     """Return a fault if a listener differs from those expected of an HBONE class. The fault has no other effect."""
     hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
     if info.controller == WAYPOINT_CONTROLLER and not hbone:
@@ -172,7 +177,7 @@ def _unexpected(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
     return None
 
 
-def _protocol_fault(listener: Listener, port: int, info: ClassInfo) -> Fault | None:
+def _protocol_fault(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
     protocol = listener.protocol
     if not port:
         return Fault("UnsupportedProtocol", f"protocol {protocol} requires a port to be set")
@@ -188,12 +193,12 @@ def _no_tls(listener: Listener) -> Fault:
     return Fault("UnsupportedProtocol", f"protocol is {listener.protocol} but no TLS section is defined")
 
 
-def owned_listeners(db: Mesh, kind: GroupKind, owner: ObjectKey) -> tuple[BuiltListener, ...]:
+def listeners_of(db: Mesh, kind: GroupKind, owner: ObjectKey) -> tuple[GatewayListener, ...]:
     """Return the listeners of a Gateway or ListenerSet, in order. Not memoised."""
     row: Owner | None = find_owner(db, kind, owner)
     count = len(row.spec.listeners) if row is not None else 0
     return tuple(
         listener
         for position in range(count)
-        if (listener := built_listener(db, ListenerKey(kind, owner, position))) is not None
+        if (listener := gateway_listener(db, ListenerKey(kind, owner, position))) is not None
     )

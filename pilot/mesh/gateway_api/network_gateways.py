@@ -10,11 +10,11 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import Object
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.classes import REMOTE_CLASS
-from pilot.mesh.gateway_api.listener_tls import passes_by_name
+from pilot.mesh.gateway_api.listener_tls import is_auto_passthrough
 from pilot.mesh.tables.database import Mesh
 
 
-class NetworkWay(NamedTuple):
+class ListenerNetworkGateway(NamedTuple):
     """A listener that leads into a network. `hbone_port` is 0 if it does not accept HBONE."""
 
     address: str
@@ -23,7 +23,7 @@ class NetworkWay(NamedTuple):
     hbone_port: int = 0
 
 
-def network_ways(db: Mesh) -> Iterator[NetworkWay]:
+def listener_network_gateways(db: Mesh) -> Iterator[ListenerNetworkGateway]:
     """Yield the listeners that lead into networks. Not memoised."""
     if not db.settings.gateway_api.enabled:
         return
@@ -33,10 +33,10 @@ def network_ways(db: Mesh) -> Iterator[NetworkWay]:
             yield from _ways(row)
 
 
-def _ways(row: Object[Gateway]) -> Iterator[NetworkWay]:
+def _ways(row: Object[Gateway]) -> Iterator[ListenerNetworkGateway]:
     for address in (a.value for a in row.spec.addresses if a.type in ("IPAddress", "Hostname")):
         for listener in row.spec.listeners:
-            if passes_by_name(row.labels, listener):
-                yield NetworkWay(address, listener.port, row.labels[NETWORK])
+            if is_auto_passthrough(row.labels, listener):
+                yield ListenerNetworkGateway(address, listener.port, row.labels[NETWORK])
             elif listener.protocol == "HBONE":
-                yield NetworkWay(address, listener.port, row.labels[NETWORK], listener.port)
+                yield ListenerNetworkGateway(address, listener.port, row.labels[NETWORK], listener.port)

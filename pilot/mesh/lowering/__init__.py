@@ -5,7 +5,7 @@ If several sources have an object with the same key, the source that was added f
 """
 
 from pilot.config.kinds.istio import DESTINATION_RULE, GATEWAY, SERVICE_ENTRY, TRAFFIC_EXTENSION, VIRTUAL_SERVICE
-from pilot.mesh.lowering.gateway_api.destination_rules import rules_of_policies
+from pilot.mesh.lowering.gateway_api.destination_rules import destination_rules_of_policies
 from pilot.mesh.lowering.gateway_api.external_backends import service_entries_of_backends
 from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_http_routes
 from pilot.mesh.lowering.gateway_api.istio_gateways import gateways_of_listeners
@@ -19,6 +19,6 @@ VIRTUAL_SERVICE.add_source(virtual_services_of_layer4_routes)
 VIRTUAL_SERVICE.add_source(virtual_services_of_ingresses)
 GATEWAY.add_source(gateways_of_listeners)
 GATEWAY.add_source(gateways_of_ingresses)
-DESTINATION_RULE.add_source(rules_of_policies)
+DESTINATION_RULE.add_source(destination_rules_of_policies)
 SERVICE_ENTRY.add_source(service_entries_of_backends, enabled=lambda db: db.settings.gateway_api.alpha)
 TRAFFIC_EXTENSION.add_source(extensions_of_wasm_plugins)

@@ -25,21 +25,21 @@ def prefers_hbone(ambient: AmbientSettings) -> bool:
     return ambient.enabled and ambient.prefer_hbone
 
 
-def enters_waypoints(ambient: AmbientSettings) -> bool:
+def ingress_enters_waypoints(ambient: AmbientSettings) -> bool:
     """Return True if gateways route to the waypoints of services that request it."""
     return ambient.enabled and ambient.ingress_waypoints
 
 
-def crosses_networks(ambient: AmbientSettings) -> bool:
+def uses_double_hbone(ambient: AmbientSettings) -> bool:
     """Return True if other networks are reached through double HBONE."""
     return ambient.enabled and ambient.multi_network
 
 
-def waypoints_cross(ambient: AmbientSettings) -> bool:
+def waypoints_use_double_hbone(ambient: AmbientSettings) -> bool:
     """Return True if waypoints are configured for double HBONE. This is independent of the number of networks."""
     return ambient.enabled and ambient.multi_network_waypoints
 
 
-def gateways_cross(ambient: AmbientSettings) -> bool:
+def gateways_use_double_hbone(ambient: AmbientSettings) -> bool:
     """Return True if gateways are configured for double HBONE."""
-    return crosses_networks(ambient) and ambient.multi_network_ingress
+    return uses_double_hbone(ambient) and ambient.multi_network_ingress

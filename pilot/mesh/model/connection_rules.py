@@ -17,35 +17,37 @@ _SOURCE = (
     "trust_domains",
     "not_trust_domains",
 )
-CONDITIONS = frozenset(("source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"))
+CONNECTION_CONDITIONS = frozenset(
+    ("source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port")
+)
 """Condition keys that can be evaluated for connections."""
 
 
-class Unseen(NamedTuple):
+class RequestOnlyField(NamedTuple):
     """A field that cannot be evaluated for connections: its path in the rule, and its name."""
 
     path: str
     name: str
 
 
-def unseen(rule: Rule) -> Iterator[Unseen]:
+def request_only_fields(rule: Rule) -> Iterator[RequestOnlyField]:
     """Yield the fields of a rule that cannot be evaluated for connections."""
     for index, to in enumerate(rule.to):
-        for field in unseen_of_operation(to.operation or Operation()):
-            yield Unseen(f"to[{index}].operation.{field}", field)
+        for field in request_only_operation_fields(to.operation or Operation()):
+            yield RequestOnlyField(f"to[{index}].operation.{field}", field)
     for index, from_ in enumerate(rule.from_):
-        for field in unseen_of_source(from_.source or Source()):
-            yield Unseen(f"from[{index}].source.{field}", field)
+        for field in request_only_source_fields(from_.source or Source()):
+            yield RequestOnlyField(f"from[{index}].source.{field}", field)
     for index, condition in enumerate(rule.when):
-        if condition.key not in CONDITIONS:
-            yield Unseen(f"when[{index}].key", condition.key)
+        if condition.key not in CONNECTION_CONDITIONS:
+            yield RequestOnlyField(f"when[{index}].key", condition.key)
 
 
-def unseen_of_operation(operation: Operation) -> list[str]:
+def request_only_operation_fields(operation: Operation) -> list[str]:
     """Return the fields of an operation that cannot be evaluated for connections."""
     return [json_name(field) for field in _OPERATION if getattr(operation, field)]
 
 
-def unseen_of_source(source: Source) -> list[str]:
+def request_only_source_fields(source: Source) -> list[str]:
     """Return the fields of a source that a ztunnel cannot evaluate for connections."""
     return [json_name(field) for field in _SOURCE if getattr(source, field)]

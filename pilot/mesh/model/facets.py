@@ -23,7 +23,7 @@ from pilot.mesh.model.service import Port, ServiceRef
 from pilot.mesh.model.telemetry_rules import LogRule, MetricRules, SpanRules
 
 Labels = frozenset[tuple[str, str]]
-PARTS_KEPT = 256
+FACET_CACHE_SIZE = 256
 """Cache size of the functions that project a facet to a smaller one.
 
 A projection is cheap to recompute, and cached ones stay in memory after the last proxy of their class disconnects.
@@ -31,8 +31,8 @@ A projection is cheap to recompute, and cached ones stay in memory after the las
 
 
 PolicyScope = Literal["ports", "inbound", "outbound", "gateway", "waypoint", "patches"]
-"""What a policy affects: connections to a workload's ports, the filters of a sidecar's inbound or outbound side, of a
-gateway or of a waypoint, or any resource by patches."""
+"""The resources that a policy affects: connections to a workload's ports, the filters of a sidecar's inbound or
+outbound side, of a gateway or of a waypoint, or any resource by patches."""
 
 
 class PolicyTargetKey(NamedTuple):
@@ -225,21 +225,21 @@ class TelemetryFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """How one side of a proxy listens, and the settings of its HTTP connection managers that do not depend on routes.
+    """Settings of the listeners on one side of a proxy and of their HTTP connection managers, independent of routes.
 
     - `policies`: those that change the filters of this side.
     - `reserved_ports`: ports of the listeners in the proxy's bootstrap.
     - `http_proxy_port`: the port of this side, None for the mesh's default.
-    - `lacks`: telemetry requirements that the proxy does not meet (`model.telemetry_features`).
+    - `unsupported_telemetry`: telemetry requirements that the proxy does not meet (`model.telemetry_features`).
     - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state instead of a
       certificate.
-    - `tells_client`: the peer's identity is forwarded upstream.
-    - `picks`: its Gateway has routes to InferencePools.
+    - `forwards_client`: the peer's identity is forwarded upstream.
+    - `has_inference_pools`: its Gateway has routes to InferencePools.
     """
 
     side: Literal["inbound", "outbound", "gateway", "waypoint"] = "outbound"
     tunnelled: bool = False
-    tells_client: bool = False
+    forwards_client: bool = False
     policies: PolicyFacet = PolicyFacet()
     telemetry: TelemetryFacet = TelemetryFacet()
     features: FeaturesFacet = FeaturesFacet()
@@ -256,8 +256,8 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     headers: ProxyHeaders = ProxyHeaders()
     connections: ConnectionSettings = ConnectionSettings()
     tracing: TracingFacet = TracingFacet(default=False)
-    lacks: frozenset[str] = frozenset()
-    picks: bool = False
+    unsupported_telemetry: frozenset[str] = frozenset()
+    has_inference_pools: bool = False
 
 
 class OutboundListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
@@ -292,7 +292,7 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     secret_servers: SecretServersFacet = SecretServersFacet()
     preserve_case: bool = False  # proxyHeaders.preserveHttp1HeaderCase in its proxy config
     no_hbone: bool = False  # sends no HBONE (DISABLE_HBONE_SEND)
-    crosses: bool = False  # uses double HBONE into other networks, if the mesh is so configured
+    double_hbone: bool = False  # uses double HBONE into other networks, if the mesh is so configured
     dns_proxy: str = ""  # "host:port" of its agent's DNS proxy (DNS_PROXY_ADDR) if DNS_CAPTURE is on
 
 
@@ -314,7 +314,7 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """All that a sidecar's inbound listeners and clusters may depend on.
 
-    `targets` are sorted by the services' age. `policies` decide who may connect. With `takes_hbone`, HBONE may
+    `targets` are sorted by the services' age. `policies` decide who may connect. With `accepts_hbone`, HBONE may
     terminate at the sidecar in an ambient mesh; its node reports it (ENABLE_HBONE).
     """
 
@@ -326,4 +326,4 @@ class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     tls_files: TlsFilesFacet = TlsFilesFacet()
     tags: SpanTagsFacet = SpanTagsFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
-    takes_hbone: bool = False
+    accepts_hbone: bool = False

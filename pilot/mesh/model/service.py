@@ -12,7 +12,7 @@ from pilot.config.protocol import Protocol
 
 
 class Resolution(enum.StrEnum):
-    """How the endpoints of a service are resolved."""
+    """The method by which the endpoints of a service are resolved."""
 
     CLIENT_SIDE_LB = "ClientSideLB"  # EDS
     DNS_LB = "DNSLB"  # STRICT_DNS

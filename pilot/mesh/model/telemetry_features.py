@@ -35,7 +35,7 @@ PROPAGATION = "no_context_propagation"
 Version = tuple[int, int]
 
 
-class Need(NamedTuple):
+class TelemetryRequirement(NamedTuple):
     """A requirement: any one of `extensions`, by type or name, and minimum versions for proxies that report theirs."""
 
     extensions: frozenset[str] = frozenset()
@@ -43,13 +43,13 @@ class Need(NamedTuple):
     envoy: Version = (0, 0)
 
 
-def _extension(*names: str) -> Need:
-    return Need(frozenset(names))
+def _extension(*names: str) -> TelemetryRequirement:
+    return TelemetryRequirement(frozenset(names))
 
 
 _LOGGERS, _TRACE = "envoy.extensions.access_loggers", "envoy.config.trace.v3"
 _OTEL = "envoy.extensions.tracers.opentelemetry"
-NEEDS: Mapping[str, Need] = {
+TELEMETRY_REQUIREMENTS: Mapping[str, TelemetryRequirement] = {
     STATS: _extension("stats.PluginConfig", STATS),
     FILE_LOG: _extension(f"{_LOGGERS}.file.v3.FileAccessLog", FILE_LOG),
     REQUEST_LOG: _extension(f"{_LOGGERS}.grpc.v3.HttpGrpcAccessLogConfig", REQUEST_LOG),
@@ -67,25 +67,29 @@ NEEDS: Mapping[str, Need] = {
         f"{_OTEL}.resource_detectors.v3.DynatraceResourceDetectorConfig", f"{DETECTOR}dynatrace"
     ),
     DYNATRACE_SAMPLER: _extension(f"{_OTEL}.samplers.v3.DynatraceSamplerConfig", DYNATRACE_SAMPLER),
-    ZIPKIN_ENDPOINT: Need(istio=(1, 29), envoy=(1, 36)),
-    ZIPKIN_CONTEXT: Need(istio=(1, 28), envoy=(1, 36)),
-    FORMATTED_TAG: Need(istio=(1, 29), envoy=(1, 37)),
-    PROPAGATION: Need(istio=(1, 30), envoy=(1, 38)),
+    ZIPKIN_ENDPOINT: TelemetryRequirement(istio=(1, 29), envoy=(1, 36)),
+    ZIPKIN_CONTEXT: TelemetryRequirement(istio=(1, 28), envoy=(1, 36)),
+    FORMATTED_TAG: TelemetryRequirement(istio=(1, 29), envoy=(1, 37)),
+    PROPAGATION: TelemetryRequirement(istio=(1, 30), envoy=(1, 38)),
 }
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:[^0-9].*)?", re.ASCII)
 
 
-def lacking(proxy: Proxy) -> frozenset[str]:
-    """Return the names of the requirements in `NEEDS` that a proxy does not meet."""
+def unsupported_telemetry(proxy: Proxy) -> frozenset[str]:
+    """Return the names of the requirements in `TELEMETRY_REQUIREMENTS` that a proxy does not meet."""
     return _lacking(proxy.extensions, _parse(proxy.version), proxy.envoy)
 
 
 @functools.lru_cache(256)
 def _lacking(extensions: frozenset[str] | None, istio: Version | None, envoy: Version | None) -> frozenset[str]:
-    return frozenset(name for name, need in NEEDS.items() if not _is_met(need, extensions, istio, envoy))
+    return frozenset(
+        name for name, need in TELEMETRY_REQUIREMENTS.items() if not _is_met(need, extensions, istio, envoy)
+    )
 
 
-def _is_met(need: Need, extensions: frozenset[str] | None, istio: Version | None, envoy: Version | None) -> bool:
+def _is_met(
+    need: TelemetryRequirement, extensions: frozenset[str] | None, istio: Version | None, envoy: Version | None
+) -> bool:
     if need.extensions and extensions is not None and need.extensions.isdisjoint(extensions):
         return False
     return (istio is None or istio >= need.istio) and (envoy is None or envoy >= need.envoy)

@@ -9,18 +9,18 @@ from pilot.config.mesh.mesh_config import ServiceEntryVisibility
 from pilot.config.selector import LabelSelector
 from pilot.mesh.model.service import PUBLIC
 
-NOBODY: frozenset[str] = frozenset()
+NO_NAMESPACES: frozenset[str] = frozenset()
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 def resolve_export_to(export_to: Iterable[str], defaults: Iterable[str], namespace: str) -> frozenset[str]:
-    """Return the namespaces of `export_to`: PUBLIC if it contains "*", else NOBODY if it contains "~"; "." is the
+    """Return the namespaces of `export_to`: PUBLIC if it contains "*", else NO_NAMESPACES if "~"; "." is the
     object's own namespace."""
     namespaces = frozenset(export_to) or frozenset(defaults) or PUBLIC
     if "*" in namespaces:
         return PUBLIC
     if "~" in namespaces:
-        return NOBODY
+        return NO_NAMESPACES
     return frozenset(namespace if name == "." else name for name in namespaces)
 
 
@@ -35,9 +35,11 @@ def limit_export(
         return exported
     limit = entry_visibility(visibility, {NAMESPACE_NAME_LABEL: namespace, **labels})
     if limit == "NONE":
-        return NOBODY
+        return NO_NAMESPACES
     if limit == "NAMESPACE":
-        return frozenset((namespace,)) if exported is PUBLIC or "*" in exported or namespace in exported else NOBODY
+        return (
+            frozenset((namespace,)) if exported is PUBLIC or "*" in exported or namespace in exported else NO_NAMESPACES
+        )
     return exported
 
 

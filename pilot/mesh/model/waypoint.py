@@ -38,7 +38,10 @@ class WaypointAddress(NamedTuple):
 
 
 class ApplicationTunnel(NamedTuple):
-    """How ztunnel forwards connections to a captured waypoint. `port` is 0 for the original destination port."""
+    """The protocol and port by which ztunnel forwards connections to a captured waypoint.
+
+    `port` is 0 for the original destination port.
+    """
 
     protocol: Literal["NONE", "PROXY"]
     port: int = 0

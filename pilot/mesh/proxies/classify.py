@@ -18,7 +18,12 @@ from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION, cut
-from pilot.mesh.model.ambient import gateways_cross, listens_for_hbone, sends_hbone, waypoints_cross
+from pilot.mesh.model.ambient import (
+    gateways_use_double_hbone,
+    listens_for_hbone,
+    sends_hbone,
+    waypoints_use_double_hbone,
+)
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.facets import (
     FeaturesFacet,
@@ -34,7 +39,7 @@ from pilot.mesh.model.facets import (
     TracingFacet,
 )
 from pilot.mesh.model.proxy import NodeType, Proxy
-from pilot.mesh.model.telemetry_features import lacking
+from pilot.mesh.model.telemetry_features import unsupported_telemetry
 from pilot.mesh.proxies.placement import placement
 from pilot.mesh.proxies.selected_labels import outbound_label_keys
 from pilot.mesh.registry.service_targets import service_targets
@@ -102,7 +107,7 @@ def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
         no_hbone=proxy.flag("DISABLE_HBONE_SEND"),
-        crosses=_crosses(db, node_id, proxy),
+        double_hbone=_crosses(db, node_id, proxy),
         dns_proxy=_dns_proxy(proxy),
     )
 
@@ -126,7 +131,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
         tls_files=_tls_files(proxy),
         tags=span_tags_facet(db, node_id),
         secret_servers=_secret_servers(proxy),
-        takes_hbone=listens_for_hbone(db.settings.ambient)
+        accepts_hbone=listens_for_hbone(db.settings.ambient)
         and proxy.flag("ENABLE_HBONE")
         and features_of(proxy).internal_listeners,
     )
@@ -169,7 +174,7 @@ def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
         headers=config.proxy_headers or ProxyHeaders(),
         connections=config.connection_settings or _mesh_connections(mesh),
         tracing=_tracing(config, db.settings.telemetry.trace_sampling, mesh.enable_tracing),
-        lacks=lacking(proxy),
+        unsupported_telemetry=unsupported_telemetry(proxy),
     )
 
 
@@ -239,16 +244,18 @@ def _crosses(db: Mesh, node_id: str, proxy: Proxy) -> bool:
     ambient = db.settings.ambient
     if (
         proxy.type is NodeType.SIDECAR
-        or not (waypoints_cross(ambient) or gateways_cross(ambient))
+        or not (waypoints_use_double_hbone(ambient) or gateways_use_double_hbone(ambient))
         or not features_of(proxy).internal_listeners
     ):
         return False
     labels = proxy_labels(db, node_id)
     managed = labels.get(label.GATEWAY_MANAGED)
     if proxy.type is NodeType.WAYPOINT:
-        return waypoints_cross(ambient) and managed == label.MESH_CONTROLLER
+        return waypoints_use_double_hbone(ambient) and managed == label.MESH_CONTROLLER
     at_edge = managed == label.GATEWAY_CONTROLLER or labels.get("istio") == "ingressgateway"
-    return at_edge and gateways_cross(ambient) and sends_hbone(ambient) and not proxy.flag("DISABLE_HBONE_SEND")
+    return (
+        at_edge and gateways_use_double_hbone(ambient) and sends_hbone(ambient) and not proxy.flag("DISABLE_HBONE_SEND")
+    )
 
 
 def _tls_files(proxy: Proxy) -> TlsFilesFacet:

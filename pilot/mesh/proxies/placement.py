@@ -17,7 +17,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import Gather, derived, hub
 from pilot.lib import labels as label
 from pilot.mesh.registry.networks import all_network_gateways
-from pilot.mesh.registry.services import placed_services
+from pilot.mesh.registry.services import traffic_distributions
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -52,7 +52,7 @@ def placement(db: Mesh) -> Placement:
         )
     ]
     rules = list(_nearness_of_rules(db).values())
-    preferences = placed_services(db)
+    preferences = traffic_distributions(db)
     keys: frozenset[str] = frozenset().union(*(n.labels for n in (*asked, *rules)))
     if preferences & {"PreferSameZone", "PreferSameNode"}:
         keys |= {label.NETWORK}

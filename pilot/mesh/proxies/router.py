@@ -12,7 +12,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.labels import cut
 from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.gateways.servers import GatewaySelectionKey
-from pilot.mesh.lowering.gateway_api.pool_gateways import picks_endpoints
+from pilot.mesh.lowering.gateway_api.pool_gateways import has_inference_pools
 from pilot.mesh.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.mesh.proxies.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.mesh.registry.workloads import proxy_labels
@@ -101,7 +101,7 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
             policies=in_scope(policies, "gateway"),
             telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "CLIENT"),
             connections=at_the_edge(listens.connections),
-            picks=picks_endpoints(
+            has_inference_pools=has_inference_pools(
                 db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
             ),
         ),

@@ -59,7 +59,7 @@ class WaypointFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     labels: Labels = frozenset()
     terminating: PolicyFacet = PolicyFacet()
     network: str = ""
-    crosses: bool = False
+    double_hbone: bool = False
 
 
 class ServingKey(msgspec.Struct, frozen=True, cache_hash=True):
@@ -102,7 +102,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
             listens,
             side="waypoint",
             tunnelled=True,
-            tells_client=str(annotations.get(TELLS_CLIENT, "")).lower() == "true",
+            forwards_client=str(annotations.get(TELLS_CLIENT, "")).lower() == "true",
             policies=in_scope(at_all, "waypoint"),
             telemetry=telemetry_facet(db, at_all.of(TELEMETRY.id.name), "SERVER"),
         ),
@@ -114,7 +114,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
         if layered
         else PolicyFacet(),
         network=find_proxy(db, node_id).text("NETWORK"),
-        crosses=outbound.crosses,
+        double_hbone=outbound.double_hbone,
     )
 
 

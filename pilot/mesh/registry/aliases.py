@@ -60,12 +60,12 @@ def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
 
 
 @derived
-def leads_back(db: Mesh, hostname: str) -> bool:
+def is_circular_alias(db: Mesh, hostname: str) -> bool:
     """Return True if an alias is part of a cycle or leads into one."""
     return _follow(_targets(db), hostname) is None
 
 
 @derived
-def aliases_of(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
+def service_aliases(db: Mesh, hostname: str) -> tuple[ServiceRef, ...]:
     """Return the aliases of a hostname."""
     return aliases(db).get(hostname, ())

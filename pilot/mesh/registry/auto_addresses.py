@@ -34,7 +34,7 @@ def _request(db: Mesh, key: ObjectKey) -> AddressRequest | None:
     row: Object[ServiceEntry] | None = SERVICE_ENTRY.get(db, key)
     if row is None:
         return None
-    if not wants_addresses(row):
+    if not needs_addresses(row):
         return (age(row), (), (), row.spec.addresses) if row.spec.addresses else None
     status = row.spec.status.addresses if row.spec.status is not None else ()
     hosts = tuple(dict.fromkeys(h for h in row.spec.hosts if "*" not in h or row.spec.resolution == "DYNAMIC_DNS"))
@@ -59,7 +59,7 @@ def auto_addresses(db: Mesh, key: ObjectKey, host: str) -> tuple[str, ...]:
     return allocated_addresses(db).get((key, host), ())
 
 
-def wants_addresses(entry: Object[ServiceEntry]) -> bool:
+def needs_addresses(entry: Object[ServiceEntry]) -> bool:
     """Return True if an entry has no addresses, can use some, can report them in its status, and has not opted out by
     label."""
     return (

@@ -18,7 +18,7 @@ from pilot.mesh.tables.database import Mesh
 DOMAIN = "clusterset.local"
 
 
-class Bounds(NamedTuple):
+class EndpointVisibility(NamedTuple):
     """Visibility of endpoints in other clusters.
 
     None are visible if `cluster_local`; otherwise those of the `exporting` clusters, or all if that is None.
@@ -27,7 +27,7 @@ class Bounds(NamedTuple):
     cluster_local: bool = False
     exporting: frozenset[str] | None = None
 
-    def leaves(self, cluster: str) -> bool:
+    def is_exported_from(self, cluster: str) -> bool:
         """Return True if the endpoints of a cluster are visible in other clusters."""
         return not self.cluster_local and (self.exporting is None or cluster in self.exporting)
 
@@ -38,16 +38,16 @@ def exporting_clusters(db: Mesh, key: ObjectKey) -> frozenset[str]:
     return frozenset(export.cluster for export in SERVICE_EXPORT.keys(db, "named", (key.namespace, key.name)))
 
 
-def bounds(db: Mesh, service: Service) -> Bounds:
+def endpoint_visibility(db: Mesh, service: Service) -> EndpointVisibility:
     """Return the visibility of a service's endpoints. Not memoised."""
     registry = db.settings.registry
     if is_cluster_local(db, service.hostname):
-        return Bounds(cluster_local=True)
+        return EndpointVisibility(cluster_local=True)
     if not registry.mcs_discovery or service.registry is not Registry.KUBERNETES:
-        return Bounds()
+        return EndpointVisibility()
     if registry.mcs_hosts and registry.mcs_cluster_local and not service.hostname.endswith(f".{DOMAIN}"):
-        return Bounds(cluster_local=True)
-    return Bounds(exporting=exporting_clusters(db, ObjectKey(service.namespace, service.name)))
+        return EndpointVisibility(cluster_local=True)
+    return EndpointVisibility(exporting=exporting_clusters(db, ObjectKey(service.namespace, service.name)))
 
 
 def has_hosts(db: Mesh) -> bool:

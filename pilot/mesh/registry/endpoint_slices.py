@@ -72,10 +72,10 @@ def _endpoints(
                 continue  # the IPv4 slice yields the Pod with all of its addresses
             else:
                 workload = of_pod
-            yield workload.endpoint(number, port_name, health_of(endpoint.conditions, draining))
+            yield workload.endpoint(number, port_name, endpoint_health(endpoint.conditions, draining))
 
 
-def health_of(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:
+def endpoint_health(conditions: EndpointConditions, sessions: bool) -> EndpointHealth:
     """Return the health of an endpoint. A terminating endpoint drains if its service has persistent sessions."""
     if conditions.ready is not False:
         return EndpointHealth.HEALTHY

@@ -29,7 +29,7 @@ def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalA
     row = SERVICE.get(db, key)
     if row is None:
         return ()
-    if addresses := own_addresses(row.spec):
+    if addresses := declared_external_addresses(row.spec):
         return tuple(ExternalAddress(address, port) for address in addresses)
     selector = node_selector(row)
     if selector is None:
@@ -40,7 +40,7 @@ def external_addresses(db: Mesh, key: RegistryKey, port: int) -> tuple[ExternalA
     )
 
 
-def own_addresses(spec: Service) -> tuple[str, ...]:
+def declared_external_addresses(spec: Service) -> tuple[str, ...]:
     """Return the external addresses of the Service itself."""
     ingress = spec.status.load_balancer.ingress if spec.type == "LoadBalancer" else ()
     return (*(address for item in ingress if (address := item.ip or item.hostname)), *spec.external_ips)

@@ -55,10 +55,10 @@ def secret_provider(db: Mesh) -> ProviderPort | None:
 @derived
 def provider_services(db: Mesh) -> frozenset[str]:
     """Return the services named by extension providers, as written: `host` or `namespace/host`."""
-    return frozenset(filter(None, map(named_service, mesh_config(db).extension_providers)))
+    return frozenset(filter(None, map(provider_service, mesh_config(db).extension_providers)))
 
 
-def named_service(provider: ExtensionProvider) -> str:
+def provider_service(provider: ExtensionProvider) -> str:
     """Return the service named by an extension provider, as written, or ""."""
     kinds = (getattr(provider, kind) for kind in _WITH_SERVICE)
     return next((kind.service for kind in kinds if kind is not None and kind.service), "")
@@ -70,7 +70,7 @@ def named_port(provider: ExtensionProvider) -> int:
     return next((kind.port for kind in kinds if kind is not None and kind.service), 0)
 
 
-def named_variables(provider: ExtensionProvider) -> tuple[str, ...]:
+def provider_variables(provider: ExtensionProvider) -> tuple[str, ...]:
     """Return the environment variables of the control plane from which a tracing provider takes header values."""
     zipkin, telemetry = provider.zipkin, provider.opentelemetry
     headers = [*(zipkin.headers if zipkin is not None else ())]

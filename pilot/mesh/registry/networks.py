@@ -20,7 +20,7 @@ from pilot.config.object import Object, RegistryKey
 from pilot.derive import hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
-from pilot.mesh.gateway_api.network_gateways import network_ways
+from pilot.mesh.gateway_api.network_gateways import listener_network_gateways
 from pilot.mesh.registry.external_addresses import external_addresses
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.tables.database import Mesh
@@ -136,7 +136,7 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
     cluster = db.settings.registry.cluster_id
     gateways.update(
         NetworkGateway(listener.address, listener.port, listener.network, cluster, listener.hbone_port)
-        for listener in network_ways(db)
+        for listener in listener_network_gateways(db)
     )
     registry_gateways = _registry_gateways(networks, db.settings.registry.domain)
     for key in {*registry_gateways, *SERVICE.keys(db, "network", True)}:

@@ -34,7 +34,7 @@ def pod_workload(db: Mesh, key: RegistryKey) -> Workload | None:
     workload = build_pod_workload(
         row, locality, network, key.cluster, service_rules(db).trust_domain, db.settings.registry.dual_stack
     )
-    accepts_hbone = db.settings.ambient.enabled and label.takes_hbone(row.labels, row.annotations)
+    accepts_hbone = db.settings.ambient.enabled and label.accepts_hbone(row.labels, row.annotations)
     return msgspec.structs.replace(workload, hbone=True) if accepts_hbone else workload
 
 

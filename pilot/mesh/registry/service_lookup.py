@@ -15,11 +15,11 @@ def destination_ref(db: Mesh, host: str, owner: str, viewer: str) -> ServiceRef 
     The service of the owner's namespace wins if the router sees it.
     """
     candidate = ServiceRef(host, owner)
-    return candidate if is_visible(db, candidate, viewer) else service_in_sight(db, host, viewer)
+    return candidate if is_visible(db, candidate, viewer) else visible_service(db, host, viewer)
 
 
 @derived
-def service_in_sight(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
+def visible_service(db: Mesh, host: str, viewer: str) -> ServiceRef | None:
     """Return the service that a namespace uses for a hostname: its own, else a Kubernetes Service, else the oldest.
 
     Services exported to the namespace by name take precedence over public ones.

@@ -34,11 +34,11 @@ class ServiceSummary(NamedTuple):
 
     age: tuple[str, str, str]
     exported_to: frozenset[str]
-    placed: str = (
+    distribution: str = (
         ""  # PreferSameZone, PreferSameNode or node-local, which make endpoints depend on the client's location
     )
 
-    def seen_from(self, namespace: str) -> bool:
+    def is_visible_from(self, namespace: str) -> bool:
         return "*" in self.exported_to or namespace in self.exported_to
 
 
@@ -117,14 +117,14 @@ def service_summary(db: Mesh, ref: ServiceRef) -> ServiceSummary | None:
     row = service(db, ref)
     if row is None:
         return None
-    placed = "node-local" if row.node_local else row.traffic_distribution
-    return ServiceSummary((row.created, row.name, row.namespace), row.export_to, placed)
+    distribution = "node-local" if row.node_local else row.traffic_distribution
+    return ServiceSummary((row.created, row.name, row.namespace), row.export_to, distribution)
 
 
 def is_visible(db: Mesh, ref: ServiceRef, namespace: str) -> bool:
     """Return True if the service is visible in a namespace. Not memoised: it is evaluated once for each pair."""
     summary = service_summary(db, ref)
-    return summary is not None and summary.seen_from(namespace)
+    return summary is not None and summary.is_visible_from(namespace)
 
 
 def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
@@ -208,9 +208,9 @@ def service_refs(db: Mesh) -> tuple[ServiceRef, ...]:
 
 
 @hub
-def placed_services(db: Mesh) -> frozenset[str]:
+def traffic_distributions(db: Mesh) -> frozenset[str]:
     """Return the ways in which endpoints of any service depend on the client's location."""
-    return frozenset(summary.placed for summary in _summaries(db).values()) - {""}
+    return frozenset(summary.distribution for summary in _summaries(db).values()) - {""}
 
 
 @hub

@@ -60,7 +60,7 @@ def make_workload(db: Mesh, key: RegistryKey, entry: WorkloadEntry, labels: Mapp
     workload = build_entry_workload(key, entry, labels, name, network, service_rules(db).trust_domain)
     return (
         msgspec.structs.replace(workload, hbone=True)
-        if db.settings.ambient.enabled and label.takes_hbone(labels, {})
+        if db.settings.ambient.enabled and label.accepts_hbone(labels, {})
         else workload
     )
 

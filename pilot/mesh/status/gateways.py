@@ -11,9 +11,15 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.kinds.kubernetes import CONFIG_MAP, SECRET
 from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import gateway_class, is_another_controllers
-from pilot.mesh.gateway_api.gateways import attached_sets, class_of, gateway_of_set, routers_of, takes_set
-from pilot.mesh.gateway_api.listeners import BuiltListener, owned_listeners
+from pilot.mesh.gateway_api.classes import gateway_class, is_foreign_class
+from pilot.mesh.gateway_api.gateways import (
+    allows_listener_sets,
+    attached_listener_sets,
+    gateway_class_of,
+    parent_gateway,
+    routers_of,
+)
+from pilot.mesh.gateway_api.listeners import GatewayListener, listeners_of
 from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
@@ -34,7 +40,7 @@ class ListenerStatus(NamedTuple):
     conditions: tuple[StatusCondition, ...]
 
 
-class CollectedGatewayStatus(NamedTuple):
+class GatewayStatus(NamedTuple):
     """Status of a Gateway or ListenerSet.
 
     `addresses` are IP addresses and hostnames. `sets` is the number of attached ListenerSets.
@@ -49,7 +55,7 @@ class CollectedGatewayStatus(NamedTuple):
 @derived
 def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
     """Return the conditions of a GatewayClass, or None if it belongs to another controller."""
-    if gateway_class(db, name) is None or is_another_controllers(db, name):
+    if gateway_class(db, name) is None or is_foreign_class(db, name):
         return None
     return (
         StatusCondition("Accepted", True, "Accepted", "Handled by Istio controller"),
@@ -57,11 +63,11 @@ def class_status(db: Mesh, name: str) -> tuple[StatusCondition, ...] | None:
     )
 
 
-def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[BuiltListener, ListenerStatus], ...]:
-    return tuple((listener, _listener(db, key, listener)) for listener in owned_listeners(db, kind, key))
+def _listeners(db: Mesh, kind: GroupKind, key: ObjectKey) -> tuple[tuple[GatewayListener, ListenerStatus], ...]:
+    return tuple((listener, _listener(db, key, listener)) for listener in listeners_of(db, kind, key))
 
 
-def _listener(db: Mesh, owner: ObjectKey, listener: BuiltListener) -> ListenerStatus:
+def _listener(db: Mesh, owner: ObjectKey, listener: GatewayListener) -> ListenerStatus:
     place = f"{owner.namespace}/{listener_gateway(owner.name, listener.section)}", listener.section
     return ListenerStatus(
         listener.section, listener.port, listener.kinds, attached_routes(db, place), listener.conditions
@@ -69,27 +75,27 @@ def _listener(db: Mesh, owner: ObjectKey, listener: BuiltListener) -> ListenerSt
 
 
 @derived
-def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
+def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
     """Return the status of a Gateway, or None if it belongs to another controller."""
-    row, info = KUBERNETES_GATEWAY.get(db, key), class_of(db, key)
+    row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
     if row is None or info is None:
         return None
     if not info.programmed:
         remote = StatusCondition("Programmed", True, "Programmed", "This Gateway is remote; Istio will not program it")
         accepted = StatusCondition("Accepted", True, "Accepted", "Resource accepted")
-        return CollectedGatewayStatus((accepted, remote), (), tuple(address.value for address in row.spec.addresses))
+        return GatewayStatus((accepted, remote), (), tuple(address.value for address in row.spec.addresses))
     listeners = _listeners(db, KUBERNETES_GATEWAY.id, key)
     valid = [listener for listener, _ in listeners if listener.valid]
     routers = routers_of(db, key)
     sets = [
         listener_set
-        for listener_set in attached_sets(db, key)
-        if any(listener.valid for listener in owned_listeners(db, LISTENER_SET.id, listener_set))
+        for listener_set in attached_listener_sets(db, key)
+        if any(listener.valid for listener in listeners_of(db, LISTENER_SET.id, listener_set))
     ]
     ports = {listener.port for listener in valid}.union(
         listener.port
         for listener_set in sets
-        for listener in owned_listeners(db, LISTENER_SET.id, listener_set)
+        for listener in listeners_of(db, LISTENER_SET.id, listener_set)
         if listener.valid
     )
     addresses = find_addresses(db, routers.services, key.namespace, tuple(sorted(ports)))
@@ -102,7 +108,7 @@ def gateway_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
     if _is_lax(row.spec):
         message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
         conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
-    return CollectedGatewayStatus(
+    return GatewayStatus(
         tuple(conditions), tuple(status for _, status in listeners), addresses.shown(info.addresses), len(sets)
     )
 
@@ -191,16 +197,16 @@ def _is_lax(spec: Gateway) -> bool:
 
 
 @derived
-def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | None:
+def listener_set_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
     """Return the status of a ListenerSet, or None if its Gateway does not exist or belongs to another controller."""
-    gateway_key = gateway_of_set(db, key)
+    gateway_key = parent_gateway(db, key)
     gateway = KUBERNETES_GATEWAY.get(db, gateway_key) if gateway_key is not None else None
-    info = class_of(db, gateway_key) if gateway_key is not None else None
+    info = gateway_class_of(db, gateway_key) if gateway_key is not None else None
     if gateway_key is None or gateway is None or info is None:
         return None
     if not info.listener_sets:
         return _not_allowed(f'The "{info.name}" GatewayClass does not support ListenerSet')
-    if not takes_set(db, gateway, key.namespace):
+    if not allows_listener_sets(db, gateway, key.namespace):
         return _not_allowed("The parent Gateway does not allow this reference; check the 'spec.allowedListeners'")
     listeners, routers = _listeners(db, LISTENER_SET.id, key), routers_of(db, gateway_key)
     valid = [listener for listener, _ in listeners if listener.valid]
@@ -218,13 +224,13 @@ def listener_set_status(db: Mesh, key: ObjectKey) -> CollectedGatewayStatus | No
         if invalid is not None
         else _programmed(addresses, bool(routers.services))
     )
-    return CollectedGatewayStatus(
+    return GatewayStatus(
         (condition("Accepted", parent or invalid, "Accepted", "Resource accepted"), programmed),
         tuple(status for _, status in listeners),
     )
 
 
-def _not_allowed(message: str) -> CollectedGatewayStatus:
-    return CollectedGatewayStatus(
+def _not_allowed(message: str) -> GatewayStatus:
+    return GatewayStatus(
         tuple(StatusCondition(name, False, "NotAllowed", message) for name in ("Accepted", "Programmed"))
     )

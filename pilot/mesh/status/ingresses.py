@@ -8,7 +8,7 @@ from pilot.config.kinds.kubernetes import NODE, POD, SERVICE
 from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived, hub
 from pilot.mesh.lowering.ingress.supported import ingress_mode, supported_ingress
-from pilot.mesh.registry.external_addresses import own_addresses
+from pilot.mesh.registry.external_addresses import declared_external_addresses
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
@@ -29,7 +29,7 @@ def _addresses(db: Mesh) -> tuple[str, ...]:
         return ()
     if row.spec.type == "ExternalName":
         return (row.spec.external_name,) if row.spec.external_name else ()
-    return tuple(sorted(set(own_addresses(row.spec))))
+    return tuple(sorted(set(declared_external_addresses(row.spec))))
 
 
 def _of_nodes(db: Mesh, cluster: str, namespace: str) -> Iterator[str]:

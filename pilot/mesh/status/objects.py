@@ -35,7 +35,7 @@ from pilot.mesh.ambient.conditions import (
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateways import (
-    CollectedGatewayStatus,
+    GatewayStatus,
     class_status,
     gateway_status,
     listener_set_status,
@@ -52,14 +52,14 @@ from pilot.mesh.status.routes import ParentStatus, route_status
 from pilot.mesh.tables.database import Mesh
 
 
-class Listed(Protocol):
+class ListedKind(Protocol):
     """Lists the objects of a kind by name."""
 
     def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]: ...
     def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None: ...
 
 
-class OwnObjects(NamedTuple):
+class LocalObjects(NamedTuple):
     """The local cluster's objects of a kind that exists in every cluster."""
 
     of: RegistryKind[Any]
@@ -115,7 +115,7 @@ class IngressStatus(NamedTuple):
 
 Status = (
     ClassStatus
-    | CollectedGatewayStatus
+    | GatewayStatus
     | RouteStatus
     | PoolStatus
     | PolicyStatus
@@ -167,10 +167,10 @@ _STATUS: Mapping[GroupKind, tuple[Kind[Any], Callable[[Mesh, ObjectKey], Status 
     INGRESS.id: (INGRESS, _ingress),
 }
 KINDS = tuple(_STATUS)
-_CONDITIONS: Mapping[GroupKind, tuple[Listed, Callable[[Mesh, ObjectKey], tuple[StatusCondition, ...] | None]]] = {
-    SERVICE.id: (OwnObjects(SERVICE), lambda db, key: service_conditions(db, key)),
+_CONDITIONS: Mapping[GroupKind, tuple[ListedKind, Callable[[Mesh, ObjectKey], tuple[StatusCondition, ...] | None]]] = {
+    SERVICE.id: (LocalObjects(SERVICE), lambda db, key: service_conditions(db, key)),
     SERVICE_ENTRY.id: (SERVICE_ENTRY, lambda db, key: service_entry_conditions(db, key)),
-    WORKLOAD_ENTRY.id: (OwnObjects(WORKLOAD_ENTRY), lambda db, key: workload_entry_conditions(db, key)),
+    WORKLOAD_ENTRY.id: (LocalObjects(WORKLOAD_ENTRY), lambda db, key: workload_entry_conditions(db, key)),
     AUTHORIZATION_POLICY.id: (AUTHORIZATION_POLICY, lambda db, key: policy_conditions(db, key)),
 }
 AMBIENT_KINDS = tuple(_CONDITIONS)
@@ -189,12 +189,12 @@ def objects_with_status(db: Mesh) -> tuple[ObjectRef, ...]:
     return tuple(ObjectRef(kind, *key) for kind in (*kinds, *ambient_kinds) for key in _listed(kind).all_keys(db))
 
 
-def _listed(kind: GroupKind) -> Listed:
+def _listed(kind: GroupKind) -> ListedKind:
     return _STATUS[kind][0] if kind in _STATUS else _CONDITIONS[kind][0]
 
 
 @derived
-def status_of(db: Mesh, ref: ObjectRef) -> Status | None:
+def object_status(db: Mesh, ref: ObjectRef) -> Status | None:
     """Return the status of an object, or None if it belongs to another controller and is not written."""
     key = ObjectKey(ref.namespace, ref.name)
     if ref.kind in _STATUS:

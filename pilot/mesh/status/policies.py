@@ -14,11 +14,11 @@ from pilot.derive import derived
 from pilot.mesh.lowering.gateway_api.backend_tls import backend_tls_policy, is_ignored
 from pilot.mesh.lowering.gateway_api.backend_traffic import traffic_policy_targets
 from pilot.mesh.lowering.gateway_api.external_backends import external_backend
-from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before
+from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_routing_to
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
 
-MOST_ANCESTORS, MOST_PARENTS = 16, 32
+MAX_ANCESTORS, MAX_PARENTS = 16, 32
 _IGNORED = StatusCondition(
     "Accepted", False, "Ignored", "Policy is ignored: it has the annotation istio.io/ignore-policy-attachment"
 )
@@ -55,12 +55,12 @@ def backend_tls_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...]:
     for target, status in zip(policy.targets, targets, strict=True):
         if target.hosts or target.fault is None or target.fault.reason == "Conflicted":
             backend = ObjectRef(GroupKind(target.ref.group, target.ref.kind), key.namespace, target.ref.name)
-            for gateway in gateways_before(db, backend):
+            for gateway in gateways_routing_to(db, backend):
                 gateways.setdefault(gateway, status.conditions)
     gateway_statuses = (
         AncestorStatus(_gateway(gateway, key.namespace), gateways[gateway], mesh=False) for gateway in sorted(gateways)
     )
-    return (*targets, *gateway_statuses)[:MOST_ANCESTORS]
+    return (*targets, *gateway_statuses)[:MAX_ANCESTORS]
 
 
 @derived
@@ -77,7 +77,7 @@ def traffic_policy_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...
     return tuple(
         AncestorStatus(_as_parent(target.ref), (_accepted(target.fault, message),))
         for target in traffic_policy_targets(db, key)
-    )[:MOST_ANCESTORS]
+    )[:MAX_ANCESTORS]
 
 
 @derived
@@ -98,9 +98,9 @@ def backend_status(db: Mesh, key: ObjectKey) -> tuple[AncestorStatus, ...] | Non
     )
     gateways = (
         ParentReference(name=owner.name, namespace=owner.namespace)
-        for owner in gateways_before(db, ObjectRef(BACKEND.id, *key))
+        for owner in gateways_routing_to(db, ObjectRef(BACKEND.id, *key))
     )
-    return (mesh_status, *(AncestorStatus(gateway, conditions, mesh=False) for gateway in gateways))[:MOST_PARENTS]
+    return (mesh_status, *(AncestorStatus(gateway, conditions, mesh=False) for gateway in gateways))[:MAX_PARENTS]
 
 
 def _accepted(fault: Fault | None, message: str = "Configuration is valid") -> StatusCondition:

@@ -10,12 +10,12 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived
 from pilot.mesh.lowering.gateway_api.attachments import attachments
-from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before, routes_before
+from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_routing_to, routes_to_backend
 from pilot.mesh.model.condition import Fault, condition
 from pilot.mesh.status.routes import ParentStatus, build_conditions
 from pilot.mesh.tables.database import Mesh
 
-MOST_PARENTS = 32
+MAX_PARENTS = 32
 
 
 @derived
@@ -27,7 +27,7 @@ def pool_status(db: Mesh, key: ObjectKey) -> tuple[ParentStatus, ...] | None:
     resolved = condition(
         "ResolvedRefs", _picker_fault(db, row), "ResolvedRefs", "Referenced ExtensionRef resolved successfully"
     )
-    gateways = gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))[:MOST_PARENTS]
+    gateways = gateways_routing_to(db, ObjectRef(INFERENCE_POOL.id, *key))[:MAX_PARENTS]
     accepted = "Referenced by an HTTPRoute accepted by the parentRef Gateway"
     return tuple(
         ParentStatus(
@@ -54,7 +54,7 @@ def _picker_fault(db: Mesh, row: Object[InferencePool]) -> Fault | None:
 def _route_fault(db: Mesh, key: ObjectKey, gateway: ObjectKey) -> Fault | None:
     """Return the reason why the Gateway accepts no route to a pool, or None if it accepts one."""
     fault: Fault | None = None
-    for route in routes_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
+    for route in routes_to_backend(db, ObjectRef(INFERENCE_POOL.id, *key)):
         matching = [
             attachment
             for attachment in attachments(db, route)

@@ -10,14 +10,14 @@ from pilot.config.gateway_api.reference import ParentReference
 from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.lowering.gateway_api.attachments import Denial, ListenerAttachment, attachments
+from pilot.mesh.lowering.gateway_api.attachments import RejectionReason, ListenerAttachment, attachments
 from pilot.mesh.lowering.gateway_api.conversion import converted_destinations, converted_rules
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, all_routes
 from pilot.mesh.model.condition import Fault, StatusCondition, condition
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.nacks import nack_condition, nacks_of
 
-_SAYS_MOST = list(Denial)
+_BY_SPECIFICITY = list(RejectionReason)
 Place = tuple[str, str]
 """A listener: its Gateway's name in VirtualServices, and its section."""
 
@@ -59,15 +59,16 @@ def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | N
     The route is accepted if any of them accepts it; otherwise the most specific reason is reported.
     """
     attached = list(attachments)
-    accepted = [attachment for attachment in attached if attachment.denied is None]
-    denied = sorted(
-        (attachment.denied for attachment in attached if attachment.denied is not None),
-        key=lambda denial: _SAYS_MOST.index(Denial(denial.reason)),
+    accepted = [attachment for attachment in attached if attachment.rejection is None]
+    rejections = sorted(
+        (attachment.rejection for attachment in attached if attachment.rejection is not None),
+        key=lambda fault: _BY_SPECIFICITY.index(RejectionReason(fault.reason)),
     )
     rejection = None
-    if not accepted and denied:
-        messages = dict.fromkeys(denial.message for denial in denied if denial.reason == denied[0].reason)
-        rejection = Fault(str(denied[0].reason), "; ".join(messages))
+    if not accepted and rejections:
+        reason = rejections[0].reason
+        messages = dict.fromkeys(fault.message for fault in rejections if fault.reason == reason)
+        rejection = Fault(str(reason), "; ".join(messages))
     bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
     return (
         condition("Accepted", rejection, "Accepted", bound),
@@ -81,18 +82,18 @@ def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
 
 
 @derived
-def _taken_by(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
+def _accepting_listeners(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
     return (
         frozenset(
             (attachment.parent.gateway, attachment.parent.section)
             for attachment in attachments(db, route)
-            if attachment.denied is None and not attachment.is_mesh
+            if attachment.rejection is None and not attachment.is_mesh
         )
         or None
     )
 
 
-_by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _taken_by)
+_by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _accepting_listeners)
 
 
 @hub

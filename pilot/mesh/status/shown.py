@@ -11,7 +11,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import LISTENER_SET
 from pilot.lib.addresses import is_ip
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.gateways import CollectedGatewayStatus, ListenerStatus
+from pilot.mesh.status.gateways import GatewayStatus, ListenerStatus
 from pilot.mesh.status.objects import (
     BackendStatus,
     ClassStatus,
@@ -33,12 +33,12 @@ def _show(status: Any, kind: GroupKind, controller: str) -> Plain:
     raise TypeError(type(status))
 
 
-def show_status(status: Status, kind: GroupKind, controller: str) -> Plain:
+def plain_status(status: Status, kind: GroupKind, controller: str) -> Plain:
     """Return the status of an object as plain data. `controller` identifies this control plane's entries in lists."""
     return _show(status, kind, controller)
 
 
-def show_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
+def plain_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
     """Return conditions as plain data."""
     return [
         {
@@ -53,19 +53,19 @@ def show_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
 
 @_show.register
 def _(status: ClassStatus, kind: GroupKind, controller: str) -> Plain:
-    return {"conditions": show_conditions(status.conditions)}
+    return {"conditions": plain_conditions(status.conditions)}
 
 
 @_show.register
 def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
-    return {"conditions": show_conditions(status.conditions)}
+    return {"conditions": plain_conditions(status.conditions)}
 
 
 @_show.register
-def _(status: CollectedGatewayStatus, kind: GroupKind, controller: str) -> Plain:
+def _(status: GatewayStatus, kind: GroupKind, controller: str) -> Plain:
     numbered = kind == LISTENER_SET.id
     plain: Plain = {
-        "conditions": show_conditions(status.conditions),
+        "conditions": plain_conditions(status.conditions),
         "listeners": [_listener(listener, numbered) for listener in status.listeners],
     }
     if kind == LISTENER_SET.id:
@@ -88,7 +88,7 @@ def _listener(listener: ListenerStatus, numbered: bool) -> Plain:
         **port,
         "supportedKinds": kinds,
         "attachedRoutes": listener.attached,
-        "conditions": show_conditions(listener.conditions),
+        "conditions": plain_conditions(listener.conditions),
     }
 
 
@@ -98,7 +98,11 @@ def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Pla
     parents = ((parent.parent, parent.conditions) for parent in status.parents)
     return {
         "parents": [
-            {"parentRef": show_parent(ref), "controllerName": controller, "conditions": show_conditions(conditions)}
+            {
+                "parentRef": plain_parent_ref(ref),
+                "controllerName": controller,
+                "conditions": plain_conditions(conditions),
+            }
             for ref, conditions in parents
         ]
     }
@@ -117,9 +121,9 @@ def _(status: BackendStatus, kind: GroupKind, controller: str) -> Plain:
 def _ancestor(field: str, ancestor: AncestorStatus, controller: str) -> Plain:
     controller_name = MESH_CONTROLLER if ancestor.mesh else controller
     return {
-        field: show_parent(ancestor.ancestor),
+        field: plain_parent_ref(ancestor.ancestor),
         "controllerName": controller_name,
-        "conditions": show_conditions(ancestor.conditions),
+        "conditions": plain_conditions(ancestor.conditions),
     }
 
 
@@ -130,7 +134,7 @@ def _(status: IngressStatus, kind: GroupKind, controller: str) -> Plain:
     }
 
 
-def show_parent(ref: ParentReference) -> Plain:
+def plain_parent_ref(ref: ParentReference) -> Plain:
     """Return a parent reference as plain data."""
     optional = {"namespace": ref.namespace, "sectionName": ref.section_name, "port": ref.port}
     return {

@@ -10,7 +10,7 @@ from pilot.config.security.request_authentication import JwksKey
 from pilot.derive import Database, Table
 from pilot.mesh.model.nack import Nack, NackKey
 from pilot.mesh.model.proxy import Proxy
-from pilot.mesh.model.telemetry_features import lacking
+from pilot.mesh.model.telemetry_features import unsupported_telemetry
 from pilot.settings.mesh import MeshSettings
 
 
@@ -80,4 +80,4 @@ def proxy_namespace(_: str, proxy: Proxy) -> Buckets:
 
 def proxy_lacks(_: str, proxy: Proxy) -> Buckets:
     """Return the namespace of a proxy and the telemetry features that its build lacks, or () if it has all of them."""
-    return ((proxy.namespace, lacks),) if (lacks := lacking(proxy)) else ()
+    return ((proxy.namespace, lacks),) if (lacks := unsupported_telemetry(proxy)) else ()

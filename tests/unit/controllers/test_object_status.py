@@ -361,12 +361,12 @@ async def test_a_status_is_tried_five_times_while_somebody_is_faster(
         client, Mesh(), (ref.kind,), lambda _: "/routes/r", lambda _: True, DocumentOrigin(), QUICK.backoff, chance(1)
     )
     monkeypatch.setitem(made._nodes, ref, object())
-    monkeypatch.setattr(made, "_change_of", lambda *_: {"parents": [1]})
+    monkeypatch.setattr(made, "_patch_for", lambda *_: {"parents": [1]})
     if gives_up:
         with pytest.raises(Conflict):
-            await made._settle(ref)
+            await made._reconcile(ref)
     else:
-        await made._settle(ref)
+        await made._reconcile(ref)
     tries = min(conflicts + 1, 5)
     body = [
         {"metadata": {"resourceVersion": str(2 * number + 1)}, "status": {"parents": [1]}} for number in range(tries)

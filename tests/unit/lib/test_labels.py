@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pilot.lib.labels import (
+    accepts_hbone,
     canonical_service,
     cut,
     locality_label,
     node_locality,
     split_locality,
-    takes_hbone,
     with_topology,
 )
 
@@ -94,17 +94,17 @@ def test_the_canonical_name_and_revision(labels: dict[str, str], expected: tuple
 def test_who_takes_hbone() -> None:
     tunnel, redirected = {"networking.istio.io/tunnel": "none,http"}, {"ambient.istio.io/redirection": "enabled"}
     assert [
-        takes_hbone(tunnel, {}),
-        takes_hbone({}, redirected),
-        takes_hbone({}, {}),
-        takes_hbone({"networking.istio.io/tunnel": "https"}, {}),
+        accepts_hbone(tunnel, {}),
+        accepts_hbone({}, redirected),
+        accepts_hbone({}, {}),
+        accepts_hbone({"networking.istio.io/tunnel": "https"}, {}),
     ] == [
         True,
         True,
         False,
         False,
     ]
-    assert takes_hbone({}, {"ambient.istio.io/redirection": "disabled"}) is False
+    assert accepts_hbone({}, {"ambient.istio.io/redirection": "disabled"}) is False
 
 
 def test_labels_of_some_keys() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from pilot.config.protocol import Protocol
 from pilot.derive import Gather, derived
+from pilot.envoy.listener.filter_chain import MESH_ALPNS
 from pilot.envoy.listener.gateway.gateway_builder import GatewayChain, build_gateway_chain
-from pilot.envoy.listener.gateway.gateway_chain_plan import MeshChain
+from pilot.envoy.listener.gateway.gateway_chain_plan import AutoPassthroughChain
 from pilot.envoy.listener.gateway.gateway_managers import stat_prefix
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.names import dns_srv
@@ -24,8 +25,6 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.imports import scope_services
 
-MESH_ALPN = ("istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2")
-
 
 @derived
 def _refs(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, _labels: Labels) -> tuple[ServiceRef, ...]:
@@ -39,7 +38,7 @@ def _refs(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, _labels: Labels) 
 @derived
 def _passages(
     db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFacet, labels: Labels
-) -> tuple[MeshChain, ...] | None:
+) -> tuple[AutoPassthroughChain, ...] | None:
     found = service(db, ref)
     if (
         found is None or found.mesh_external or hosts.is_wildcard(found.hostname)
@@ -48,20 +47,20 @@ def _passages(
     rule = destination_rule(db, scope, ref, labels)
     subsets = ("", *(s.name for s in rule.spec.subsets)) if rule is not None else ("",)
     ports = (p.number for p in found.ports if p.protocol is not Protocol.UDP)
-    return tuple(MeshChain(ref, port, subset) for port in ports for subset in subsets)
+    return tuple(AutoPassthroughChain(ref, port, subset) for port in ports for subset in subsets)
 
 
-_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[MeshChain, ...]] = Gather(
+_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[AutoPassthroughChain, ...]] = Gather(
     "passages", _refs, _passages
 )
 
 
-def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[MeshChain]:
+def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[AutoPassthroughChain]:
     """Returns the chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
     return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
 
 
-def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> GatewayChain | None:
+def build_passage(db: Mesh, chain: AutoPassthroughChain, front: GatewayListenersFacet) -> GatewayChain | None:
     """Returns one of these chains."""
     found = service(db, chain.service)
     port = found.port(chain.port) if found is not None else None
@@ -74,4 +73,4 @@ def build_passage(db: Mesh, chain: MeshChain, front: GatewayListenersFacet) -> G
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
     filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, chain.port)
-    return build_gateway_chain((cluster,), filters, timeout=db.settings.gateways.handshake_timeout, alpn=MESH_ALPN)
+    return build_gateway_chain((cluster,), filters, timeout=db.settings.gateways.handshake_timeout, alpn=MESH_ALPNS)

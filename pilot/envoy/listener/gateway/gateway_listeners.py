@@ -21,15 +21,15 @@ from pilot.envoy.listener.gateway.gateway_builder import (
     build_gateway_listener,
 )
 from pilot.envoy.listener.gateway.gateway_chain_plan import (
+    AutoPassthroughChain,
+    AutoPassthroughServer,
+    BoundL4Rules,
+    ChainPlan,
+    DuplicateMatch,
     GatewayChainKey,
     GatewayListenerKey,
     HttpsChain,
-    Layer4,
-    MeshChain,
-    Passages,
     PlainChain,
-    Planned,
-    Repeated,
     SniChain,
     TcpChain,
     plan_chains,
@@ -80,22 +80,24 @@ def _listener_keys(
 
 
 @derived
-def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> Layer4 | None:
+def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> BoundL4Rules | None:
     found = virtual_service(db, key)
     if found is None:
         return None
     of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE.id for parent in found.origin.parents)
-    rules = Layer4.of(key, found.spec, of_tls_route)
+    rules = BoundL4Rules.of(key, found.spec, of_tls_route)
     return rules if rules.tcp or rules.tls else None
 
 
-_layer4_services: Gather[ObjectKey, [str, ObjectKey], Layer4] = Gather("layer4_of_gateway", bound_services, _layer4)
+_layer4_services: Gather[ObjectKey, [str, ObjectKey], BoundL4Rules] = Gather(
+    "layer4_of_gateway", bound_services, _layer4
+)
 
 
 @derived
 def _planned(
     db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
-) -> Planned:
+) -> ChainPlan:
     ports = _planned_listeners(db, selected, front).get(listener, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
@@ -109,7 +111,7 @@ def _chain_keys(
 ) -> tuple[GatewayChainKey, ...]:
     chains: dict[GatewayChainKey, None] = {}
     for planned in _planned(db, listener, selected, front).chains:
-        if isinstance(planned, Passages):
+        if isinstance(planned, AutoPassthroughServer):
             found = server(db, planned.server)
             names = sni_hosts(found) if found is not None else ()
             chains |= dict.fromkeys(passages(db, names, front.scope, front.labels))
@@ -119,7 +121,9 @@ def _chain_keys(
 
 
 @derived
-def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[Repeated, ...]:
+def duplicate_matches(
+    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+) -> tuple[DuplicateMatch, ...]:
     """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
     return tuple(
         again
@@ -129,7 +133,7 @@ def repeated_names(db: Mesh, selected: GatewaySelectionKey, front: GatewayListen
 
 
 @derived
-def covered_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
+def shadowed_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
     """Returns the servers that have no chain in the listeners of a router."""
     return tuple(
         key
@@ -150,7 +154,7 @@ def filter_chain(
         return _plain_chain(db, chain, listener, front)
     if isinstance(chain, HttpsChain):
         return _https_chain(db, chain, listener, front)
-    if isinstance(chain, MeshChain):
+    if isinstance(chain, AutoPassthroughChain):
         return build_passage(db, chain, front)
     return _tcp_chain(db, chain, front)
 
@@ -273,7 +277,7 @@ def _options(db: Mesh, listener: GatewayListenerKey, front: GatewayListenersFace
         others=all_addresses[1:] if db.settings.registry.dual_stack and listener.bind == all_addresses[0] else (),
         proxy_protocol=front.topology.proxy_protocol,
         exact_balance=listening.exact_balance,
-        accepts=db.settings.listeners.connections_per_event,
+        max_accepts=db.settings.listeners.connections_per_event,
         buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,
         access_logs=build_listener_access_logs(access_logs(db, listening)),
     )

@@ -16,7 +16,7 @@ from pilot.envoy.route.gateway.gateway_route_sources import destination_service
 from pilot.envoy.route.route_destination import destination_cluster
 from pilot.mesh.model.service import Port, ServiceRef
 from pilot.mesh.proxies.router import GatewayListenersFacet, TopologyFacet
-from pilot.mesh.registry.service_lookup import service_in_sight
+from pilot.mesh.registry.service_lookup import visible_service
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
@@ -67,7 +67,7 @@ def tcp_route(
     """
     viewer, idle = front.scope.namespace, front.listening.idle_timeout
     first = to[0].destination
-    ref = service_in_sight(db, first.host, viewer) if first is not None else None
+    ref = visible_service(db, first.host, viewer) if first is not None else None
     rule = destination_rule(db, front.scope, ref, front.labels) if ref is not None else None
     spec = rule.spec if rule is not None else None
     if len(to) > 1:
@@ -86,5 +86,5 @@ def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
 
 
 def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
-    ref = service_in_sight(db, to.destination.host, viewer) if to.destination is not None else None
+    ref = visible_service(db, to.destination.host, viewer) if to.destination is not None else None
     return destination_cluster(to.destination, destination_service(db, ref) if ref is not None else None, port.number)

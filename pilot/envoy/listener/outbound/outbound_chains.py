@@ -1,16 +1,19 @@
-"""Describes the chains that a service asks for at one of its addresses: by the rules of VirtualServices, else to its own cluster."""
+"""The filter chains for a service at one of its addresses: those of VirtualService rules, and the one to its own
+cluster.
+"""
 
 from __future__ import annotations
 
 from pilot.config.networking.virtual_service import RouteDestination
 from pilot.config.protocol import Protocol
 from pilot.envoy.cluster.stat_name import build_stat_name
+from pilot.envoy.listener.filter_chain import RAW_BUFFER, plaintext_alpns
 from pilot.envoy.listener.l4_rules import L4Chain, L4Client, find_tcp_chains, find_tls_chains, l4_keys
 from pilot.envoy.listener.listener_address import wildcards
 from pilot.envoy.listener.listener_options import listener_defaults
 from pilot.envoy.listener.manager_template import ManagerKey
-from pilot.envoy.listener.outbound.address_claims import Claim
-from pilot.envoy.listener.outbound.outbound_draft import RAW_BUFFER, HttpRoutes, OutboundChainKey
+from pilot.envoy.listener.outbound.address_claims import AddressClaim
+from pilot.envoy.listener.outbound.outbound_draft import HttpRoutes, OutboundChainKey
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.network_filter.tcp_proxy import PLAIN, TcpRoute, TcpSettings, tcp_settings
 from pilot.envoy.route.route_destination import DestinationService, destination_cluster
@@ -18,7 +21,7 @@ from pilot.envoy.route.sidecar.domains import absolute_names, short_names
 from pilot.lib.hosts import is_wildcard
 from pilot.mesh.model.facets import OutboundListenersFacet
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
-from pilot.mesh.registry.aliases import aliases_of
+from pilot.mesh.registry.aliases import service_aliases
 from pilot.mesh.registry.services import service
 from pilot.mesh.scope.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.mesh.tables.database import Mesh
@@ -26,17 +29,10 @@ from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.imports import imported
 from pilot.mesh.traffic.virtual_services import virtual_service
 
-HTTP_ALPNS = ("http/1.1", "h2c")
 
-
-def plaintext_alpns(http10: bool) -> tuple[str, ...]:
-    """Returns what the HTTP inspector says of plaintext HTTP; what it says of HTTP/1.0 only counts where that is accepted."""
-    return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
-
-
-def http_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
-    """Returns the chain of HTTP; `detected`: only where HTTP is detected on the wire."""
-    found = service(db, claim.ref)
+def http_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, detected: bool) -> OutboundChainKey:
+    """Return the HTTP chain. `detected` limits it to connections on which HTTP is detected."""
+    row = service(db, claim.ref)
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[:1]
     if not claim.port.number:
         routes = claim.binds[0]
@@ -46,29 +42,32 @@ def http_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet, detected: 
         routes = str(claim.port.number)
     kind = ManagerKey(
         grpc_web=claim.port.protocol is Protocol.GRPC_WEB,
-        dynamic_host=claim.ref.hostname if found is not None and _is_dynamic(found) else "",
+        dynamic_host=claim.ref.hostname if row is not None and _is_dynamic(row) else "",
         allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns,
     )
     alpns, transport = (plaintext_alpns(db.settings.listeners.http10), RAW_BUFFER) if detected else ((), "")
     return OutboundChainKey(alpns=alpns, transport=transport, http=HttpRoutes(kind, routes))
 
 
-def tcp_chains(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> list[OutboundChainKey]:
-    """Returns the chains of TCP or TLS."""
+def tcp_chains(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> list[OutboundChainKey]:
+    """Return the chains for TCP or TLS."""
     keys = l4_keys(db, facet.scope, claim.listener, claim.ref.hostname)
     services = [(key, row.spec) for key in keys if (row := virtual_service(db, key)) is not None]
     client = L4Client(facet.scope.namespace, facet.labels)
     find = find_tls_chains if claim.port.protocol.is_tls else find_tcp_chains
-    ruling = list(find(services, client, claim.port.number, claim.cidrs))
-    chains = [_ruled_chain(db, chain, claim, facet) for chain in ruling]
-    covered = bool(ruling) if claim.port.protocol.is_tls else any(c.terminal for c in ruling)
+    rule_chains = list(find(services, client, claim.port.number, claim.cidrs))
+    chains = [_rule_chain(db, chain, claim, facet) for chain in rule_chains]
+    covered = bool(rule_chains) if claim.port.protocol.is_tls else any(c.terminal for c in rule_chains)
     if not covered:
-        chains.append(_own_chain(db, claim, facet))
+        chains.append(_default_chain(db, claim, facet))
     return chains
 
 
-def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListenersFacet) -> OutboundChainKey:
-    """Returns the chain of a VirtualService's rule. The DestinationRule of the first destination counts for all."""
+def _rule_chain(db: Mesh, chain: L4Chain, claim: AddressClaim, facet: OutboundListenersFacet) -> OutboundChainKey:
+    """Return the chain of a VirtualService's rule.
+
+    The DestinationRule of the first destination applies to all destinations.
+    """
     first = chain.route[0].destination
     settings = _settings(
         db,
@@ -86,17 +85,17 @@ def _ruled_chain(db: Mesh, chain: L4Chain, claim: Claim, facet: OutboundListener
     return OutboundChainKey(sni=chain.sni, cidrs=chain.cidrs, tcp=route, protocol=claim.port.protocol, source=source)
 
 
-def _own_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> OutboundChainKey:
-    """Returns the chain to the service's own cluster."""
-    found = service(db, claim.ref)
+def _default_chain(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> OutboundChainKey:
+    """Return the chain to the service's own cluster."""
+    row = service(db, claim.ref)
     name = outbound_cluster(claim.cluster_port, "", claim.ref.hostname)
     pattern = listener_defaults(db).outbound_stat_name
     stat_prefix = (
-        build_stat_name(pattern, found, Port("", claim.cluster_port, Protocol.TCP))
-        if pattern and found is not None
+        build_stat_name(pattern, row, Port("", claim.cluster_port, Protocol.TCP))
+        if pattern and row is not None
         else name
     )
-    dynamic = found is not None and _is_dynamic(found)
+    dynamic = row is not None and _is_dynamic(row)
     return OutboundChainKey(
         sni=_sni(db, claim, facet, dynamic) if claim.port.protocol.is_tls else (),
         cidrs=claim.cidrs,
@@ -106,18 +105,18 @@ def _own_chain(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> Outboun
     )
 
 
-def _sni(db: Mesh, claim: Claim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
-    """Returns the names that tell TLS apart by its handshake; () where the address tells already."""
+def _sni(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet, dynamic: bool) -> tuple[str, ...]:
+    """Return the SNI names that distinguish the service's TLS connections, or () if the address is sufficient."""
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
     shared = claim.address == everywhere and claim.binds[:1] == (everywhere,)
     if claim.per_pod or not (claim.cidrs or not claim.address or shared or dynamic):
         return ()
-    return (claim.ref.hostname, *_other_names(db, claim, facet))
+    return (claim.ref.hostname, *_alias_names(db, claim, facet))
 
 
-def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """Returns what clients may call the service by its aliases, as far as these are imported with it."""
-    aliases = aliases_of(db, claim.ref.hostname)
+def _alias_names(db: Mesh, claim: AddressClaim, facet: OutboundListenersFacet) -> tuple[str, ...]:
+    """Return the names under which clients may use the service's imported aliases."""
+    aliases = service_aliases(db, claim.ref.hostname)
     if not aliases:
         return ()
     hosts = egress_listeners(db, facet.scope)[claim.listener].hosts
@@ -126,47 +125,49 @@ def _other_names(db: Mesh, claim: Claim, facet: OutboundListenersFacet) -> tuple
         for s in (hosts.find(claim.ref.namespace), hosts.everywhere)
         if s is not None and s.imports(claim.ref.hostname)
     ]
-    known = [a.hostname for a in aliases if sets and sets[0].imports(a.hostname)]
+    imported_aliases = [a.hostname for a in aliases if sets and sets[0].imports(a.hostname)]
     domain = f"{facet.scope.namespace}.svc.{db.settings.registry.domain}"
     return tuple(
-        n for a in known for n in (a, *absolute_names(a, db.settings.routes.absolute_domains), *short_names(a, domain))
+        n
+        for a in imported_aliases
+        for n in (a, *absolute_names(a, db.settings.routes.absolute_domains), *short_names(a, domain))
     )
 
 
-def _is_dynamic(found: Service) -> bool:
-    """Returns whether the hosts of a wildcard are resolved when they are asked for."""
-    return found.resolution is Resolution.DYNAMIC_DNS and is_wildcard(found.hostname)
+def _is_dynamic(service: Service) -> bool:
+    """Return whether the hosts of a wildcard are resolved at request time."""
+    return service.resolution is Resolution.DYNAMIC_DNS and is_wildcard(service.hostname)
 
 
 def _destination(db: Mesh, host: str, facet: OutboundListenersFacet) -> tuple[DestinationService, Service] | None:
-    item = imported(db, facet.scope, host)
-    found = service(db, item.ref) if item is not None else None
-    if item is None or found is None:
+    import_key = imported(db, facet.scope, host)
+    row = service(db, import_key.ref) if import_key is not None else None
+    if import_key is None or row is None:
         return None
-    return DestinationService(tuple(p.number for p in item.visible_ports(found)), found.external_name), found
+    return DestinationService(tuple(p.number for p in import_key.visible_ports(row)), row.external_name), row
 
 
-def _cluster(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
-    known = _destination(db, to.destination.host, facet) if to.destination is not None else None
-    return destination_cluster(to.destination, known[0] if known is not None else None, port.number)
+def _cluster(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
+    destination = _destination(db, route.destination.host, facet) if route.destination is not None else None
+    return destination_cluster(route.destination, destination[0] if destination is not None else None, port.number)
 
 
-def _stat_prefix(db: Mesh, to: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
-    """Returns what the mesh config calls the cluster in metrics, "" where it does not say."""
+def _stat_prefix(db: Mesh, route: RouteDestination, port: Port, facet: OutboundListenersFacet) -> str:
+    """Return the statistics prefix that the mesh config defines for the cluster, or ""."""
     pattern = listener_defaults(db).outbound_stat_name
-    known = _destination(db, to.destination.host, facet) if pattern and to.destination is not None else None
+    destination = _destination(db, route.destination.host, facet) if pattern and route.destination is not None else None
     return (
-        build_stat_name(pattern, known[1], port, to.destination.subset)
-        if known is not None and to.destination is not None
+        build_stat_name(pattern, destination[1], port, route.destination.subset)
+        if destination is not None and route.destination is not None
         else ""
     )
 
 
 def _settings(db: Mesh, host: str, subset: str, facet: OutboundListenersFacet) -> TcpSettings:
-    item = imported(db, facet.scope, host)
-    if item is None:
+    import_key = imported(db, facet.scope, host)
+    if import_key is None:
         return tcp_settings(None, "", facet.listening.idle_timeout)
-    return _rule_settings(db, item.ref, subset, facet)
+    return _rule_settings(db, import_key.ref, subset, facet)
 
 
 def _rule_settings(db: Mesh, ref: ServiceRef, subset: str, facet: OutboundListenersFacet) -> TcpSettings:

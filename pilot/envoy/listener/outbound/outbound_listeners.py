@@ -1,7 +1,7 @@
-"""Derives the outbound listeners of sidecars: one for HTTP a port, one for TCP an address, and what becomes of services that share one.
+"""The outbound listeners of sidecars: one per port for HTTP and one per address for TCP, and how services share them.
 
-Shared by resolving first: what an egress listener's services ask for (`claim`) is grouped by address (`listener_addresses`), the claims of each
-address become a `OutboundListenerKey` of names only, and that is built once for all scopes in which it comes out the same.
+The claims of an egress listener's services (`claims`) are grouped by address (`listener_addresses`). The claims of an
+address become an `OutboundListenerKey`, which contains only names, and each distinct key is built once for all scopes.
 """
 
 from __future__ import annotations
@@ -20,132 +20,154 @@ from pilot.envoy.listener.listener_address import canonical, wildcards
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
 from pilot.envoy.listener.manager_template import http_template, tracing_part
-from pilot.envoy.listener.outbound.address_claims import Claim, claims, place_of
+from pilot.envoy.listener.outbound.address_claims import AddressClaim, binding_of, claims
 from pilot.envoy.listener.outbound.outbound_builder import build_outbound_listener
 from pilot.envoy.listener.outbound.outbound_chains import http_chain, tcp_chains
 from pilot.envoy.listener.outbound.outbound_draft import ListenerDraft, OutboundListenerKey
 from pilot.envoy.names import outbound_cluster
 from pilot.envoy.resource import Resource
-from pilot.mesh.model.facets import PARTS_KEPT, ListeningFacet, OutboundListenersFacet, SpanTagsFacet, TracingFacet
+from pilot.mesh.model.facets import (
+    FACET_CACHE_SIZE,
+    ListeningFacet,
+    OutboundListenersFacet,
+    SpanTagsFacet,
+    TracingFacet,
+)
 from pilot.mesh.scope.sidecar_scope import egress_listeners, outbound_traffic_policy
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import egress_services
 
 
 class ListenerAddressKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Names an address and what asks for it, in order."""
+    """An address and the claims to it, in order."""
 
     bind: str
     port: int
-    claims: tuple[Claim, ...]
+    claims: tuple[AddressClaim, ...]
 
     @property
     def speaks_http(self) -> bool:
-        """Returns whether there may be HTTP at the address."""
+        """Whether the listener may receive HTTP."""
         return any(c.port.protocol.is_http or c.port.protocol is Protocol.UNSUPPORTED for c in self.claims)
 
     @property
     def of_pod(self) -> bool:
-        """Returns whether it is the address of a pod, for headless services alone."""
+        """Whether it is the address of a pod, claimed only by headless services."""
         return all(c.of_pod for c in self.claims)
 
 
-# -- what of a proxy matters -----------------------------------------------------------------------------------------------
+# -- parts of the facet ------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=PARTS_KEPT)
-def addressing(facet: OutboundListenersFacet) -> OutboundListenersFacet:
-    """Returns the facet with nothing but what decides which listeners there are and where they lead, so that proxies with other policies, logs
-    or metrics share that."""
-    of = facet.listening
+@lru_cache(maxsize=FACET_CACHE_SIZE)
+def addressing_facet(facet: OutboundListenersFacet) -> OutboundListenersFacet:
+    """Return the part of the facet that determines the addresses and destinations of listeners.
+
+    Proxies with different policies, logs or metrics share it.
+    """
+    listening = facet.listening
     return replace(
         facet,
         listening=ListeningFacet(
-            ipv4=of.ipv4,
-            ipv6=of.ipv6,
-            interception=of.interception,
-            idle_timeout=of.idle_timeout,
-            http_proxy_port=of.http_proxy_port,
-            unprivileged=of.unprivileged,
-            reserved_ports=of.reserved_ports,
+            ipv4=listening.ipv4,
+            ipv6=listening.ipv6,
+            interception=listening.interception,
+            idle_timeout=listening.idle_timeout,
+            http_proxy_port=listening.http_proxy_port,
+            unprivileged=listening.unprivileged,
+            reserved_ports=listening.reserved_ports,
         ),
     )
 
 
-@lru_cache(maxsize=PARTS_KEPT)
+@lru_cache(maxsize=FACET_CACHE_SIZE)
 def without_spans(facet: OutboundListenersFacet) -> OutboundListenersFacet:
-    """Returns the facet without its spans, which only listeners with HTTP have."""
-    of = facet.listening
+    """Return the facet without tracing, which only listeners with HTTP use."""
+    listening = facet.listening
     return replace(
-        facet, listening=replace(of, telemetry=replace(of.telemetry, spans=None), tracing=TracingFacet(default=False))
+        facet,
+        listening=replace(
+            listening, telemetry=replace(listening.telemetry, spans=None), tracing=TracingFacet(default=False)
+        ),
     )
 
 
-# -- who asks for which address ----------------------------------------------------------------------------------------------
+# -- addresses ---------------------------------------------------------------------------------------------------------
 
 
 @derived
 def listener_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    """Returns the addresses of a scope's listeners. An egress listener without a port leaves alone those of the listeners before it."""
+    """Return the addresses of a scope's listeners, with their claims.
+
+    An egress listener without a port claims no address of the listeners before it.
+    """
     settings, mesh = db.settings, listener_defaults(db)
     refused = frozenset((mesh.outbound_port, mesh.inbound_port))
-    found: dict[tuple[str, int], list[Claim]] = {}
+    claims_by_address: dict[tuple[str, int], list[AddressClaim]] = {}
     locked: frozenset[tuple[str, int]] = frozenset()
     with_http: set[tuple[str, int]] = set()
     for index, listener in enumerate(egress_listeners(db, facet.scope)):
-        place = place_of(
+        binding = binding_of(
             listener, facet, refused, settings.registry.dual_stack, settings.listeners.headless_filter_chains
         )
         if listener.port is None:
-            locked = frozenset(found)
-        for item in egress_services(db, facet.scope, index):
-            for claim in claims(db, item, index, place, listener.port):
+            locked = frozenset(claims_by_address)
+        for import_key in egress_services(db, facet.scope, index):
+            for claim in claims(db, import_key, index, binding, listener.port):
                 key = canonical(claim.binds[0]), claim.port.number
                 if key in locked:
                     continue
-                if claim.port.protocol is Protocol.HTTP_PROXY:  # nothing but the proxy, as the last service has it
-                    found[key] = []
+                if claim.port.protocol is Protocol.HTTP_PROXY:  # replaces all other claims; the last service wins
+                    claims_by_address[key] = []
                     with_http.add(key)
-                elif claim.port.protocol.is_http:  # all HTTP of a port is one chain, by routes
+                elif claim.port.protocol.is_http:  # a single chain serves all HTTP on a port
                     if key in with_http:
                         continue
                     with_http.add(key)
-                found.setdefault(key, []).append(claim)
+                claims_by_address.setdefault(key, []).append(claim)
     return tuple(
-        ListenerAddressKey(asking[0].binds[0], port, _apart(asking, found)) for (_, port), asking in found.items()
+        ListenerAddressKey(claims_at[0].binds[0], port, _without_duplicates(claims_at, claims_by_address))
+        for (_, port), claims_at in claims_by_address.items()
     )
 
 
-def _apart(asking: list[Claim], taken: Container[tuple[str, int]]) -> tuple[Claim, ...]:
-    """Returns the claims without further addresses that another listener has as its first: Envoy refuses an address twice."""
+def _without_duplicates(claims: list[AddressClaim], primary: Container[tuple[str, int]]) -> tuple[AddressClaim, ...]:
+    """Return the claims without additional addresses on which another listener already exists.
+
+    Envoy rejects duplicates.
+    """
     return tuple(
-        c._replace(binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in taken))
+        c._replace(
+            binds=tuple(b for i, b in enumerate(c.binds) if not i or (canonical(b), c.port.number) not in primary)
+        )
         if len(c.binds) > 1
         else c
-        for c in asking
+        for c in claims
     )
 
 
 @derived
 def _tcp_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in listener_addresses(db, addressing(facet)) if not s.speaks_http)
+    return tuple(address for address in listener_addresses(db, addressing_facet(facet)) if not address.speaks_http)
 
 
 @derived
 def _http_addresses(db: Mesh, facet: OutboundListenersFacet) -> tuple[ListenerAddressKey, ...]:
-    return tuple(s for s in listener_addresses(db, addressing(facet)) if s.speaks_http)
+    return tuple(address for address in listener_addresses(db, addressing_facet(facet)) if address.speaks_http)
 
 
-# -- one listener ------------------------------------------------------------------------------------------------------------
+# -- one listener ------------------------------------------------------------------------------------------------------
 
 
 @derived
-def listener_spec(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> OutboundListenerKey | None:
-    """Returns what the listener at an address is made by, after the claims of all services have been heard."""
+def outbound_listener_key(
+    db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet
+) -> OutboundListenerKey | None:
+    """Return the listener at an address, after the claims of all services are merged."""
     draft = ListenerDraft()
     everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
-    for claim in at.claims:
-        _hear(db, draft, claim, facet, everywhere)
+    for claim in address.claims:
+        _merge_claim(db, draft, claim, facet, everywhere)
     if draft.port is None:
         return None
     return OutboundListenerKey(
@@ -153,13 +175,18 @@ def listener_spec(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFace
     )
 
 
-def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListenersFacet, everywhere: str) -> None:
-    """Adds a claim to a listener. HTTP and TCP at one address are told apart by inspection; an unknown protocol is both."""
+def _merge_claim(
+    db: Mesh, draft: ListenerDraft, claim: AddressClaim, facet: OutboundListenersFacet, everywhere: str
+) -> None:
+    """Merge a claim into a listener.
+
+    HTTP and TCP at the same address are distinguished by inspection. An unknown protocol gets a chain for each.
+    """
     protocol, before = claim.port.protocol, draft.protocol
     if protocol is Protocol.HTTP_PROXY:
-        draft.start(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
+        draft.reset(claim.port, claim.binds, claim.to_port, protocol, [http_chain(db, claim, facet, detected=False)])
         return
-    if (protocol.is_http and before is not None and not before.is_tcp) or not draft.accepts(protocol):
+    if (protocol.is_http and before is not None and not before.is_tcp) or not draft.can_share(protocol):
         return
     detected = not protocol.is_http or claim.binds[0] == everywhere
     if protocol.is_http:
@@ -169,8 +196,8 @@ def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListeners
         if protocol is Protocol.UNSUPPORTED and (before is None or before.is_http or before.is_tcp):
             chains.append(http_chain(db, claim, facet, detected=True))
     if before is None or (protocol is Protocol.UNSUPPORTED and before.is_http):
-        kept = Protocol.UNSUPPORTED if protocol.is_http and detected else protocol
-        draft.start(claim.port, claim.binds, claim.to_port, kept, chains)
+        chain_protocol = Protocol.UNSUPPORTED if protocol.is_http and detected else protocol
+        draft.reset(claim.port, claim.binds, claim.to_port, chain_protocol, chains)
         return
     draft.merge(chains)
     if not (before.is_tcp and protocol.is_tcp):
@@ -179,54 +206,56 @@ def _hear(db: Mesh, draft: ListenerDraft, claim: Claim, facet: OutboundListeners
 
 @derived
 def unmatched_cluster(db: Mesh, facet: OutboundListenersFacet) -> str:
-    """Returns where connections go that no listener or chain is for."""
+    """Return the cluster for connections that match no listener or chain."""
     policy = outbound_traffic_policy(db, facet.scope)
     if policy.mode not in ("ALLOW_ANY", "ALLOW_ANY_DYNAMIC_DNS"):
         return names.BLACK_HOLE_CLUSTER
     return egress_proxy_cluster(policy.egress_proxy) if policy.egress_proxy is not None else names.PASSTHROUGH_CLUSTER
 
 
-def egress_proxy_cluster(to: Destination) -> str:
-    """Returns the cluster of a Sidecar's egress proxy."""
-    return outbound_cluster(to.port.number if to.port is not None else 0, to.subset, to.host)
+def egress_proxy_cluster(destination: Destination) -> str:
+    """Return the cluster of a Sidecar's egress proxy."""
+    return outbound_cluster(
+        destination.port.number if destination.port is not None else 0, destination.subset, destination.host
+    )
 
 
-def _build(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
+def _build_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
     templates = {
-        c.http.kind: http_template(db, c.http.kind, listening, spec.port) for c in spec.chains if c.http is not None
+        c.http.kind: http_template(db, c.http.kind, listening, key.port) for c in key.chains if c.http is not None
     }
-    return build_outbound_listener(spec, listener_options(db, listening), templates)
+    return build_outbound_listener(key, listener_options(db, listening), templates)
 
 
 @derived
-def listener_parts(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
-    """Returns a listener with HTTP, of all scopes in which it is made by the same."""
-    return _build(db, spec, listening)
+def listener_parts(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> ListenerParts:
+    """Return a listener with HTTP, shared by all scopes with an equal key."""
+    return _build_parts(db, key, listening)
 
 
 @derived
-def tcp_resource(db: Mesh, spec: OutboundListenerKey, listening: ListeningFacet) -> Resource:
-    """Returns a listener without HTTP, which all workloads share."""
-    return assemble(_build(db, spec, listening), b"")
+def tcp_resource(db: Mesh, key: OutboundListenerKey, listening: ListeningFacet) -> Resource:
+    """Return a listener without HTTP, which is shared by all workloads."""
+    return assemble(_build_parts(db, key, listening), b"")
 
 
 @derived
-def _tcp_listener(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
-    spec = listener_spec(db, at, addressing(facet))
-    return tcp_resource(db, spec, facet.listening) if spec is not None else None
+def _tcp_listener(db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet) -> Resource | None:
+    key = outbound_listener_key(db, address, addressing_facet(facet))
+    return tcp_resource(db, key, facet.listening) if key is not None else None
 
 
 @derived
 def _http_listener(
-    db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet
+    db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet, tags: SpanTagsFacet
 ) -> Resource | None:
-    spec = listener_spec(db, at, addressing(facet))
-    if spec is None:
+    key = outbound_listener_key(db, address, addressing_facet(facet))
+    if key is None:
         return None
-    return assemble(listener_parts(db, spec, facet.listening), tracing_part(db, facet.listening, tags, facet.scope))
+    return assemble(listener_parts(db, key, facet.listening), tracing_part(db, facet.listening, tags, facet.scope))
 
 
-# -- the groups --------------------------------------------------------------------------------------------------------------
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 tcp_listeners: Gather[ListenerAddressKey, [OutboundListenersFacet], Resource] = Gather(
     "tcp_listeners", _tcp_addresses, _tcp_listener
@@ -244,34 +273,43 @@ http_listeners = Gather("http_listeners", _addresses_of_workload, _http_listener
 
 @derived
 def _pod_addresses(db: Mesh, facet: OutboundListenersFacet) -> frozenset[str]:
-    return frozenset(s.bind for s in listener_addresses(db, facet) if s.of_pod)
+    return frozenset(address.bind for address in listener_addresses(db, facet) if address.of_pod)
 
 
-def serves_headless(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
-    """Returns whether there is a listener at the address of a pod itself: its own proxy must not have it. No node of its own."""
-    return address in _pod_addresses(db, addressing(facet))
+def has_own_pod_listener(db: Mesh, facet: OutboundListenersFacet, address: str) -> bool:
+    """Return whether the services include a listener at the pod's own address, which its own proxy must not have.
+
+    Not memoised.
+    """
+    return address in _pod_addresses(db, addressing_facet(facet))
 
 
 @derived
-def tcp_listeners_of_others(
+def tcp_listeners_except_own(
     db: Mesh, facet: OutboundListenersFacet, address: str
 ) -> Mapping[ListenerAddressKey, Resource]:
-    """Returns the listeners without those at the proxy's own address: traffic to itself does not go through an outbound listener."""
-    return {s: r for s, r in tcp_listeners(db, facet).items() if s.bind != address or not s.of_pod}
+    """Return the listeners without those at the proxy's own address. Traffic to itself uses no outbound listener."""
+    return {
+        key: resource for key, resource in tcp_listeners(db, facet).items() if key.bind != address or not key.of_pod
+    }
 
 
 @derived
-def http_listeners_of_others(
+def http_listeners_except_own(
     db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet, address: str
 ) -> Mapping[ListenerAddressKey, Resource]:
-    """Returns the listeners with HTTP in the same way."""
-    return {s: r for s, r in http_listeners(db, facet, tags).items() if s.bind != address or not s.of_pod}
+    """Return the listeners with HTTP without those at the proxy's own address."""
+    return {
+        key: resource
+        for key, resource in http_listeners(db, facet, tags).items()
+        if key.bind != address or not key.of_pod
+    }
 
 
 @derived
-def _routes_at(db: Mesh, at: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
-    spec = listener_spec(db, at, addressing(facet))
-    return tuple(dict.fromkeys(c.http.routes for c in spec.chains if c.http is not None)) if spec is not None else None
+def _routes_at(db: Mesh, address: ListenerAddressKey, facet: OutboundListenersFacet) -> tuple[str, ...] | None:
+    key = outbound_listener_key(db, address, addressing_facet(facet))
+    return tuple(dict.fromkeys(c.http.routes for c in key.chains if c.http is not None)) if key is not None else None
 
 
 _routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[str, ...]] = Gather(
@@ -281,5 +319,5 @@ _routes_by_address: Gather[ListenerAddressKey, [OutboundListenersFacet], tuple[s
 
 @derived
 def route_names(db: Mesh, facet: OutboundListenersFacet) -> tuple[str, ...]:
-    """Returns the routes that the listeners of a scope's services ask for over RDS."""
-    return tuple(dict.fromkeys(name for found in _routes_by_address(db, facet).values() for name in found))
+    """Return the names of the routes that a scope's listeners request over RDS."""
+    return tuple(dict.fromkeys(name for names in _routes_by_address(db, facet).values() for name in names))

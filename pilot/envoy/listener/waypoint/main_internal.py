@@ -21,7 +21,7 @@ from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.filter_state import AUTHORITY
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, ORIGINAL_DST, TLS_INSPECTOR, without_ports
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble, traced
 from pilot.envoy.listener.manager_template import tracing_part
 from pilot.envoy.listener.waypoint.waypoint_chains import (
@@ -37,7 +37,7 @@ from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import build_cidr, pack
 from pilot.lib.addresses import joined
 from pilot.mesh.ambient.waypoint_addresses import addresses_behind
-from pilot.mesh.model.ambient import crosses_networks
+from pilot.mesh.model.ambient import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.proxies.waypoint import ServingKey, WaypointFacet, served_services, serving_key
@@ -61,14 +61,14 @@ _NAME = _input("authority-filter-state", network_inputs_pb2.FilterStateInput(key
 # -- matchers ----------------------------------------------------------------------------------------------------------------
 
 
-def to_chain(name: str) -> matcher_pb2.Matcher.OnMatch:
+def chain_action(name: str) -> matcher_pb2.Matcher.OnMatch:
     """Returns what chooses a chain."""
     return _OnMatch(
         action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name)))
     )
 
 
-def by_map(
+def map_matcher(
     source: extension_pb2.TypedExtensionConfig, cases: Mapping[str, matcher_pb2.Matcher.OnMatch]
 ) -> matcher_pb2.Matcher:
     """Returns what chooses by a value."""
@@ -79,13 +79,13 @@ def by_map(
     return matcher
 
 
-def by_protocol(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
+def protocol_matcher(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
     """Returns what chooses by what is spoken, which is looked at where there is a chain for HTTP and one for the rest."""
     if len(chains) == 1:
-        return to_chain(next(iter(chains.values())))
+        return chain_action(next(iter(chains.values())))
     spoken = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
-    matcher = by_map(_PROTOCOL, {f"'{alpn}'": to_chain(chains[HTTP]) for alpn in spoken})
-    matcher.on_no_match.CopyFrom(to_chain(chains[TCP]))
+    matcher = map_matcher(_PROTOCOL, {f"'{alpn}'": chain_action(chains[HTTP]) for alpn in spoken})
+    matcher.on_no_match.CopyFrom(chain_action(chains[TCP]))
     return _OnMatch(matcher=matcher)
 
 
@@ -95,7 +95,7 @@ def _range(addresses: Iterable[str], then: matcher_pb2.Matcher.OnMatch) -> ip_pb
     return ip_pb2.IPMatcher.IPRangeMatcher(ranges=ranges, on_match=then)
 
 
-class Case(NamedTuple):
+class ServiceMatch(NamedTuple):
     """Says what is chosen for a service, by its ports."""
 
     hostname: str
@@ -109,15 +109,17 @@ def build_matcher(
     """Returns what chooses the chain of a connection. `workloads`: addresses of those behind the waypoint; `by_name`: names of services count, and
     come first."""
     cases = (
-        Case(s.hostname, s.addresses, {port.number: by_protocol(chains, http10) for port, chains in chain_names(s)})
+        ServiceMatch(
+            s.hostname, s.addresses, {port.number: protocol_matcher(chains, http10) for port, chains in chain_names(s)}
+        )
         for s in services
     )
-    direct = [_range(workloads, by_protocol({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10))] if workloads else []
-    return match_services(cases, by_name, to_chain(DIRECT_TCP), direct)
+    direct = [_range(workloads, protocol_matcher({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10))] if workloads else []
+    return match_services(cases, by_name, chain_action(DIRECT_TCP), direct)
 
 
 def match_services(
-    cases: Iterable[Case],
+    cases: Iterable[ServiceMatch],
     by_name: bool,
     nothing: matcher_pb2.Matcher.OnMatch,
     others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = (),
@@ -129,18 +131,18 @@ def match_services(
     for case in cases:
         if not case.addresses or not case.ports:
             continue
-        then = _OnMatch(matcher=by_map(_PORT, {str(number): chosen for number, chosen in case.ports.items()}))
+        then = _OnMatch(matcher=map_matcher(_PORT, {str(number): chosen for number, chosen in case.ports.items()}))
         addresses.range_matchers.append(_range(case.addresses, then))
         named.update({joined(case.hostname, number): chosen for number, chosen in case.ports.items()})
     addresses.range_matchers.extend(others)
     if not addresses.range_matchers:
-        return by_map(_PORT, {_NEVER: nothing})
+        return map_matcher(_PORT, {_NEVER: nothing})
     matcher = _Matcher()
     matcher.matcher_tree.input.CopyFrom(_ADDRESS)
     matcher.matcher_tree.custom_match.CopyFrom(_input("ip", addresses))
     if not named or not by_name:
         return matcher
-    first = by_map(_NAME, named)
+    first = map_matcher(_NAME, named)
     first.on_no_match.matcher.CopyFrom(matcher)
     return first
 
@@ -187,7 +189,7 @@ class _Parts(NamedTuple):
 def _parts(db: Mesh, by: ServingKey) -> _Parts:
     services = list(_chains_of(db, by).values())
     workloads, settings = addresses_behind(db, by.waypoint), db.settings
-    frame = Frame(
+    frame = ListenerHead(
         names.MAIN_INTERNAL,
         (),
         0,
@@ -196,8 +198,8 @@ def _parts(db: Mesh, by: ServingKey) -> _Parts:
         access_logs=build_listener_access_logs(access_logs(db, by.listening)),
         internal=True,
     )
-    head = build_frame(frame)
-    matcher = build_matcher(services, workloads, crosses_networks(settings.ambient), settings.listeners.http10)
+    head = build_listener_head(frame)
+    matcher = build_matcher(services, workloads, uses_double_hbone(settings.ambient), settings.listeners.http10)
     head.filter_chain_matcher.CopyFrom(matcher)
     chains = (*((served.listening, served.chains) for served in services), (by.listening, direct_chains(db, by)))
     return _Parts(head.SerializeToString(deterministic=True), chains)

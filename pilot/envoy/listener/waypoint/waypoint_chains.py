@@ -20,7 +20,7 @@ from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.cluster.vip_clusters import VipKey, vip_ports
 from pilot.envoy.listener.extension_filters import OTHER_PORTS
 from pilot.envoy.listener.filter_chain import build_chain
-from pilot.envoy.listener.l4_rules import L4Client, can_meet
+from pilot.envoy.listener.l4_rules import L4Client, can_match
 from pilot.envoy.listener.listener_options import listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ChainParts
 from pilot.envoy.listener.manager_template import ManagerKey, http_template_of, with_routes
@@ -38,7 +38,7 @@ from pilot.envoy.route.waypoint_routes import (
     waypoint_virtual_services,
 )
 from pilot.lib.addresses import joined
-from pilot.mesh.model.ambient import crosses_networks
+from pilot.mesh.model.ambient import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import virtual_addresses
@@ -93,7 +93,7 @@ def _chain(
 ) -> ChainParts:
     name = VipKey(found.ref, port.number, speaks).name
     first: _Filters = []
-    if crosses_networks(db.settings.ambient) and addresses:
+    if uses_double_hbone(db.settings.ambient) and addresses:
         first.append(build_destination(joined(addresses[0], port.number)))
     if speaks == TCP:
         return build_chain(None, [*first, *_tcp_filters(db, found, port, by, listening)], name=name)
@@ -169,11 +169,11 @@ def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[s
     found = list(waypoint_virtual_services(db, ref, namespace))
     for one in found:
         for tls in one.spec.tls:
-            if not tls.match or any(m.sni_hosts == (ref.hostname,) and can_meet(m, _ANYBODY, port) for m in tls.match):
+            if not tls.match or any(m.sni_hosts == (ref.hostname,) and can_match(m, _ANYBODY, port) for m in tls.match):
                 return one.namespace, tls.route
     for one in found:
         for tcp in one.spec.tcp:
-            if not tcp.match or any(can_meet(m, _ANYBODY, port) for m in tcp.match):
+            if not tcp.match or any(can_match(m, _ANYBODY, port) for m in tcp.match):
                 return one.namespace, tcp.route
     return "", ()
 

@@ -17,7 +17,7 @@ from pilot.envoy.route.sticky_session import StickySession
 from pilot.envoy.route.virtual_service_routes import build_routes
 from pilot.mesh.model.facets import Labels, ScopeFacet
 from pilot.mesh.model.service import ServiceRef
-from pilot.mesh.registry.service_lookup import destination_ref, service_in_sight
+from pilot.mesh.registry.service_lookup import destination_ref, visible_service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import destination_rule
 from pilot.mesh.traffic.virtual_services import virtual_service
@@ -71,7 +71,7 @@ def source_routes(db: Mesh, source: RouteSourceKey, offer: RouterContextKey) -> 
 
 def _hashing(db: Mesh, key: DestinationKey, offer: RouterContextKey) -> ConsistentHashLB | None:
     """Returns what the DestinationRule that a router follows for a destination says of hashing."""
-    ref = service_in_sight(db, key.host, offer.scope.namespace)
+    ref = visible_service(db, key.host, offer.scope.namespace)
     rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
     return destination_hash(rule.spec, key.subset, key.port) if rule is not None else None
 

@@ -24,7 +24,7 @@ from pilot.envoy.route.sidecar.domains import Domains, build_domains, kubernetes
 from pilot.lib.hosts import bracketed
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet
-from pilot.mesh.registry.aliases import aliases_of
+from pilot.mesh.registry.aliases import service_aliases
 from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
@@ -86,7 +86,7 @@ def candidate_virtual_services(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> 
 
 def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
     """Returns other names of a service, as far as they are imported together with it."""
-    refs = aliases_of(db, ref.hostname)
+    refs = service_aliases(db, ref.hostname)
     if not refs or viewer.hosts is None:
         return tuple(a.hostname for a in refs)
     sets = [
@@ -97,7 +97,7 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
     return tuple(a.hostname for a in refs if sets and sets[0].imports(a.hostname))
 
 
-# -- what a segment depends on ---------------------------------------------------------------------------------------------
+# -- what a segment depends on ---------------------------------------------------------------------
 class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
 
@@ -133,7 +133,7 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
     return DestinationKey(ref.hostname, "", port)
 
 
-# -- domains ---------------------------------------------------------------------------------------------------------------
+# -- domains ---------------------------------------------------------------------------------------
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
     """Returns the domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
     found = service(db, host.ref) if host.ref is not None else None

@@ -15,13 +15,13 @@ from pilot.config.object import ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.lib.hosts import is_wildcard, matches, subset_of
 from pilot.mesh.gateway_api.gateways import OwnerKey
-from pilot.mesh.lowering.gateway_api.parents import PARENTS, THE_MESH, Parent, parents_of
+from pilot.mesh.lowering.gateway_api.parents import MESH_PARENT, PARENTS, Parent, parents_of
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, route_binding
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 
 
-class Denial(enum.StrEnum):
+class RejectionReason(enum.StrEnum):
     """Reasons, defined by the specification, why a listener rejects a route; the most specific first."""
 
     NOT_ALLOWED = "NotAllowedByListeners"
@@ -32,22 +32,22 @@ class Denial(enum.StrEnum):
 class ListenerAttachment(msgspec.Struct, frozen=True):
     """A parent reference of a route, resolved to one listener or to the mesh.
 
-    `target` is the referenced object. `rivals` are the hostnames of other listeners with the same port and protocol,
-    which receive requests that they match more specifically.
+    `target` is the referenced object. `sibling_hostnames` are the hostnames of other listeners with the same port and
+    protocol, which receive requests that they match more specifically.
     """
 
     ref: ParentReference
     kind: GroupKind
     target: ObjectKey
     parent: Parent
-    denied: Fault | None = None
-    rivals: tuple[str, ...] = ()
+    rejection: Fault | None = None
+    sibling_hostnames: tuple[str, ...] = ()
 
     @property
     def is_mesh(self) -> bool:
-        return self.parent is THE_MESH or self.parent == THE_MESH
+        return self.parent is MESH_PARENT or self.parent == MESH_PARENT
 
-    def takes(self, host: str) -> bool:
+    def accepts_host(self, host: str) -> bool:
         """Return True if this listener receives requests for a host of the route, because no other matches it more
         closely."""
         hostname = self.parent.hostname
@@ -55,7 +55,9 @@ class ListenerAttachment(msgspec.Struct, frozen=True):
             return True
         if hostname and not matches(host, hostname):
             return False
-        return not any(len(rival) >= len(hostname) and subset_of(host, rival) for rival in self.rivals if rival)
+        return not any(
+            len(rival) >= len(hostname) and subset_of(host, rival) for rival in self.sibling_hostnames if rival
+        )
 
 
 @derived
@@ -83,7 +85,7 @@ def _attach(
     db: Mesh, route: RouteKey, ref: ParentReference, kind: GroupKind, target: ObjectKey, hostnames: tuple[str, ...]
 ) -> Iterable[ListenerAttachment]:
     if kind in (SERVICE.id, SERVICE_ENTRY.id):
-        yield ListenerAttachment(ref, kind, target, THE_MESH, _absent(db, kind, target))
+        yield ListenerAttachment(ref, kind, target, MESH_PARENT, _absent(db, kind, target))
         return
     parents = parents_of(db, OwnerKey(kind, target))
     for parent in parents:
@@ -92,35 +94,37 @@ def _attach(
             for other in parents
             if other is not parent and (other.port, other.protocol) == (parent.port, parent.protocol)
         )
-        rivals = tuple(sorted({other.hostname for other in others} - {parent.hostname}))
-        yield ListenerAttachment(ref, kind, target, parent, deny(parent, route, ref, hostnames), rivals)
+        sibling_hostnames = tuple(sorted({other.hostname for other in others} - {parent.hostname}))
+        yield ListenerAttachment(
+            ref, kind, target, parent, find_rejection(parent, route, ref, hostnames), sibling_hostnames
+        )
 
 
 def _absent(db: Mesh, kind: GroupKind, target: ObjectKey) -> Fault | None:
     if kind == SERVICE.id:
         exists = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, *target)) is not None
-        return None if exists else Fault(Denial.NO_PARENT, f'parent service: "{target.name}" not found')
+        return None if exists else Fault(RejectionReason.NO_PARENT, f'parent service: "{target.name}" not found')
     return (
         None
         if SERVICE_ENTRY.get(db, target) is not None
-        else Fault(Denial.NO_PARENT, f'parent service entry: "{target.name}" not found')
+        else Fault(RejectionReason.NO_PARENT, f'parent service entry: "{target.name}" not found')
     )
 
 
-def deny(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...]) -> Fault | None:
+def find_rejection(parent: Parent, route: RouteKey, ref: ParentReference, hostnames: tuple[str, ...]) -> Fault | None:
     """Return the reason why a listener rejects a route, or None if it accepts it."""
     if ref.port and ref.port != parent.port:
-        return Fault(Denial.NO_PARENT, f"port {ref.port} not found")
+        return Fault(RejectionReason.NO_PARENT, f"port {ref.port} not found")
     if ref.section_name and ref.section_name != parent.section:
-        return Fault(Denial.NO_PARENT, f'sectionName "{ref.section_name}" not found')
-    if parent.hosts and (fault := _deny_hosts(parent, route.namespace, hostnames or ("*",))):
+        return Fault(RejectionReason.NO_PARENT, f'sectionName "{ref.section_name}" not found')
+    if parent.hosts and (fault := _hostname_rejection(parent, route.namespace, hostnames or ("*",))):
         return fault
     if route.kind not in parent.kinds:
-        return Fault(Denial.NOT_ALLOWED, f"kind {route.kind} is not allowed")
+        return Fault(RejectionReason.NOT_ALLOWED, f"kind {route.kind} is not allowed")
     return None
 
 
-def _deny_hosts(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
+def _hostname_rejection(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
     """Return the reason why no hostname of a route is allowed by the listener for its namespace."""
     matched = False
     for allowed, _, host in (entry.rpartition("/") for entry in parent.hosts):
@@ -133,5 +137,5 @@ def _deny_hosts(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> F
             f'hostnames matched parent hostname "{parent.hostname}", '
             f'but namespace "{namespace}" is not allowed by the parent'
         )
-        return Fault(Denial.NOT_ALLOWED, message)
-    return Fault(Denial.NO_HOSTNAME, f'no hostnames matched parent hostname "{parent.hostname}"')
+        return Fault(RejectionReason.NOT_ALLOWED, message)
+    return Fault(RejectionReason.NO_HOSTNAME, f'no hostnames matched parent hostname "{parent.hostname}"')

@@ -34,7 +34,7 @@ class PolicyTarget(NamedTuple):
     fault: Fault | None = None
 
 
-class BuiltBackendTLS(msgspec.Struct, frozen=True):
+class ConvertedBackendTLS(msgspec.Struct, frozen=True):
     """A converted BackendTLSPolicy. `resolved` and `accepted` are faults of its root certificates."""
 
     key: ObjectKey
@@ -51,7 +51,7 @@ def is_ignored(annotations: dict[str, str]) -> bool:
 
 
 @derived
-def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
+def backend_tls_policy(db: Mesh, key: ObjectKey) -> ConvertedBackendTLS | None:
     """Return a converted policy, or None if it does not exist or is ignored by annotation."""
     row = BACKEND_TLS_POLICY.get(db, key)
     if row is None or is_ignored(dict(row.annotations)):
@@ -62,7 +62,7 @@ def backend_tls_policy(db: Mesh, key: ObjectKey) -> BuiltBackendTLS | None:
         mode="SIMPLE", sni=validation.hostname, subject_alt_names=names, credential_name=roots.credential
     )
     targets = tuple(_target(db, row, ref) for ref in row.spec.target_refs)
-    return BuiltBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
+    return ConvertedBackendTLS(key, row.created, tls, targets, roots.resolved, roots.accepted)
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pilot.config.object import EndpointPicker, ObjectKey, RegistryKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
 from pilot.mesh.lowering.gateway_api.external_backends import external_backend
-from pilot.mesh.lowering.gateway_api.inference_pools import picker_of, shadow_ref
+from pilot.mesh.lowering.gateway_api.inference_pools import endpoint_picker_of, shadow_ref
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
@@ -22,7 +22,7 @@ from pilot.mesh.tables.database import Mesh
 
 HOSTNAME = GroupKind(NETWORKING, "Hostname")
 _IMPORT = "ServiceImport"
-NOWHERE = Destination()
+NO_DESTINATION = Destination()
 """Destination of requests to an invalid backend, which are answered with an error."""
 
 
@@ -63,7 +63,7 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
             f"backendRef {to.name}/{namespace} not accessible to a {key.route.name} "
             f'in namespace "{key.namespace}" (missing a ReferenceGrant?)'
         )
-        return Backend(NOWHERE, Fault("RefNotPermitted", message))
+        return Backend(NO_DESTINATION, Fault("RefNotPermitted", message))
     if kind == SERVICE.id or to.kind == _IMPORT:
         return _service(db, to, namespace)
     if kind == HOSTNAME:
@@ -73,7 +73,7 @@ def backend(db: Mesh, key: BackendKey) -> Backend:
     if kind == BACKEND.id:
         return _external(db, to, namespace)
     return Backend(
-        NOWHERE, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"')
+        NO_DESTINATION, Fault("InvalidKind", f'referencing unsupported backendRef: group "{to.group}" kind "{to.kind}"')
     )
 
 
@@ -100,14 +100,15 @@ def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     """Return the backend of an XBackend, which defines the port itself."""
     if not db.settings.gateway_api.alpha:
         return Backend(
-            NOWHERE, Fault("InvalidKind", "XBackend is not enabled; set PILOT_ENABLE_ALPHA_GATEWAY_API to enable it")
+            NO_DESTINATION,
+            Fault("InvalidKind", "XBackend is not enabled; set PILOT_ENABLE_ALPHA_GATEWAY_API to enable it"),
         )
     external = external_backend(db, ObjectKey(namespace, to.name))
     if external is None:
-        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
+        return Backend(NO_DESTINATION, Fault("BackendNotFound", f"backend({to.name}) not found"))
     if not external.host:
         return Backend(
-            NOWHERE,
+            NO_DESTINATION,
             Fault(
                 "InvalidKind",
                 f"backend({to.name}): {external.accepted.message if external.accepted is not None else 'no host'}",
@@ -115,7 +116,7 @@ def _external(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
         )
     if to.port not in (None, external.port):
         return Backend(
-            NOWHERE,
+            NO_DESTINATION,
             Fault("BackendNotFound", f"backend({to.name}) does not expose port {to.port}, expected {external.port}"),
         )
     return Backend(Destination(host=external.host, port=PortSelector(number=external.port)))
@@ -126,7 +127,7 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
     endpoints of all ports."""
     if not db.settings.gateway_api.inference:
         return Backend(
-            NOWHERE,
+            NO_DESTINATION,
             Fault(
                 "InvalidKind", "InferencePool is not enabled; set ENABLE_GATEWAY_API_INFERENCE_EXTENSION to enable it"
             ),
@@ -136,15 +137,15 @@ def _pool(db: Mesh, to: BackendObjectReference, namespace: str) -> Backend:
             None, Fault("InvalidDestination", "the name of the InferencePool must be used, not the hostname.")
         )
     if INFERENCE_POOL.get(db, ObjectKey(namespace, to.name)) is None:
-        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({to.name}) not found"))
+        return Backend(NO_DESTINATION, Fault("BackendNotFound", f"backend({to.name}) not found"))
     ref = shadow_ref(db, namespace, to.name)
     shadow = service(db, ref)
     if shadow is None or not shadow.ports:
-        return Backend(NOWHERE, Fault("BackendNotFound", f"backend({ref.hostname}) not found"))
-    picker = picker_of(db, shadow)
+        return Backend(NO_DESTINATION, Fault("BackendNotFound", f"backend({ref.hostname}) not found"))
+    picker = endpoint_picker_of(db, shadow)
     if picker is None:
         return Backend(
-            NOWHERE,
+            NO_DESTINATION,
             Fault("InvalidDestination", "the labels of the InferencePool's service name no endpoint picker"),
         )
     return Backend(Destination(host=ref.hostname, port=PortSelector(number=shadow.ports[0].number)), picker=picker)

@@ -1,4 +1,4 @@
-"""Converted rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
+"""ConvertedRules rules of routes, separately for gateways and for the mesh, whose clients need no ReferenceGrants."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pilot.derive import derived
 from pilot.mesh.lowering.gateway_api.backends import BackendKey, Backends, backend
 from pilot.mesh.lowering.gateway_api.layer4_rules import Destinations, convert_layer4, layer4_targets
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, find_route
-from pilot.mesh.lowering.gateway_api.rules import Converted, convert_grpc, convert_http, http_targets
+from pilot.mesh.lowering.gateway_api.rules import ConvertedRules, convert_grpc, convert_http, http_targets
 from pilot.mesh.tables.database import Mesh
 
 
 @derived
-def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> Converted:
+def converted_rules(db: Mesh, key: RouteKey, mesh: bool) -> ConvertedRules:
     """Return the rules of an HTTPRoute or GRPCRoute, in their order."""
     row = find_route(db, key)
     if row is None or not isinstance(row.spec, HTTPRoute | GRPCRoute):
-        return Converted()
+        return ConvertedRules()
     backends, name = _resolve(db, key, mesh, http_targets(row.spec.rules)), f"{key.namespace}.{key.name}"
     if isinstance(row.spec, HTTPRoute):
         return convert_http(name, row.spec.rules, backends)

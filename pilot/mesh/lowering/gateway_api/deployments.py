@@ -17,10 +17,10 @@ from pilot.mesh.gateway_api.gateways import (
     NAME_OVERRIDE,
     SERVICE_ACCOUNT,
     SERVICE_TYPE,
-    attached_sets,
-    class_of,
+    attached_listener_sets,
+    gateway_class_of,
     is_managed,
-    port_of,
+    listener_port,
 )
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
@@ -29,7 +29,7 @@ CONTROLLER_VERSION = "gateway.istio.io/controller-version"
 VERSION = 5
 """The controller version written to deployed Gateways. A higher one belongs to a newer control plane."""
 STATUS_PORT = 15021
-_LONGEST = 63
+_MAX_NAME_LENGTH = 63
 _OURS = "gateway.networking.k8s.io/"
 
 
@@ -53,7 +53,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     - `labels`, `annotations`: from its infrastructure, None if it has none.
     - `overlays`: data of ConfigMaps; later ones override earlier ones.
     - `namespace_annotations`: may set the user that proxies run as.
-    - `opts_out`: its pods are not captured by ztunnel, unless a label enables it.
+    - `opts_out_of_ambient`: its pods are not captured by ztunnel, unless a label enables it.
     """
 
     gateway: ObjectKey
@@ -69,7 +69,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] | None = None
     overlays: tuple[Mapping[str, str], ...] = ()
     namespace_annotations: Mapping[str, str] = {}
-    opts_out: bool = False
+    opts_out_of_ambient: bool = False
     fault: Fault | None = None
 
 
@@ -86,7 +86,7 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
 @derived
 def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
     """Return the deployment of a Gateway, or None if it belongs to another controller or uses existing Services."""
-    row, info = KUBERNETES_GATEWAY.get(db, key), class_of(db, key)
+    row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
     of = deployed_class(db, info.controller) if info is not None else None
     if row is None or info is None or of is None or not is_managed(db, row.spec) or _is_newer(row.annotations):
         return None
@@ -114,7 +114,7 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
         else None,
         overlays=tuple(overlay for overlay in overlays if overlay is not None),
         namespace_annotations=namespace.annotations if namespace is not None else {},
-        opts_out=db.settings.ambient.enabled and db.settings.ambient.waypoints and not info.tunnels,
+        opts_out_of_ambient=db.settings.ambient.enabled and db.settings.ambient.waypoints and not info.tunnels,
         fault=parameters if isinstance(parameters, Fault) else None,
     )
 
@@ -165,7 +165,7 @@ def _own_parameters(db: Mesh, row: Object[Gateway]) -> Mapping[str, str] | Fault
 
 def _listeners(db: Mesh, row: Object[Gateway]) -> Iterator[Listener]:
     yield from row.spec.listeners
-    for key in attached_sets(db, row.key):
+    for key in attached_listener_sets(db, row.key):
         listener_set = LISTENER_SET.get(db, key)
         yield from listener_set.spec.listeners if listener_set is not None else ()
 
@@ -178,7 +178,7 @@ def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
     yield DeployedPort("status-port", STATUS_PORT, "tcp")
     numbers, names = {0}, {"status-port"}
     for position, listener in enumerate(listeners):
-        port = port_of(listener)
+        port = listener_port(listener)
         if port not in numbers:
             numbers.add(port)
             name = _free_name(listener.name.replace(".", "-") or f"{listener.protocol.lower()}-{position}", port, names)
@@ -187,8 +187,8 @@ def build_ports(listeners: Iterable[Listener]) -> Iterator[DeployedPort]:
 
 
 def _free_name(preferred: str, port: int, in_use: set[str]) -> str:
-    name, suffix = preferred[:_LONGEST], f"-{port}"
+    name, suffix = preferred[:_MAX_NAME_LENGTH], f"-{port}"
     while name in in_use:
-        name = preferred[: _LONGEST - len(suffix)] + suffix
+        name = preferred[: _MAX_NAME_LENGTH - len(suffix)] + suffix
         suffix += "x"
     return name

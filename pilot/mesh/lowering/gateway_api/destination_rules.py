@@ -29,7 +29,7 @@ from pilot.mesh.lowering.gateway_api.external_backends import backend_keys, exte
 from pilot.mesh.tables.database import Mesh
 
 
-class Said(NamedTuple):
+class PolicySettings(NamedTuple):
     """The settings of one policy for a host of a target. `port` limits them to one port, 0 for all."""
 
     age: tuple[str, str, str]
@@ -53,13 +53,13 @@ def _traffic_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+def _tls_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
     policy = backend_tls_policy(db, key)
     if policy is None:
         return None
     source, age = ObjectRef(BACKEND_TLS_POLICY.id, *key), (policy.created, *key)
     return tuple(
-        Said(
+        PolicySettings(
             age,
             _rule_key(key.namespace, GroupKind(target.ref.group, target.ref.kind), target.ref.name, host),
             host,
@@ -73,14 +73,14 @@ def _said_of_tls(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
 
 
 @derived
-def _said_of_traffic(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+def _traffic_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
     row = BACKEND_TRAFFIC_POLICY.get(db, key)
     if row is None:
         return None
     source, age = ObjectRef(BACKEND_TRAFFIC_POLICY.id, *key), (row.created, *key)
     budget = retry_budget(row.spec.retry_constraint) if row.spec.retry_constraint is not None else None
     return tuple(
-        Said(
+        PolicySettings(
             age,
             _rule_key(key.namespace, SERVICE.id, target.ref.name, host),
             host,
@@ -99,39 +99,44 @@ def _rule_key(namespace: str, kind: GroupKind, name: str, host: str) -> ObjectKe
 
 
 @derived
-def _said_of_backend(db: Mesh, key: ObjectKey) -> tuple[Said, ...] | None:
+def _backend_settings(db: Mesh, key: ObjectKey) -> tuple[PolicySettings, ...] | None:
     external = external_backend(db, key)
     if external is None or external.tls is None:
         return None
     rule = _rule_key(key.namespace, BACKEND.id, key.name, external.host)
     return (
-        Said(
+        PolicySettings(
             (external.created, *key), rule, external.host, ObjectRef(BACKEND.id, *key), external.port, tls=external.tls
         ),
     )
 
 
-_tls_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("tls_policy_settings", _tls_keys, _said_of_tls)
-_traffic_policies: Gather[ObjectKey, [], tuple[Said, ...]] = Gather(
-    "traffic_policy_settings", _traffic_keys, _said_of_traffic
+_tls_policies: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+    "tls_policy_settings", _tls_keys, _tls_settings
+)
+_traffic_policies: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+    "traffic_policy_settings", _traffic_keys, _traffic_settings
 )
 
-_backends: Gather[ObjectKey, [], tuple[Said, ...]] = Gather("backend_settings", backend_keys, _said_of_backend)
+_backends: Gather[ObjectKey, [], tuple[PolicySettings, ...]] = Gather(
+    "backend_settings", backend_keys, _backend_settings
+)
 
 
 @hub
-def rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
+def destination_rules_of_policies(db: Mesh) -> Mapping[ObjectKey, Object[DestinationRule]]:
     """Return the DestinationRules of all backend policies and XBackends."""
-    by_rule: dict[ObjectKey, list[Said]] = {}
+    by_rule: dict[ObjectKey, list[PolicySettings]] = {}
     for settings in (*_tls_policies(db).values(), *_traffic_policies(db).values(), *_backends(db).values()):
         for setting in settings:
             by_rule.setdefault(setting.rule, []).append(setting)
     return {
-        key: build_rule(key, sorted(settings, key=lambda setting: setting.age)) for key, settings in by_rule.items()
+        key: build_destination_rule(key, sorted(settings, key=lambda setting: setting.age))
+        for key, settings in by_rule.items()
     }
 
 
-def build_rule(key: ObjectKey, settings: Sequence[Said]) -> Object[DestinationRule]:
+def build_destination_rule(key: ObjectKey, settings: Sequence[PolicySettings]) -> Object[DestinationRule]:
     """Return the DestinationRule of a host. The oldest policy wins if several set the same field."""
     ports: dict[int, ClientTLSSettings] = {}
     for setting in settings:

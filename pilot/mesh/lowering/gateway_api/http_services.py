@@ -49,7 +49,7 @@ def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
         return None
     parts: list[RoutePart] = []
     for attachment in sorted(
-        (attachment for attachment in attachments(db, route) if attachment.denied is None),
+        (attachment for attachment in attachments(db, route) if attachment.rejection is None),
         key=lambda attachment: attachment.parent.gateway,
     ):
         if not _has_rules(db, route, attachment.is_mesh):
@@ -79,7 +79,7 @@ def _hosts(db: Mesh, attachment: ListenerAttachment, hostnames: tuple[str, ...])
     return (
         mesh_hosts(db, attachment.kind, attachment.target)
         if attachment.is_mesh
-        else tuple(hostname for hostname in hostnames or ("*",) if attachment.takes(hostname))
+        else tuple(hostname for hostname in hostnames or ("*",) if attachment.accepts_host(hostname))
     )
 
 

@@ -18,13 +18,13 @@ POOL_LABEL = "istio.io/inferencepool-name"
 PICKER_SERVICE, PICKER_PORT = "istio.io/inferencepool-extension-service", "istio.io/inferencepool-extension-port"
 FAILURE_MODE, FAIL_OPEN = "istio.io/inferencepool-extension-failure-mode", "FailOpen"
 FIRST_PORT = 54321
-_LONGEST, _DIGITS = 63, 8
+_MAX_NAME_LENGTH, _DIGITS = 63, 8
 
 
 def shadow_name(pool: str) -> str:
     """Return the name of a pool's shadow Service."""
     suffix = f"-ip-{hashlib.sha256(pool.encode()).hexdigest()[:_DIGITS]}"
-    return pool[: _LONGEST - len(suffix)] + suffix
+    return pool[: _MAX_NAME_LENGTH - len(suffix)] + suffix
 
 
 def shadow_ref(db: Mesh, namespace: str, pool: str) -> ServiceRef:
@@ -43,7 +43,7 @@ def shadow_labels(pool: str, service: str, port: int, failure_mode: str) -> Mapp
     }
 
 
-def picker_of(db: Mesh, shadow: Service) -> EndpointPicker | None:
+def endpoint_picker_of(db: Mesh, shadow: Service) -> EndpointPicker | None:
     """Return the endpoint picker named by the labels of a shadow service, or None if they are incomplete."""
     labels = dict(shadow.labels)
     name, port, mode = labels.get(PICKER_SERVICE), labels.get(PICKER_PORT, ""), labels.get(FAILURE_MODE)

@@ -10,7 +10,7 @@ from pilot.config.networking.gateway import Gateway
 from pilot.config.object import Object, ObjectKey, Origin
 from pilot.derive import Gather, derived
 from pilot.mesh.gateway_api.gateways import ListenerKey, OwnerKey, find_owner, routers_of
-from pilot.mesh.gateway_api.listeners import built_listener, owned_listeners
+from pilot.mesh.gateway_api.listeners import gateway_listener, listeners_of
 from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.tables.database import Mesh
 
@@ -26,9 +26,7 @@ def _owners(db: Mesh) -> tuple[OwnerKey, ...]:
 @derived
 def _listener_keys(db: Mesh, owner: OwnerKey) -> tuple[ListenerKey, ...] | None:
     return (
-        tuple(
-            listener.key for listener in owned_listeners(db, *owner) if listener.valid and listener.server is not None
-        )
+        tuple(listener.key for listener in listeners_of(db, *owner) if listener.valid and listener.server is not None)
         or None
     )
 
@@ -43,7 +41,7 @@ def _all_listeners(db: Mesh) -> tuple[ListenerKey, ...]:
 
 @derived
 def _listener_gateway(db: Mesh, key: ListenerKey) -> Object[Gateway] | None:
-    listener, owner = built_listener(db, key), find_owner(db, key.kind, key.owner)
+    listener, owner = gateway_listener(db, key), find_owner(db, key.kind, key.owner)
     if listener is None or listener.server is None or owner is None or not listener.valid:
         return None
     routers = routers_of(db, listener.gateway)

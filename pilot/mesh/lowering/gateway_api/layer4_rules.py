@@ -17,10 +17,10 @@ from pilot.config.networking.virtual_service import (
     TLSRoute,
 )
 from pilot.mesh.lowering.gateway_api.backends import Backends
-from pilot.mesh.lowering.gateway_api.rules import target_of
+from pilot.mesh.lowering.gateway_api.rules import referenced_backend
 from pilot.mesh.model.condition import Fault
 
-_NOBODY = RouteDestination(
+_REJECTED = RouteDestination(
     destination=Destination(host="internal.cluster.local", subset="zero-weight", port=PortSelector(number=65535))
 )
 """A cluster that does not exist, so that connections without a weighted backend are rejected."""
@@ -36,7 +36,7 @@ class Destinations(NamedTuple):
 
 def layer4_targets(rules: Iterable[L4RouteRule]) -> list[BackendObjectReference]:
     """Return all backends that rules reference."""
-    return list(dict.fromkeys(target_of(ref) for rule in rules for ref in rule.backend_refs))
+    return list(dict.fromkeys(referenced_backend(ref) for rule in rules for ref in rule.backend_refs))
 
 
 def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinations:
@@ -46,9 +46,9 @@ def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinat
     for rule in rules:
         weighted = [ref for ref in rule.backend_refs if ref.weight]
         if not weighted:
-            destinations.append((_NOBODY,))
+            destinations.append((_REJECTED,))
             continue
-        resolved = [backends[target_of(ref)] for ref in weighted]
+        resolved = [backends[referenced_backend(ref)] for ref in weighted]
         fatal = next(
             (
                 backend.fault
@@ -78,4 +78,4 @@ def tcp_rules(destinations: Destinations, port: int | None = None) -> tuple[TCPR
 def tls_rules(destinations: Destinations, hosts: tuple[str, ...], port: int | None = None) -> tuple[TLSRoute, ...]:
     """Return the TLS routes for clients with one of the SNI hosts. A rule without backends matches everything."""
     match = TLSMatchAttributes(sni_hosts=hosts, port=port or 0)
-    return tuple(TLSRoute(match=() if to == (_NOBODY,) else (match,), route=to) for to in destinations.rules)
+    return tuple(TLSRoute(match=() if to == (_REJECTED,) else (match,), route=to) for to in destinations.rules)

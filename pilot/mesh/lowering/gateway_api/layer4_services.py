@@ -26,7 +26,7 @@ def _services(db: Mesh, route: RouteKey) -> tuple[Object[VirtualService], ...] |
     if binding is None:
         return None
     accepted = sorted(
-        (attachment for attachment in attachments(db, route) if attachment.denied is None),
+        (attachment for attachment in attachments(db, route) if attachment.rejection is None),
         key=lambda attachment: attachment.parent.gateway,
     )
     build = _tcp if route.kind == TCP_ROUTE.id else _tls
@@ -77,12 +77,12 @@ def _tls(
                 tls=tls_rules(destinations, sni_hosts, attachment.ref.port),
             )
         return
-    hosts = narrowed(hostnames or ("*",), attachment.parent.hostname)
+    hosts = intersect_hosts(hostnames or ("*",), attachment.parent.hostname)
     for host in hosts:
         yield VirtualService(hosts=(host,), gateways=(attachment.parent.gateway,), tls=tls_rules(destinations, hosts))
 
 
-def narrowed(hosts: Sequence[str], by: str) -> tuple[str, ...]:
+def intersect_hosts(hosts: Sequence[str], by: str) -> tuple[str, ...]:
     """Return the intersection of hosts with a listener's hostname; "" matches every host."""
     if not by:
         return tuple(hosts)

@@ -10,7 +10,7 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE
 from pilot.derive import derived
 from pilot.mesh.gateway_api.gateways import OwnerKey
-from pilot.mesh.gateway_api.listeners import ROUTES, owned_listeners
+from pilot.mesh.gateway_api.listeners import ROUTES, listeners_of
 from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.tables.database import Mesh
 
@@ -34,7 +34,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str = ""
 
 
-THE_MESH = Parent(gateway=MESH)
+MESH_PARENT = Parent(gateway=MESH)
 
 
 @derived
@@ -52,7 +52,7 @@ def parents_of(db: Mesh, owner: OwnerKey) -> tuple[Parent, ...]:
             port=listener.port,
             protocol=listener.protocol,
         )
-        for listener in owned_listeners(db, kind, key)
+        for listener in listeners_of(db, kind, key)
         if listener.server is not None and not listener.conflicted and (listener.valid or kind == KUBERNETES_GATEWAY.id)
     ]
     return tuple(sorted(parents, key=lambda parent: parent.gateway))

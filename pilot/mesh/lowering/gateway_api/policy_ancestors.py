@@ -12,7 +12,7 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.gateway_api.gateways import class_of
+from pilot.mesh.gateway_api.gateways import gateway_class_of
 from pilot.mesh.lowering.gateway_api.layer4_rules import layer4_targets
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, all_routes, find_route
 from pilot.mesh.lowering.gateway_api.rules import http_targets
@@ -53,7 +53,7 @@ _by_route: Gather[RouteKey, [], tuple[tuple[ObjectKey, ...], Backends]] = Gather
 )
 
 
-class Before(NamedTuple):
+class BackendRoutes(NamedTuple):
     """The Gateways with routes to a backend, and these routes."""
 
     gateways: frozenset[ObjectKey]
@@ -61,28 +61,30 @@ class Before(NamedTuple):
 
 
 @hub
-def _by_backend(db: Mesh) -> Mapping[ObjectRef, Before]:
+def _by_backend(db: Mesh) -> Mapping[ObjectRef, BackendRoutes]:
     by_backend: dict[ObjectRef, tuple[set[ObjectKey], list[RouteKey]]] = {}
     for route, (gateways, backends) in _by_route(db).items():
         for backend in backends:
             backend_gateways, routes = by_backend.setdefault(backend, (set(), []))
             backend_gateways.update(gateways)
             routes.append(route)
-    return {backend: Before(frozenset(gateways), tuple(routes)) for backend, (gateways, routes) in by_backend.items()}
+    return {
+        backend: BackendRoutes(frozenset(gateways), tuple(routes)) for backend, (gateways, routes) in by_backend.items()
+    }
 
 
-_NOTHING = Before(frozenset(), ())
+_NOTHING = BackendRoutes(frozenset(), ())
 
 
 @derived
-def routes_before(db: Mesh, backend: ObjectRef) -> tuple[RouteKey, ...]:
+def routes_to_backend(db: Mesh, backend: ObjectRef) -> tuple[RouteKey, ...]:
     """Return the routes that connect a Gateway to a backend."""
     return _by_backend(db).get(backend, _NOTHING).routes
 
 
 @derived
-def gateways_before(db: Mesh, backend: ObjectRef) -> tuple[ObjectKey, ...]:
+def gateways_routing_to(db: Mesh, backend: ObjectRef) -> tuple[ObjectKey, ...]:
     """Return the Gateways of this control plane that have a route to a backend."""
     return tuple(
-        sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if class_of(db, key) is not None)
+        sorted(key for key in _by_backend(db).get(backend, _NOTHING).gateways if gateway_class_of(db, key) is not None)
     )

@@ -12,14 +12,14 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.config.problem import ObjectRef
 from pilot.derive import derived, hub
 from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT, POOL_LABEL, shadow_labels, shadow_name
-from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_before
+from pilot.mesh.lowering.gateway_api.policy_ancestors import gateways_routing_to
 from pilot.mesh.tables.database import Mesh
 
 
 class ShadowService(NamedTuple):
     """The shadow Service of a pool.
 
-    `stands` is True if it exists as desired, or if an unrelated Service has its name.
+    `is_current` is True if it exists as desired, or if an unrelated Service has its name.
     """
 
     name: str
@@ -27,7 +27,7 @@ class ShadowService(NamedTuple):
     selector: Mapping[str, str]
     ports: tuple[int, ...]
     app_protocol: str
-    stands: bool
+    is_current: bool
 
 
 @derived
@@ -39,12 +39,12 @@ def pool_keys(db: Mesh) -> tuple[ObjectKey, ...]:
 @hub
 def _gateways_of_pools(db: Mesh) -> frozenset[ObjectKey]:
     return frozenset(
-        gateway for key in pool_keys(db) for gateway in gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key))
+        gateway for key in pool_keys(db) for gateway in gateways_routing_to(db, ObjectRef(INFERENCE_POOL.id, *key))
     )
 
 
 @derived
-def picks_endpoints(db: Mesh, gateway: ObjectKey) -> bool:
+def has_inference_pools(db: Mesh, gateway: ObjectKey) -> bool:
     """Return True if a Gateway has a route to an InferencePool."""
     return gateway in _gateways_of_pools(db)
 
@@ -53,7 +53,7 @@ def picks_endpoints(db: Mesh, gateway: ObjectKey) -> bool:
 def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
     """Return the shadow Service of a pool, or None if no Gateway has a route to it or it names no endpoint picker."""
     row = INFERENCE_POOL.get(db, key)
-    if row is None or not gateways_before(db, ObjectRef(INFERENCE_POOL.id, *key)):
+    if row is None or not gateways_routing_to(db, ObjectRef(INFERENCE_POOL.id, *key)):
         return None
     ref = row.spec.endpoint_picker_ref
     if ref.port is None or not ref.name:
@@ -63,11 +63,11 @@ def shadow_service(db: Mesh, key: ObjectKey) -> ShadowService | None:
     existing = SERVICE.get(db, RegistryKey(db.settings.registry.cluster_id, key.namespace, name))
     desired = ShadowService(name, labels, row.spec.selector.match_labels, ports, protocol, False)
     return desired._replace(
-        stands=existing is not None and (POOL_LABEL not in existing.labels or _is_as_wanted(existing, desired))
+        is_current=existing is not None and (POOL_LABEL not in existing.labels or _is_up_to_date(existing, desired))
     )
 
 
-def _is_as_wanted(existing: Object[Service], desired: ShadowService) -> bool:
+def _is_up_to_date(existing: Object[Service], desired: ShadowService) -> bool:
     ports = [(FIRST_PORT + position, port, desired.app_protocol) for position, port in enumerate(desired.ports)]
     selects_same = dict(existing.spec.selector) == dict(desired.selector) and _ports(existing.spec) == ports
     return selects_same and desired.labels.items() <= existing.labels.items()

@@ -43,7 +43,7 @@ _HTTP_FILTERS = (*_GRPC_FILTERS, "RequestRedirect", "URLRewrite", "CORS")
 _INVALID_BACKEND = ("RefNotPermitted", "BackendNotFound", "InvalidKind")
 
 
-class Converted(NamedTuple):
+class ConvertedRules(NamedTuple):
     """The converted rules of a route in its order, and a fault. Without rules, the whole route is invalid.
 
     `pickers` are the endpoint pickers by rule name.
@@ -54,7 +54,7 @@ class Converted(NamedTuple):
     pickers: tuple[tuple[str, EndpointPicker], ...] = ()
 
 
-def target_of(ref: BackendObjectReference) -> BackendObjectReference:
+def referenced_backend(ref: BackendObjectReference) -> BackendObjectReference:
     """Return the backend of a reference, without its weight and filters."""
     return BackendObjectReference(group=ref.group, kind=ref.kind, name=ref.name, namespace=ref.namespace, port=ref.port)
 
@@ -68,11 +68,11 @@ def http_targets(rules: Iterable[HTTPRouteRule | GRPCRouteRule]) -> list[Backend
             for route_filter in rule.filters
             if route_filter.request_mirror is not None
         )
-        targets.update((target_of(ref), None) for ref in (*rule.backend_refs, *mirrors))
+        targets.update((referenced_backend(ref), None) for ref in (*rule.backend_refs, *mirrors))
     return list(targets)
 
 
-def convert_http(name: str, rules: Sequence[HTTPRouteRule], backends: Backends) -> Converted:
+def convert_http(name: str, rules: Sequence[HTTPRouteRule], backends: Backends) -> ConvertedRules:
     """Return the rules of an HTTPRoute.
 
     Unnamed rules are named `<name>.<position>`, where `name` is `<namespace>.<name>`.
@@ -81,13 +81,13 @@ def convert_http(name: str, rules: Sequence[HTTPRouteRule], backends: Backends) 
     return _convert(converted, ([_http_match(match_) for match_ in rule.matches] for rule in rules))
 
 
-def convert_grpc(name: str, rules: Sequence[GRPCRouteRule], backends: Backends) -> Converted:
+def convert_grpc(name: str, rules: Sequence[GRPCRouteRule], backends: Backends) -> ConvertedRules:
     """Return the rules of a GRPCRoute, named as in `convert_http`."""
     matches: list[list[HTTPMatchRequest]] = []
     for rule in rules:
         conditions = [_grpc_match(match_) for match_ in rule.matches]
         if any(isinstance(condition, Fault) for condition in conditions):
-            return Converted((), next(condition for condition in conditions if isinstance(condition, Fault)))
+            return ConvertedRules((), next(condition for condition in conditions if isinstance(condition, Fault)))
         matches.append([condition for condition in conditions if isinstance(condition, HTTPMatchRequest)])
     converted = (_grpc_rule(rule, rule.name or f"{name}.{position}", backends) for position, rule in enumerate(rules))
     return _convert(converted, matches)
@@ -99,14 +99,14 @@ class _Rule(NamedTuple):
     picker: EndpointPicker | None = None
 
 
-def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) -> Converted:
+def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) -> ConvertedRules:
     """Return each rule once for each of its matches."""
     routes: list[HTTPRoute] = []
     pickers: dict[str, EndpointPicker] = {}
     fault: Fault | None = None
     for converted, conditions in zip(rules, matches, strict=True):
         if converted.rule is None:
-            return Converted((), converted.fault)
+            return ConvertedRules((), converted.fault)
         fault = converted.fault or fault
         if converted.picker is not None:
             pickers[converted.rule.name] = converted.picker
@@ -115,7 +115,7 @@ def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) 
             if conditions
             else (converted.rule,)
         )
-    return Converted(tuple(routes), fault, tuple(pickers.items()))
+    return ConvertedRules(tuple(routes), fault, tuple(pickers.items()))
 
 
 def _http_rule(rule: HTTPRouteRule, name: str, backends: Backends) -> _Rule:
@@ -152,7 +152,7 @@ def _filtered(
         elif route_filter.type == "CORS" and route_filter.cors is not None:
             rule = replace(rule, cors_policy=build_cors(route_filter.cors))
         elif route_filter.type == "RequestMirror" and route_filter.request_mirror is not None:
-            backend = backends[target_of(route_filter.request_mirror.backend_ref)]
+            backend = backends[referenced_backend(route_filter.request_mirror.backend_ref)]
             fault = backend.fault or fault
             if backend.fault is None and backend.destination is not None:
                 rule = replace(
@@ -191,7 +191,7 @@ def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends,
     backend_fault: Fault | None = None
     picker: EndpointPicker | None = None
     for ref in weighted:
-        backend = backends[target_of(ref)]
+        backend = backends[referenced_backend(ref)]
         if backend.fault is not None and backend.fault.reason not in _INVALID_BACKEND:
             return _Rule(None, backend.fault)
         backend_fault, picker = backend.fault or backend_fault, backend.picker

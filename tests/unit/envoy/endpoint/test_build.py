@@ -30,7 +30,7 @@ from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.mesh.model.facets import OutboundFacet, ReachFacet, ScopeFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import ServiceRef
-from pilot.mesh.registry.clusterset import Bounds
+from pilot.mesh.registry.clusterset import EndpointVisibility
 from pilot.mesh.registry.networks import NetworkGateway, NetworkGateways, build_network_gateways
 from pilot.mesh.registry.services import service
 from pilot.mesh.traffic.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality, effective_locality
@@ -65,14 +65,14 @@ Arranged = list[tuple[int, int | None, list[str]]]
 
 def arrange(
     *endpoints: Endpoint,
-    balance: LocalityBalancing | None = None,
+    balancing: LocalityBalancing | None = None,
     client_location: ClientLocationKey | None = None,
     **more: Any,
 ) -> Arranged:
     """Priority, weight and addresses of each group."""
     gateways, sni, inline = more.pop("gateways", NO_GATEWAYS), more.pop("sni", False), more.pop("inline", False)
     rules = AssignmentOptions(
-        EndpointPolicy(balance=balance, **more),
+        EndpointPolicy(balancing=balancing, **more),
         client_location or ClientLocationKey(cluster_id="K"),
         gateways,
         SHOW,
@@ -208,8 +208,8 @@ def sent(*endpoints: Endpoint, **more: Any) -> list[str]:
 def test_health() -> None:
     every = [endpoint(f"10.0.0.{i}", health=h) for i, h in enumerate(EndpointHealth)]
     assert sent(*every) == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]  # unknown, healthy, unhealthy
-    assert sent(*every, unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
-    assert sent(*every, sticky=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert sent(*every, send_unhealthy=False) == ["10.0.0.0", "10.0.0.1"]
+    assert sent(*every, send_draining=True) == ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
 
 def test_the_labels_of_a_subset() -> None:
@@ -224,9 +224,12 @@ def test_node_cluster_and_network() -> None:
     )
     assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n1", cluster_id="K")) == ["10.0.0.1"]
     assert sent(one, two, node_local=True, client_location=ClientLocationKey(node="n2", cluster_id="K")) == []
-    assert sent(one, two, bounds=Bounds(cluster_local=True), client_location=ClientLocationKey(cluster_id="L")) == [
-        "10.0.0.2"
-    ]
+    assert sent(
+        one,
+        two,
+        endpoint_visibility=EndpointVisibility(cluster_local=True),
+        client_location=ClientLocationKey(cluster_id="L"),
+    ) == ["10.0.0.2"]
     assert sent(one, two, endpoint("10.0.0.3"), client_location=ClientLocationKey(networks=frozenset({"net2"}))) == [
         "10.0.0.2",
         "10.0.0.3",
@@ -267,7 +270,7 @@ EVERYWHERE = [
 
 
 def test_failover_by_locality() -> None:
-    found = arrange(*EVERYWHERE, balance=LocalityBalancing(by_locality=True), client_location=NEAR)
+    found = arrange(*EVERYWHERE, balancing=LocalityBalancing(by_locality=True), client_location=NEAR)
     assert [(p, a) for p, _, a in found] == [
         (0, ["10.0.0.0"]),
         (1, ["10.0.0.1"]),
@@ -280,7 +283,7 @@ def test_failover_by_locality() -> None:
 def test_failover_to_a_region() -> None:
     found = arrange(
         *EVERYWHERE,
-        balance=LocalityBalancing(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
+        balancing=LocalityBalancing(by_locality=True, failover=(Failover("r9", "r2"), Failover("r1", "r3"))),
         client_location=NEAR,
     )
     assert [p for p, _, _ in found] == [0, 1, 2, 4, 3]
@@ -290,14 +293,14 @@ def test_priorities_have_no_gaps() -> None:
     assert [
         p
         for p, _, _ in arrange(
-            EVERYWHERE[2], EVERYWHERE[4], balance=LocalityBalancing(by_locality=True), client_location=NEAR
+            EVERYWHERE[2], EVERYWHERE[4], balancing=LocalityBalancing(by_locality=True), client_location=NEAR
         )
     ] == [0, 1]
 
 
 def test_zones_of_a_region_are_one_priority_where_envoy_balances_them() -> None:
     found = arrange(
-        *EVERYWHERE, balance=LocalityBalancing(by_region=True, failover=(Failover("r1", "r3"),)), client_location=NEAR
+        *EVERYWHERE, balancing=LocalityBalancing(by_region=True, failover=(Failover("r1", "r3"),)), client_location=NEAR
     )
     assert [p for p, _, _ in found] == [0, 0, 0, 2, 1]
 
@@ -311,7 +314,7 @@ def test_failover_by_labels_splits_localities() -> None:
         one,
         two,
         three,
-        balance=LocalityBalancing(failover_priority=("v", "t")),
+        balancing=LocalityBalancing(failover_priority=("v", "t")),
         client_location=ClientLocationKey(label_values=("1", "a")),
     )
     assert found == [(0, 1, ["10.0.0.0"]), (1, 1, ["10.0.0.1"]), (2, 1, ["10.0.0.2"])]
@@ -320,9 +323,13 @@ def test_failover_by_labels_splits_localities() -> None:
 def test_labels_before_localities() -> None:
     one, two = endpoint("10.0.0.1", "r1/z1/s1", {"v": "2"}), endpoint("10.0.0.2", "r2", {"v": "1"})
     three = endpoint("10.0.0.3", "r3", {"v": "1"})
-    balance = LocalityBalancing(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
+    balancing = LocalityBalancing(failover_priority=("v",), failover=(Failover("r1", "r2"),), by_locality=True)
     found = arrange(
-        one, two, three, balance=balance, client_location=ClientLocationKey(label_values=("1",), locality=NEAR.locality)
+        one,
+        two,
+        three,
+        balancing=balancing,
+        client_location=ClientLocationKey(label_values=("1",), locality=NEAR.locality),
     )
     assert sorted((p, a) for p, _, a in found) == [(0, ["10.0.0.2"]), (1, ["10.0.0.3"]), (2, ["10.0.0.1"])]
 
@@ -354,11 +361,11 @@ def test_another_network_is_farther_than_anything_in_the_same(labels: dict[str, 
 def test_distribution(rules: tuple[Distribute, ...], expected: list[int]) -> None:
     if len(expected) == 3:
         regions = [endpoint(f"10.0.0.{i}", f"r{i}/z") for i in (1, 2, 3)]
-        found = arrange(*regions, balance=LocalityBalancing(rules), client_location=NEAR)
+        found = arrange(*regions, balancing=LocalityBalancing(rules), client_location=NEAR)
         assert found == [(0, 80, ["10.0.0.1"]), (0, 20, ["10.0.0.2"]), (0, 1, [])]
     else:
         assert [
-            w for _, w, _ in arrange(*EVERYWHERE, balance=LocalityBalancing(rules), client_location=NEAR)
+            w for _, w, _ in arrange(*EVERYWHERE, balancing=LocalityBalancing(rules), client_location=NEAR)
         ] == expected
 
 
@@ -408,7 +415,7 @@ def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
     assert build_client_location(EndpointPolicy(), here, False) == build_client_location(
         EndpointPolicy(), client(), False
     )
-    by_place = EndpointPolicy(balance=LocalityBalancing(by_locality=True))
+    by_place = EndpointPolicy(balancing=LocalityBalancing(by_locality=True))
     assert build_client_location(by_place, here, False) == ClientLocationKey(
         locality=Locality("r", "z"), cluster_id="Kubernetes"
     )
@@ -419,7 +426,7 @@ def test_only_what_matters_of_a_client_tells_it_from_others() -> None:
 def test_what_decides_who_is_near() -> None:
     asked = ("v", "v=9", "other", REGION, HOSTNAME)
     made = build_client_location(
-        EndpointPolicy(balance=LocalityBalancing(failover_priority=asked)),
+        EndpointPolicy(balancing=LocalityBalancing(failover_priority=asked)),
         client(locality=Locality("r"), node="n"),
         False,
     )

@@ -13,7 +13,7 @@ from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tr
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.model.proxy import Proxy
-from pilot.mesh.model.telemetry_features import NEEDS, lacking
+from pilot.mesh.model.telemetry_features import TELEMETRY_REQUIREMENTS, unsupported_telemetry
 from tests.support.listeners import WEB, WEB_POD, chains, http, http_filters, last, listeners, service
 from tests.support.objects import Plain, make
 from tests.support.world import World, proxy
@@ -190,7 +190,7 @@ def test_the_mesh_logs_where_no_provider_of_a_telemetry_can_be_reached() -> None
 
 # -- builds ----------------------------------------------------------------------------------------------------------------
 
-EXTENSIONS = frozenset(name for need in NEEDS.values() for name in need.extensions)
+EXTENSIONS = frozenset(name for need in TELEMETRY_REQUIREMENTS.values() for name in need.extensions)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,12 @@ EXTENSIONS = frozenset(name for need in NEEDS.values() for name in need.extensio
             },
         ),
         (replace(WEB, version="1.30", envoy=(1, 38)), set()),
-        (replace(WEB, extensions=frozenset()), {name for name, need in NEEDS.items() if need.extensions}),
+        (
+            replace(WEB, extensions=frozenset()),
+            {name for name, need in TELEMETRY_REQUIREMENTS.items() if need.extensions},
+        ),
         (replace(WEB, extensions=EXTENSIONS - {"stats.PluginConfig", "istio.stats"}), {"istio.stats"}),
     ],
 )
 def test_what_a_build_lacks(by: Proxy, lacks: set[str]) -> None:
-    assert lacking(by) == lacks
+    assert unsupported_telemetry(by) == lacks

@@ -12,7 +12,7 @@ import pytest
 from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.objects import ObjectConditions, objects_with_status, status_of
+from pilot.mesh.status.objects import ObjectConditions, object_status, objects_with_status
 from tests.support.apiserver.definitions import definitions
 from tests.support.apiserver.server import ApiServer
 from tests.support.kube import until, write_kubeconfig
@@ -51,7 +51,7 @@ def entry(labels: str = "{}", host: str = "x.example", **more: Any) -> Plain:
 def told(
     kind: GroupKind, name: str, *objects: Plain, mesh_config: str = "", namespace: str = "a"
 ) -> list[StatusCondition]:
-    found = status_of(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, namespace, name))
+    found = object_status(ambient(*objects, mesh_config=mesh_config).mesh, ObjectRef(kind, namespace, name))
     assert isinstance(found, ObjectConditions)
     return list(found.conditions)
 

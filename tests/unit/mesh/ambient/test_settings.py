@@ -30,9 +30,9 @@ OFF = AmbientSettings(
         (ambient.sends_hbone, "send_hbone"),
         (ambient.listens_for_hbone, "listen_hbone"),
         (ambient.prefers_hbone, "prefer_hbone"),
-        (ambient.enters_waypoints, "ingress_waypoints"),
-        (ambient.crosses_networks, "multi_network"),
-        (ambient.waypoints_cross, "multi_network_waypoints"),
+        (ambient.ingress_enters_waypoints, "ingress_waypoints"),
+        (ambient.uses_double_hbone, "multi_network"),
+        (ambient.waypoints_use_double_hbone, "multi_network_waypoints"),
     ],
 )
 def test_each_counts_by_itself_in_an_ambient_mesh_alone(asked: Callable[[AmbientSettings], bool], field: str) -> None:
@@ -45,5 +45,5 @@ def test_each_counts_by_itself_in_an_ambient_mesh_alone(asked: Callable[[Ambient
 )
 def test_gateways_cross_where_networks_do(networks: bool, ingress: bool, cross: bool) -> None:
     settings = dataclasses.replace(OFF, multi_network=networks, multi_network_ingress=ingress)
-    assert ambient.gateways_cross(settings) is cross
-    assert not ambient.gateways_cross(dataclasses.replace(settings, enabled=False))
+    assert ambient.gateways_use_double_hbone(settings) is cross
+    assert not ambient.gateways_use_double_hbone(dataclasses.replace(settings, enabled=False))

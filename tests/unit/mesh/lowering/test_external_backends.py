@@ -16,10 +16,10 @@ from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.registry.auto_addresses import allocated_addresses
-from pilot.mesh.status.objects import status_of
+from pilot.mesh.status.objects import object_status
 from pilot.mesh.status.policies import backend_status
 from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import show_status
+from pilot.mesh.status.shown import plain_status
 from tests.support.credentials import Authority, config_map
 from tests.support.gateway_slots import gateway_object
 from tests.support.objects import Plain
@@ -190,9 +190,9 @@ def test_routes_to_backends(to: str, namespace: str, reason: str) -> None:
 
 def test_the_status_tells_the_mesh_and_each_gateway_with_a_route() -> None:
     made = world(backend(), route())
-    status = status_of(made.mesh, ObjectRef(BACKEND.id, *KEY))
+    status = object_status(made.mesh, ObjectRef(BACKEND.id, *KEY))
     assert status is not None
-    shown = show_status(status, BACKEND.id, "istio.io/gateway-controller")["parents"]
+    shown = plain_status(status, BACKEND.id, "istio.io/gateway-controller")["parents"]
     assert [(entry["controllerName"], entry["parentRef"]) for entry in shown] == [
         ("istio.io/mesh-controller", {"group": BACKEND.id.group, "kind": "XBackend", "name": "out"}),
         ("istio.io/gateway-controller", {"group": GATEWAY_API, "kind": "Gateway", "name": "gw", "namespace": "edge"}),
@@ -202,7 +202,7 @@ def test_the_status_tells_the_mesh_and_each_gateway_with_a_route() -> None:
 def test_without_alpha_kinds_there_is_no_service_and_who_wrote_one_is_told() -> None:
     made = world(backend(), route(), alpha=False)
     assert SERVICE_ENTRY.all_keys(made.mesh) == ()
-    assert status_of(made.mesh, ObjectRef(BACKEND.id, *KEY)) is None
+    assert object_status(made.mesh, ObjectRef(BACKEND.id, *KEY)) is None
     conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "a", "x"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
     (key,) = WITHOUT_EFFECT.keys(made.mesh)

@@ -10,8 +10,8 @@ from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.config.object import ObjectKey
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.gateways import ListenerKey
-from pilot.mesh.gateway_api.listener_tls import passes_by_name
-from pilot.mesh.gateway_api.listeners import built_listener
+from pilot.mesh.gateway_api.listener_tls import is_auto_passthrough
+from pilot.mesh.gateway_api.listeners import gateway_listener
 from pilot.mesh.status.gateways import gateway_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.gateway_slots import gateway_object
@@ -89,13 +89,13 @@ def test_roots_of_another_namespace_are_named_where_they_are_not_permitted() -> 
 def test_a_gateway_of_a_network_passes_on_by_name_at_its_port(
     labels: dict[str, str], port: int, tls: ListenerTLSConfig | None, passes: bool
 ) -> None:
-    assert passes_by_name(labels, Listener(port=port, protocol="TLS", tls=tls)) == passes
+    assert is_auto_passthrough(labels, Listener(port=port, protocol="TLS", tls=tls)) == passes
 
 
 @pytest.mark.parametrize(("position", "there"), [(0, True), (1, False)])
 def test_a_listener_that_was_taken_away_is_none(position: int, there: bool) -> None:
     assert (
-        built_listener(world(gateway(HTTP)).mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, position)) is not None
+        gateway_listener(world(gateway(HTTP)).mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, position)) is not None
     ) == there
 
 
@@ -135,6 +135,6 @@ def test_the_roots_of_clients_are_asked_for_where_they_are(kind: str, asked_for:
             f", tls: {{frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: {kind}, name: roots}}]}}}}}}}}",
         ),
     ).mesh
-    built = built_listener(mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, 0))
+    built = gateway_listener(mesh, ListenerKey(KUBERNETES_GATEWAY.id, KEY, 0))
     assert built is not None
     assert built.server.tls.ca_cert_credential_name == asked_for

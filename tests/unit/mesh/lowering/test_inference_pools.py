@@ -23,10 +23,10 @@ from pilot.mesh.lowering.gateway_api.inference_pools import shadow_name
 from pilot.mesh.lowering.gateway_api.pool_gateways import shadow_service
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.objects import status_of
+from pilot.mesh.status.objects import object_status
 from pilot.mesh.status.pools import pool_status
 from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import show_status
+from pilot.mesh.status.shown import plain_status
 from tests.support.apiserver.server import ApiServer
 from tests.support.gateway_slots import gateway_object
 from tests.support.kube import QUICK, client_of, defined_server, until
@@ -180,17 +180,17 @@ def test_the_status_of_a_pool(picker: str, parents: str, accepted: str, resolved
     assert told(entry.conditions, "ResolvedRefs") == (resolved == "ResolvedRefs", resolved)
     wrong = accepted != "Accepted" or resolved != "ResolvedRefs"
     assert [problem.path for problem in status_problems(made.mesh, REF)] == ["spec.endpointPickerRef"] * wrong
-    status = status_of(made.mesh, REF)
+    status = object_status(made.mesh, REF)
     assert status is not None
     assert (
-        show_status(status, INFERENCE_POOL.id, "istio.io/gateway-controller")["parents"][0]["parentRef"]["kind"]
+        plain_status(status, INFERENCE_POOL.id, "istio.io/gateway-controller")["parents"][0]["parentRef"]["kind"]
         == "Gateway"
     )
 
 
 def test_pools_have_no_effect_unless_they_are_switched_on() -> None:
     made = world(pool(), route(), shadow(), enabled=False)
-    assert status_of(made.mesh, REF) is None
+    assert object_status(made.mesh, REF) is None
     conditions = route_status(made.mesh, RouteKey(HTTP_ROUTE.id, "m", "chat"))[0].conditions
     assert told(conditions, "ResolvedRefs") == (False, "InvalidKind")
     assert [key.kind for key in WITHOUT_EFFECT.keys(made.mesh)] == [INFERENCE_POOL.id]
@@ -200,15 +200,15 @@ def test_a_pool_has_a_service_while_a_gateway_has_a_route_to_it() -> None:
     made = world(pool(more=", appProtocol: kubernetes.io/h2c"), route())
     wanted = shadow_service(made.mesh, KEY)
     assert wanted is not None
-    assert not wanted.stands
+    assert not wanted.is_current
     made.set(rows_of([build_service(KEY, wanted, "u-1", "v1")]))
     standing = shadow_service(made.mesh, KEY)
     assert standing is not None
-    assert standing.stands
+    assert standing.is_current
     made.set(rows_of([make("Service", SHADOW, "{clusterIP: None, ports: [{name: http, port: 1}]}", "m")]))
     foreign = shadow_service(made.mesh, KEY)
     assert foreign is not None
-    assert foreign.stands, "a Service that nobody made for a pool is left alone"
+    assert foreign.is_current, "a Service that nobody made for a pool is left alone"
     made.set(dict.fromkeys(rows_of([route()])))
     assert shadow_service(made.mesh, KEY) is None
 

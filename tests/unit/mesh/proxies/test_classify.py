@@ -203,4 +203,4 @@ def test_gateways_at_the_edge_reach_other_networks_where_that_is_on(labels: dict
     edge = proxy("router", "edge-0", "b", "10.1.0.7", labels)
     for environ, expected in ((on, crosses), ({**on, "AMBIENT_ENABLE_MULTI_NETWORK_INGRESS": "false"}, False)):
         made = world(**environ)
-        assert outbound_facet(made.mesh, made.connect(edge)).crosses is expected
+        assert outbound_facet(made.mesh, made.connect(edge)).double_hbone is expected

@@ -12,7 +12,7 @@ from pilot.config.kubernetes.pod import OwnerReference, Pod
 from pilot.config.object import Object, RegistryKey
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
 from pilot.mesh.model.service import ServiceRef
-from pilot.mesh.registry.endpoint_slices import health_of
+from pilot.mesh.registry.endpoint_slices import endpoint_health
 from pilot.mesh.registry.endpoints import endpoints, service_accounts
 from pilot.mesh.registry.pods import pod_workload, workload_name
 from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
@@ -94,7 +94,7 @@ def test_a_virtual_service_may_lead_to_pods_of_a_service_that_nobody_imports() -
 def test_health(
     ready: bool | None, serving: bool | None, terminating: bool | None, sessions: bool, expected: EndpointHealth
 ) -> None:
-    assert health_of(EndpointConditions(ready, serving, terminating), sessions) is expected
+    assert endpoint_health(EndpointConditions(ready, serving, terminating), sessions) is expected
 
 
 def test_slices_are_merged_and_an_address_counts_once() -> None:

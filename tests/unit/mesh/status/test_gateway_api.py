@@ -17,10 +17,10 @@ from pilot.mesh.gateway_api.classes import gateway_class
 from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.gateways import class_status, gateway_status, listener_set_status
-from pilot.mesh.status.objects import objects_with_status, status_of
+from pilot.mesh.status.objects import object_status, objects_with_status
 from pilot.mesh.status.policies import backend_tls_status, traffic_policy_status
 from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import show_status
+from pilot.mesh.status.shown import plain_status
 from tests.support.credentials import Authority, config_map, data_secret, tls_secret
 from tests.support.debug import sources
 from tests.support.gateway_slots import gateway_object
@@ -768,9 +768,9 @@ def test_every_object_that_may_have_a_status_is_listed_and_shown() -> None:
         gateway_object("BackendTLSPolicy", "x", policy, "a"),
     )
     shown = {
-        ref.kind.name: show_status(status, ref.kind, "c")
+        ref.kind.name: plain_status(status, ref.kind, "c")
         for ref in objects_with_status(made.mesh)
-        if (status := status_of(made.mesh, ref)) is not None
+        if (status := object_status(made.mesh, ref)) is not None
     }
     assert shown.keys() == {"Gateway", "HTTPRoute", "BackendTLSPolicy"}
     assert {one["controllerName"] for one in shown["HTTPRoute"]["parents"]} == {"c"}

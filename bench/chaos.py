@@ -34,12 +34,12 @@ from google.rpc import code_pb2
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pilot.xds.ads import SERVICE
-from tests.support.ads import OPTIONS
-from tests.support.fleet import CDS, EDS, LDS, TYPES, envoy_node
-from tests.support.mesh_slots import SLOTS
-from tests.support.processes import eventually
-from tests.support.real_mesh import RealMesh
-from tests.support.world import proxy
+from testing.clients.ads import OPTIONS
+from testing.clients.fleet import CDS, EDS, LDS, TYPES, envoy_node
+from testing.edits.mesh_slots import SLOTS
+from testing.mesh.world import proxy
+from testing.processes.mesh_processes import RealMesh
+from testing.processes.process import eventually
 
 Scenario = Callable[[RealMesh, float], Awaitable[list[str]]]
 """Attacks a mesh and lets go of it; returns what was wrong meanwhile. The end state is compared by who runs it."""

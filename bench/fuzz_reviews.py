@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tests.support.review_fuzz import Fuzz
+from testing.edits.review_fuzz import Fuzz
 
 
 def main() -> int:

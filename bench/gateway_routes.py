@@ -21,8 +21,8 @@ from typing import NamedTuple
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from pilot.derive import Database, Node
-from tests.support.gateway_front import Front, route
-from tests.support.world import Rows
+from testing.mesh.gateway_front import Front, route
+from testing.mesh.world import Rows
 
 
 class Cost(NamedTuple):

@@ -32,11 +32,11 @@ sys.path.insert(0, str(ROOT))
 
 from deploy.operator.inputs import user_settings  # noqa: E402
 from deploy.operator.manifest import render_installation  # noqa: E402
-from tests.support.apiserver.definitions import definitions  # noqa: E402
-from tests.support.apiserver.server import ApiServer  # noqa: E402
-from tests.support.apiserver.tls import make_certificate  # noqa: E402
-from tests.support.kube import write_kubeconfig  # noqa: E402
-from tests.support.processes import Process, free_port  # noqa: E402
+from testing.apiserver.definitions import definitions  # noqa: E402
+from testing.apiserver.server import ApiServer  # noqa: E402
+from testing.apiserver.tls import make_certificate  # noqa: E402
+from testing.kube.kube_access import write_kubeconfig  # noqa: E402
+from testing.processes.process import Process, free_port  # noqa: E402
 
 SYSTEM, POD = "istio-system", "istiod-0"
 FLAGS = {15010: "grpcAddr", 8080: "httpAddr", 15014: "monitoringAddr", 15012: "secureGRPCAddr", 15017: "httpsAddr"}

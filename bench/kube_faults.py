@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pilot.kube.client import RequestTimeouts
-from tests.support.kube_world import KubeWorld, Servers, difference, start_fresh
+from testing.kube.kube_mesh import KubeWorld, Servers, difference, start_fresh
 
 
 async def run(services: int, pods: int, sequences: int, clusters: int, seed: int, patience: int) -> int:

@@ -23,11 +23,11 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tests.support.ads import Client
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import write_kubeconfig
-from tests.support.kube_world import Servers, address
-from tests.support.objects import at, endpoint_slice, pod
+from testing.apiserver.server import ApiServer
+from testing.clients.ads import Client
+from testing.kube.kube_access import write_kubeconfig
+from testing.kube.kube_mesh import Servers, address
+from testing.mesh.objects import at, endpoint_slice, pod
 
 NODE = "sidecar~10.0.1.1~app-1-0.ns-1~ns-1.svc.cluster.local"
 """A proxy of a namespace without a Sidecar, which sees every service."""

@@ -80,7 +80,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config"
         os.environ.update(KUBECONFIG=str(config), HOME=folder)
-        server = subprocess.Popen([sys.executable, "-m", "tests.support.apiserver", str(config), "--bare"], cwd=ROOT)
+        server = subprocess.Popen([sys.executable, "-m", "testing.apiserver", str(config), "--bare"], cwd=ROOT)
         try:
             while not config.exists() and server.poll() is None:
                 time.sleep(0.05)

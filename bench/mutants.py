@@ -9,7 +9,7 @@ coverage`), which says what reaches what; --work keeps that. A mutant is then sh
 first, in a fork of a process that has collected them. What runs at import alone is changed in a copy of the tree, and the nearest test
 files run there. PYISTIOD_SEED draws the sample. The word `reads` makes every tracked read of a table by model and translate that is on the
 way to what proxies get or users are told untracked instead, one at a time, at run time, and edits of a mesh must notice: first one that is
-made for the read (tests/support/read_cases.py, told_read_cases.py), then random ones. Without words it is all of it. Prints survivors and a
+made for the read (testing/edits/resource_read_cases.py, told_read_cases.py), then random ones. Without words it is all of it. Prints survivors and a
 table by package; exits 1 where less than nine in ten mutants, or not all reads, were caught.
 """
 
@@ -104,7 +104,7 @@ def words_of(*names: str) -> set[str]:
 
 
 def imports_of_tests() -> dict[pathlib.Path, set[str]]:
-    """The modules of the product that each fast test file imports, also through tests/support."""
+    """The modules of the product that each fast test file imports, also through testing."""
     direct = {
         path: set(re.findall(r"^from (\S+) import", path.read_text(), re.M)) for path in (ROOT / "tests").rglob("*.py")
     }
@@ -274,10 +274,10 @@ def try_package(
 
 def try_reads() -> tuple[int, int]:
     """How many reads of tables there are, and how many are missed when they are not tracked, or explained; the others are printed."""
-    from tests.support.mesh_edits import FLAGS, SLOTS, tour
-    from tests.support.read_cases import CASES
-    from tests.support.reads import EXPLAINED, Survey
-    from tests.support.told_read_cases import TOLD_CASES
+    from testing.edits.mesh_edits import FLAGS, SLOTS, tour
+    from testing.edits.report_read_cases import TOLD_CASES
+    from testing.edits.resource_read_cases import CASES
+    from testing.edits.untracked_reads import EXPLAINED, Survey
 
     tried = {site: noticed for case in (*CASES, *TOLD_CASES) for site, noticed in case.tried().items()}
     sites, noticed = set(tried), {site for site in tried if tried[site]}

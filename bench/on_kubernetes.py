@@ -28,9 +28,9 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from pilot.kube.leader_lock import LEADER_ANNOTATION  # noqa: E402
-from tests.support.bad_objects import bad_objects  # noqa: E402
-from tests.support.processes import Process, eventually, free_port  # noqa: E402
-from tests.support.secure import create_certificate, secure_channel, uris  # noqa: E402
+from testing.clients.secure_client import create_certificate, secure_channel, uris  # noqa: E402
+from testing.processes.process import Process, eventually, free_port  # noqa: E402
+from testing.tables.invalid_objects import bad_objects  # noqa: E402
 
 SYSTEM = "istio-system"
 FLAGS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")

@@ -12,8 +12,8 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from tests.support.installations import SYSTEM
-from tests.support.operator_life import TEAMS, live
+from testing.kube.installations import SYSTEM
+from testing.kube.operator_edits import TEAMS, live
 
 
 def main() -> None:

@@ -36,9 +36,9 @@ from pilot.bootstrap import ControlPlane
 from pilot.bootstrap.control_plane import SWITCH_SECONDS
 from pilot.mesh.model.proxy import Proxy
 from pilot.settings.parse import load
-from tests.support.fleet import CDS, Fleet
-from tests.support.processes import free_port
-from tests.support.world import proxy
+from testing.clients.fleet import CDS, Fleet
+from testing.mesh.world import proxy
+from testing.processes.process import free_port
 
 Plain = dict[str, Any]
 PROXY = "app-0-0.ns-0"

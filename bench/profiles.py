@@ -21,7 +21,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from bench.static_mesh import SHAPES, Shape, edit, stand_in, write_mesh
-from tests.support.processes import ControlPlane
+from testing.processes.process import ControlPlane
 
 EDIT_SECONDS = 0.05
 OURS = "pilot."

@@ -38,12 +38,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from bench.static_mesh import ADS, SHAPES, TYPES, Shape, edit, made, stand_in, write_mesh
 from pilot.lib.metric_catalogue import CATALOGUE
-from tests.support.fleet import envoy_node
-from tests.support.processes import ControlPlane, Process, eventually, free_port
-from tests.support.secure import create_certificate, secure_channel
-from tests.support.tokens import claims, sign, write_keys
-from tests.support.webhooks import config_texts, pod, review
-from tests.support.world import proxy
+from testing.clients.fleet import envoy_node
+from testing.clients.secure_client import create_certificate, secure_channel
+from testing.kube.webhooks import config_texts, pod, review
+from testing.mesh.world import proxy
+from testing.processes.process import ControlPlane, Process, eventually, free_port
+from testing.security.tokens import claims, sign, write_keys
 
 MONITORING = pathlib.Path(__file__).resolve().parents[1] / "deploy" / "monitoring"
 INTERVAL = "30s"

@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from pilot.lib.xds_types import BY_SHORT_NAME
-from tests.support.ads import Client, Listening, serving
+from testing.clients.ads import Client, Listening, serving
 
 
 class Port(Listening):

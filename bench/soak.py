@@ -30,9 +30,9 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tests.support.mesh_edits import draw
-from tests.support.mesh_slots import SLOTS
-from tests.support.real_mesh import RealMesh, base_state, held, resident_megabytes
+from testing.edits.mesh_edits import draw
+from testing.edits.mesh_slots import SLOTS
+from testing.processes.mesh_processes import RealMesh, base_state, held, resident_megabytes
 
 GROWTH = 1.10
 LEVEL = 10

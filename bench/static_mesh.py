@@ -11,8 +11,8 @@ import grpc
 from envoy.config.core.v3 import base_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 
-from tests.support.fleet import envoy_node
-from tests.support.world import proxy
+from testing.clients.fleet import envoy_node
+from testing.mesh.world import proxy
 
 ADS = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 TYPES = tuple(f"type.googleapis.com/envoy.config.{name}" for name in ("cluster.v3.Cluster", "listener.v3.Listener"))

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from tests.support.unproved import CORPUS, Targets, damaged
+from testing.security.hostile_input import CORPUS, Targets, damaged
 
 
 def megabytes() -> float:

@@ -16,6 +16,8 @@ from hypothesis import core
 from pilot.lib import log
 from pilot.lib.outlet import Outlet
 
+pytest.register_assert_rewrite("testing")
+
 # Children run Python code between fork and exec, to enter a network namespace. With fork support gRPC would wake up there and abort.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 

@@ -34,11 +34,11 @@ from envoy.service.discovery.v3 import discovery_pb2
 from envoy.service.secret.v3 import sds_pb2_grpc
 from google.protobuf import json_format
 
+from testing.processes.agent_stub import Root
+from testing.processes.process import Process, envoy_binary, free_port
 from tests.conformance.scenario import Plain, Scenario, ScenarioProxy, find_scenarios, load_scenario
 from tests.conformance.server import Server
 from tests.conformance.xds import MESHES
-from tests.support.agent import Root
-from tests.support.processes import Process, envoy_binary, free_port
 
 IN_NAMESPACE = "PYISTIOD_CONFORMANCE_NAMESPACE"
 """Set in the process that runs in a network namespace of its own."""

@@ -7,8 +7,8 @@ import json
 import pathlib
 from collections.abc import Sequence
 
+from testing.processes.process import ControlPlane
 from tests.conformance.scenario import Plain, Scenario
-from tests.support.processes import ControlPlane
 
 
 class Server:

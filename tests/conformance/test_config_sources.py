@@ -14,9 +14,9 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded
-from tests.support.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
-from tests.support.kube_config import KubeConfig
-from tests.support.mcp_config import McpConfig
+from testing.control_planes.config_sources import KINDS, OF_DOCUMENTS, MemoryConfig, ObjectConfig, Source, make, rows
+from testing.control_planes.kube_config_source import KubeConfig
+from testing.control_planes.mcp_config_source import McpConfig
 
 
 @pytest.fixture(params=KINDS)

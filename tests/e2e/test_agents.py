@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 import pytest
 from cryptography import x509
 
-from tests.support import certificates
-from tests.support.backends import Answer, Backend, ask
-from tests.support.books import books
-from tests.support.certificates import DAY, write_plugged_in
-from tests.support.netns import Host, Network, capture
-from tests.support.processes import ControlPlane, Process, eventually
-from tests.support.sidecar import Sidecar
-from tests.support.tokens import write_keys
+from testing.mesh.books_service import books
+from testing.processes.netns import Host, Network, capture
+from testing.processes.process import ControlPlane, Process, eventually
+from testing.processes.sidecar import Sidecar
+from testing.security import certificates
+from testing.security.certificates import DAY, write_plugged_in
+from testing.security.tokens import write_keys
+from testing.servers.backends import Answer, Backend, ask
 
 NODE, CLIENT, SERVER, VIP = "10.78.0.1", "10.78.1.1", "10.78.1.2", "10.78.96.10"
 QUICK = {"SECRET_TTL": "30s", "SECRET_GRACE_PERIOD_RATIO": "0.9"}

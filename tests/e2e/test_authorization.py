@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.guarded import Guarded, Policy
-from tests.support.mesh_client import Ask
+from testing.clients.mesh_client import Ask
+from testing.processes.guarded_workload import Guarded, Policy
 
 TD = "spiffe://cluster.local/ns"
 WEB, EVE, CRON, OTHER = f"{TD}/shop/sa/web", f"{TD}/shop/sa/eve", f"{TD}/jobs/sa/cron.io", f"{TD}/other/sa/web"

@@ -19,8 +19,8 @@ from pyroute2.nftables.main import NFTables
 from pilot.agent.capture import iptables_restore as restore
 from pilot.agent.capture import pod_network as network
 from pilot.cli.pilot_agent import main
-from tests.support.captured import PEER, POD, Pod, pod
-from tests.support.sidecar import drop_capabilities
+from testing.processes.captured_pod import PEER, POD, Pod, pod
+from testing.processes.sidecar import drop_capabilities
 
 INJECTED = "-p 15001 -z 15006 -u 1337 -m REDIRECT -i * -x '' -b * -d 15090,15021,15020"
 """What our template gives a pod without annotations."""

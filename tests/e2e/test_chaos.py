@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from bench.chaos import SCENARIOS, Scenario, attack
-from tests.support.real_mesh import RealMesh
+from testing.processes.mesh_processes import RealMesh
 
 pytestmark = pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
 

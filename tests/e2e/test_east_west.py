@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from testing.processes.process import eventually
 from tests.e2e.test_waypoints import ALICE, EVE, GATEWAY_NAME, Mesh
-from tests.support.processes import eventually
 
 PASSAGE = "10.79.1.4"
 OBJECTS = f"""---

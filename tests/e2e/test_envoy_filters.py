@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.envoy_filter_cases import CASES
-from tests.support.patched_edge import Case, PatchedEdge
-from tests.support.processes import eventually
+from testing.processes.patched_gateway import Case, PatchedEdge
+from testing.processes.process import eventually
+from testing.tables.envoy_filter_cases import CASES
 
 
 @pytest.fixture(scope="module")

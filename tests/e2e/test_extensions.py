@@ -12,16 +12,16 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.support import certificates
-from tests.support.backends import ask
-from tests.support.certificates import DAY, write_plugged_in
-from tests.support.credentials import data_secret
-from tests.support.objects import Plain, make
-from tests.support.processes import ControlPlane, eventually, free_port
-from tests.support.registry import Registry, Reply, archive
-from tests.support.sidecar import Sidecar
-from tests.support.tokens import write_keys
-from tests.support.wasm_module import HEADER, module
+from testing.mesh.objects import Plain, make
+from testing.mesh.wasm_module import HEADER, module
+from testing.processes.process import ControlPlane, eventually, free_port
+from testing.processes.sidecar import Sidecar
+from testing.security import certificates
+from testing.security.certificates import DAY, write_plugged_in
+from testing.security.credentials import data_secret
+from testing.security.tokens import write_keys
+from testing.servers.backends import ask
+from testing.servers.image_registry import Registry, Reply, archive
 
 LUA = "function envoy_on_response(handle) handle:headers():add('x-lua', 'added') end"
 FAILING_LUA = "function envoy_on_request(handle) handle:nothing() end"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.backends import Answer, Backend, ask
-from tests.support.processes import ControlPlane, Envoy, eventually, free_port
+from testing.processes.process import ControlPlane, Envoy, eventually, free_port
+from testing.servers.backends import Answer, Backend, ask
 
 SERVICE = """
 apiVersion: networking.istio.io/v1

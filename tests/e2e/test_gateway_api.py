@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
+from testing.mesh.objects import at, endpoint_slice
+from testing.processes.agent_stub import Agent, Root
+from testing.processes.process import ControlPlane, Envoy, Proof, eventually, free_port
+from testing.security.credentials import Authority
+from testing.servers.backends import Answer
+from testing.servers.table_backends import EXTRA, Seen, TableBackend
+from testing.tables.gateway_api_cases import BACKENDS, PORTS, ROWS, objects, request
 from tests.simulate.envoy import Request
-from tests.support.agent import Agent, Root
-from tests.support.backends import Answer
-from tests.support.credentials import Authority
-from tests.support.gateway_api_table import BACKENDS, PORTS, ROWS, objects, request
-from tests.support.objects import at, endpoint_slice
-from tests.support.processes import ControlPlane, Envoy, Proof, eventually, free_port
-from tests.support.table_backends import EXTRA, Seen, TableBackend
 
 IDENTITY = "spiffe://cluster.local/ns/edge/sa/gateway"
 MANY = 80

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.agent import Root
-from tests.support.backends import Backend
-from tests.support.guarded import Echo
-from tests.support.key_servers import Issuer
-from tests.support.mesh_client import Ask, MeshClient
-from tests.support.objects import Plain, make
-from tests.support.processes import ControlPlane, Envoy, eventually, free_port
+from testing.clients.mesh_client import Ask, MeshClient
+from testing.mesh.objects import Plain, make
+from testing.processes.agent_stub import Root
+from testing.processes.guarded_workload import Echo
+from testing.processes.process import ControlPlane, Envoy, eventually, free_port
+from testing.servers.backends import Backend
+from testing.servers.key_servers import Issuer
 
 LABELS = {"istio": "edge", "gateway.networking.k8s.io/gateway-name": "front"}
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.agent import Agent, Root
-from tests.support.backends import Backend
-from tests.support.credentials import Authority, Issued, data_secret, rsa_key, tls_secret
-from tests.support.objects import make
-from tests.support.processes import ControlPlane, Envoy, Proof, eventually, free_port
-from tests.support.tls_client import client_context, connected, refused
+from testing.clients.tls_client import client_context, connected, refused
+from testing.mesh.objects import make
+from testing.processes.agent_stub import Agent, Root
+from testing.processes.process import ControlPlane, Envoy, Proof, eventually, free_port
+from testing.security.credentials import Authority, Issued, data_secret, rsa_key, tls_secret
+from testing.servers.backends import Backend
 
 ROOT, CLIENTS, STRANGERS = Authority("servers"), Authority("clients"), Authority("strangers")
 HOST, IDENTITY = "web.example.com", "spiffe://cluster.local/ns/edge/sa/gateway"

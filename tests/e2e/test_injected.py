@@ -13,15 +13,15 @@ import pytest
 
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.mesh_config import decode_mesh_config
-from tests.support import certificates
-from tests.support.backends import Answer, Backend, ask
-from tests.support.books import books
-from tests.support.certificates import DAY, write_plugged_in
-from tests.support.kubelet import Kubelet
-from tests.support.netns import Host, Network
-from tests.support.processes import ControlPlane, envoy_binary, eventually
-from tests.support.tokens import token, write_keys
-from tests.support.webhooks import make_injector, serving
+from testing.kube.webhooks import make_injector, serving
+from testing.mesh.books_service import books
+from testing.processes.kubelet import Kubelet
+from testing.processes.netns import Host, Network
+from testing.processes.process import ControlPlane, envoy_binary, eventually
+from testing.security import certificates
+from testing.security.certificates import DAY, write_plugged_in
+from testing.security.tokens import token, write_keys
+from testing.servers.backends import Answer, Backend, ask
 from webhook.server.injector import InjectionContext
 
 NODE, VIP = "10.76.0.1", "10.76.96.10"

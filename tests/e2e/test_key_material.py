@@ -18,8 +18,8 @@ from google.protobuf import json_format
 from pilot.config.key_material import KeyPair, Roots, Value
 from pilot.config.validation.key_material import find_flaw, find_staple_flaw
 from pilot.envoy.secret import build_secret
-from tests.support.credentials import Authority, rsa_key
-from tests.support.processes import envoy_binary
+from testing.processes.process import envoy_binary
+from testing.security.credentials import Authority, rsa_key
 
 CA, OTHER = Authority(), Authority("other")
 ONE, TWO, STRICT = CA.issue("one"), CA.issue("two"), CA.issue("strict", must_staple=True)

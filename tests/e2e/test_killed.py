@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any
 
-from tests.support.processes import ControlPlane, eventually
+from testing.processes.process import ControlPlane, eventually
 
 RULE = """apiVersion: networking.istio.io/v1
 kind: VirtualService

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.certificates import DAY, intermediate, root, write_plugged_in
-from tests.support.processes import ControlPlane, eventually, free_port
-from tests.support.sidecar import REPOSITORY, Sidecar
-from tests.support.tokens import write_keys
+from testing.processes.process import ControlPlane, eventually, free_port
+from testing.processes.sidecar import REPOSITORY, Sidecar
+from testing.security.certificates import DAY, intermediate, root, write_plugged_in
+from testing.security.tokens import write_keys
 
 SIGNER = intermediate(root(40, now=datetime.datetime.now(datetime.UTC)), 41, life=400 * DAY)
 TARGET = "xds:///echo.shop.svc.cluster.local:7070"
@@ -104,11 +104,11 @@ spec:
   hosts: [echo.shop.svc.cluster.local]
   http:
 """
-PEER = [sys.executable, "-m", "tests.support.grpc_peer"]
+PEER = [sys.executable, "-m", "testing.clients.grpc_peer"]
 
 
 class Peer:
-    """A process of `tests.support.grpc_peer` that is asked by lines."""
+    """A process of `testing.clients.grpc_peer` that is asked by lines."""
 
     def __init__(self, arguments: list[str], bootstrap: pathlib.Path | None, log: pathlib.Path) -> None:
         environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "GRPC_XDS_BOOTSTRAP": str(bootstrap or "/dev/null")}

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.backends import Answer, ask
-from tests.support.netns import Host
-from tests.support.processes import Process, eventually
+from testing.processes.netns import Host
+from testing.processes.process import Process, eventually
+from testing.servers.backends import Answer, ask
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHOP = ROOT / "samples" / "shop"

@@ -12,8 +12,8 @@ from ca.csr import decode_csr
 from ca.pem import bundle_pem, certificate_pem, key_pem
 from ca.signer import Signer
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
-from tests.support.processes import ControlPlane, Envoy, Proof, eventually
+from testing.processes.process import ControlPlane, Envoy, Proof, eventually
+from testing.security.certificates import DAY, csr, ec_key, intermediate, root, write_plugged_in
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT = root(30, now=NOW)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.agent import Agent, Root
-from tests.support.backends import Answer, Backend, ask
-from tests.support.books import books
-from tests.support.netns import Host, Network, capture
-from tests.support.processes import ControlPlane, Envoy, eventually
+from testing.mesh.books_service import books
+from testing.processes.agent_stub import Agent, Root
+from testing.processes.netns import Host, Network, capture
+from testing.processes.process import ControlPlane, Envoy, eventually
+from testing.servers.backends import Answer, Backend, ask
 
 NODE, CLIENT, SERVER, VIP, ADMIN = "10.77.0.1", "10.77.1.1", "10.77.1.2", "10.77.96.10", "127.0.0.1:15000"
 OBJECTS = (

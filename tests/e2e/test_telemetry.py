@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.backends import Answer, Backend, ask
-from tests.support.collectors import Collector, Span, SpanServer
-from tests.support.objects import Plain, make
-from tests.support.processes import ControlPlane, Envoy, envoy_binary, eventually, free_port
+from testing.mesh.objects import Plain, make
+from testing.processes.process import ControlPlane, Envoy, envoy_binary, eventually, free_port
+from testing.servers.backends import Answer, Backend, ask
+from testing.servers.trace_collectors import Collector, Span, SpanServer
 from tests.unit.lib.test_cel import REFUSED, TAKEN
 
 LABELS = {"istio": "edge"}

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.guarded import Guarded
-from tests.support.key_servers import Issuer, StaticServer
-from tests.support.mesh_client import Ask
-from tests.support.processes import ControlPlane, eventually
+from testing.clients.mesh_client import Ask
+from testing.processes.guarded_workload import Guarded
+from testing.processes.process import ControlPlane, eventually
+from testing.servers.key_servers import Issuer, StaticServer
 
 KEYS = "/keys"
 NEEDS_TOKEN = ("AuthorizationPolicy", "rules: [{from: [{source: {requestPrincipals: ['*']}}]}]")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from pilot.agent.envoy.envoy_bootstrap import ProxyNode
-from tests.support.agent import Agent, Root
-from tests.support.backends import Answer, Backend, ask
-from tests.support.netns import Host, Network
-from tests.support.processes import ControlPlane, Envoy, eventually
+from testing.processes.agent_stub import Agent, Root
+from testing.processes.netns import Host, Network
+from testing.processes.process import ControlPlane, Envoy, eventually
+from testing.servers.backends import Answer, Backend, ask
 
 NODE, CLIENTS, WAYPOINT, BOOKS, VIP = "10.79.0.1", "10.79.1.1", "10.79.1.2", "10.79.1.3", "10.79.96.10"
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"

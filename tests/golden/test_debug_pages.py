@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from pilot.debug.application import application
 from pilot.debug.pages import sections
 from pilot.settings.process import DebugSettings
+from testing.mesh.debug_server import FakeConnection, sources, with_health
 from tests.golden.test_golden import CASES, connect
-from tests.support.debug import FakeConnection, sources, with_health
 
 SETTINGS = DebugSettings(unsafe_admin=True, profiles=False)
 PAGES = [page for shown in sections(SETTINGS).values() for page in shown]

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from google.protobuf import any_pb2, json_format
 
+from testing.mesh.second_decoder import check_same_content
+from testing.mesh.world import World, proxy, read
 from tests.golden.yaml_text import load_yaml, to_yaml
-from tests.support.independent import check_same_content
-from tests.support.world import World, proxy, read
 
 CASES = sorted(path.parent for path in pathlib.Path(__file__).parent.glob("cases/*/objects.yaml"))
 

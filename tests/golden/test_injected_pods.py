@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from pilot.ingest.mesh_config import decode_mesh_config
-from tests.support.webhooks import config_texts, review
+from testing.kube.webhooks import config_texts, review
 from webhook.inject.config import InjectorConfig, decode_config
 from webhook.inject.errors import InjectionError
 from webhook.kube_inject import FileInjector, inject_document

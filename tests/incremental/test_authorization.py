@@ -13,8 +13,8 @@ from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
 from pilot.mesh.model.proxy import Proxy
-from tests.support.objects import Plain, make, pod, world
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.objects import Plain, make, pod, world
+from testing.mesh.world import World, proxy, rows_of
 
 PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"
 WEB = make("Service", "web", f"{{clusterIP: 10.96.0.2, selector: {{app: web}}, ports: {PORTS}}}")

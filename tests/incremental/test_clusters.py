@@ -14,7 +14,7 @@ from pilot.envoy.endpoint.load_assignments import outbound_load_assignments, sni
 from pilot.envoy.resource import Resource
 from pilot.mesh.model.facets import Labels, OutboundFacet, ScopeFacet
 from pilot.mesh.model.proxy import NodeType
-from tests.support.world import Rows, World, parse_objects, rows_of
+from testing.mesh.world import Rows, World, parse_objects, rows_of
 
 NAMESPACES = ("a", "b", "istio-system")
 HOSTS = (

@@ -13,11 +13,11 @@ from pilot.config.kinds.istio import VIRTUAL_SERVICE
 from pilot.debug.explain import explain_page
 from pilot.derive.collection import DerivedSource
 from pilot.lib.xds_types import CLUSTER, LISTENER, ROUTE
-from tests.support.checks import problems_of
-from tests.support.debug import FakeConnection, sources
-from tests.support.derived_kind import config_map, virtual_services_of_config_maps
-from tests.support.objects import make
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.debug_server import FakeConnection, sources
+from testing.mesh.derived_kind import config_map, virtual_services_of_config_maps
+from testing.mesh.objects import make
+from testing.mesh.problems import problems_of
+from testing.mesh.world import World, proxy, rows_of
 
 PROXIES = (
     proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}),

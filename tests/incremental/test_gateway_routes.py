@@ -10,7 +10,7 @@ import pytest
 from pilot.derive import Database, Node
 from pilot.derive.patched import Patched
 from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_http_routes
-from tests.support.gateway_front import Front, route
+from testing.mesh.gateway_front import Front, route
 
 
 def front_with(routes: int) -> Front:

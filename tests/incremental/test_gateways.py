@@ -11,8 +11,8 @@ import pytest
 from pilot.derive import Node
 from pilot.lib.xds_types import LISTENER, ROUTE
 from pilot.mesh.model.proxy import Proxy
-from tests.support.mesh_edits import difference, snapshot
-from tests.support.world import Rows, World, parse_objects, proxy, rows_of
+from testing.edits.mesh_edits import difference, snapshot
+from testing.mesh.world import Rows, World, parse_objects, proxy, rows_of
 
 ROUTERS = [
     proxy("router", "edge-0", "edge", "10.1.0.8", {"istio": "ingress"}),

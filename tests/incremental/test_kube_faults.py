@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.support.kube_world import KubeWorld, Servers, difference, start_fresh
+from testing.kube.kube_mesh import KubeWorld, Servers, difference, start_fresh
 
 SEQUENCES = 12
 

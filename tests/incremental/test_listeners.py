@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pilot.lib.xds_types import LISTENER
-from tests.support.objects import at, endpoint_slice, make, pod
-from tests.support.world import Rows, World, proxy, rows_of
+from testing.mesh.objects import at, endpoint_slice, make, pod
+from testing.mesh.world import Rows, World, proxy, rows_of
 
 PROXIES = [
     proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web", "version": "v1"}),

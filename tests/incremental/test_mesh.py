@@ -14,7 +14,7 @@ import pilot.mesh
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.kind import AnyKind, BaseKind
 from pilot.config.kinds import gateway_api, istio, kubernetes
-from tests.support.mesh_edits import (
+from testing.edits.mesh_edits import (
     FLAGS,
     course,
     draw,
@@ -25,8 +25,8 @@ from tests.support.mesh_edits import (
     snapshot,
     start,
 )
-from tests.support.mesh_slots import SLOTS
-from tests.support.world import rows_of
+from testing.edits.mesh_slots import SLOTS
+from testing.mesh.world import rows_of
 
 KINDS = {
     name: kind

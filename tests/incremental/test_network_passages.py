@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from pilot.lib.xds_types import CLUSTER
-from tests.support.mesh_edits import difference, draw, rows_at, rows_of_state, snapshot, start
-from tests.support.mesh_slots import SLOTS
-from tests.support.world import World, proxy
+from testing.edits.mesh_edits import difference, draw, rows_at, rows_of_state, snapshot, start
+from testing.edits.mesh_slots import SLOTS
+from testing.mesh.world import World, proxy
 
 FLAGS = {"PILOT_ENABLE_AMBIENT": "true", "AMBIENT_ENABLE_MULTI_NETWORK": "true"}
 LABELS = {

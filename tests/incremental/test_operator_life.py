@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.operator_life import TEAMS, live
+from testing.kube.operator_edits import TEAMS, live
 
 
 @pytest.mark.parametrize(("watched", "seed"), [(f"istio-system,{','.join(TEAMS)}", 1), ("", 2)], ids=["list", "all"])

@@ -11,8 +11,8 @@ from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import CLUSTER, LISTENER
 from pilot.mesh.model.proxy import Proxy
-from tests.support.objects import Plain, make, pod, world
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.objects import Plain, make, pod, world
+from testing.mesh.world import World, proxy, rows_of
 
 CLIENT = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"})
 POD = pod("web-0", "10.1.0.1", labels="{app: web}")

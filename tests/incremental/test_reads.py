@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from tests.support.gateway_slots import GATEWAYS
-from tests.support.mesh_edits import FLAGS, random_steps, snapshot, tour
-from tests.support.mesh_slots import SLOTS
-from tests.support.read_cases import CASES, VIEWS, ReadCase
-from tests.support.reads import Survey
-from tests.support.told_read_cases import TOLD_CASES
+from testing.edits.gateway_objects import GATEWAYS
+from testing.edits.mesh_edits import FLAGS, random_steps, snapshot, tour
+from testing.edits.mesh_slots import SLOTS
+from testing.edits.report_read_cases import TOLD_CASES
+from testing.edits.resource_read_cases import CASES, VIEWS, ReadCase
+from testing.edits.untracked_reads import Survey
 
 COURSES = 8  # courses of random edits, at most
 

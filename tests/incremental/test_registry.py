@@ -14,8 +14,8 @@ from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.services import service, service_refs, visible_refs
 from pilot.mesh.registry.workloads import proxy_labels
 from pilot.mesh.tables.database import Mesh
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.support.world import Rows, World, proxy, rows_of
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.world import Rows, World, proxy, rows_of
 
 PROXIES = [
     proxy("sidecar", "alpha-0", "a", "10.1.0.1", {"app": "alpha"}, NODE_NAME="n1", NETWORK="net1"),

@@ -14,9 +14,9 @@ from pilot.derive import Node
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
-from tests.support.credentials import Authority, config_map, data_secret, tls_secret
-from tests.support.objects import make
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.objects import make
+from testing.mesh.world import World, proxy, rows_of
+from testing.security.credentials import Authority, config_map, data_secret, tls_secret
 
 CA, OTHER = Authority(), Authority("other")
 ONE, TWO = CA.issue("one.example.com"), CA.issue("two.example.com")

@@ -14,8 +14,8 @@ from pilot.derive import Node
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import LISTENER, ROUTE
 from pilot.mesh.model.proxy import Proxy
-from tests.support.mesh_edits import difference, snapshot
-from tests.support.world import Rows, World, parse_objects, proxy, rows_of
+from testing.edits.mesh_edits import difference, snapshot
+from testing.mesh.world import Rows, World, parse_objects, proxy, rows_of
 
 SIDECARS = [
     proxy("sidecar", "web-0", "one", "10.1.0.1", {"app": "web", "version": "v1"}),

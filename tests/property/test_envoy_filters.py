@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.objects import Plain
-from tests.support.random_filters import edit, filters, look, start
-from tests.support.world import World
+from testing.edits.random_envoy_filters import edit, filters, look, start
+from testing.mesh.objects import Plain
+from testing.mesh.world import World
 
 pytestmark = pytest.mark.timeout(600)
 

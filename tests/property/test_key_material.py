@@ -10,7 +10,7 @@ import pytest
 
 from pilot.config.key_material import Flaw, KeyPair, find_key_pair, find_roots
 from pilot.config.validation.key_material import find_authority_flaw, find_flaw, find_staple_flaw
-from tests.support.credentials import Authority, rsa_key
+from testing.security.credentials import Authority, rsa_key
 
 CA = Authority()
 ISSUED = (CA.issue("one"), CA.issue("strict", must_staple=True), CA.issue("rsa", rsa_key()))

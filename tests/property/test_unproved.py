@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.unproved import CORPUS, Targets, damaged
+from testing.security.hostile_input import CORPUS, Targets, damaged
 
 ALL = {name: make() for name, make in CORPUS.items()}
 FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,9 +13,9 @@ from pilot.mesh.ambient.addresses import asked
 from pilot.xds.push.connection import Connection
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.delta import DeltaSession
-from tests.support.world import World, proxy
-from tests.support.ztunnel import AMBIENT, ZtunnelClient
-from tests.support.ztunnel_edits import NAMES, SLOTS, rows_at
+from testing.clients.ztunnel import AMBIENT, ZtunnelClient
+from testing.edits.ztunnel_edits import NAMES, SLOTS, rows_at
+from testing.mesh.world import World, proxy
 
 EDITS = 300
 CROSSING = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}

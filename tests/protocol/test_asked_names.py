@@ -11,8 +11,8 @@ from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.mesh.tables.database import Mesh
-from tests.support.ads import NODE, Client, serving
-from tests.support.streams import resource
+from testing.clients.ads import NODE, Client, serving
+from testing.clients.scripted_stream import resource
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 OTHER = NODE.replace("pod", "pad")

@@ -13,10 +13,10 @@ from envoy.service.status.v3 import csds_pb2
 
 from pilot.debug import application
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE
-from tests.support.ads import Client
-from tests.support.secure import SecureClient
-from tests.support.secure_plane import Plain, Running, running
-from tests.support.tokens import token
+from testing.clients.ads import Client
+from testing.clients.secure_client import SecureClient
+from testing.control_planes.secure_plane import Plain, Running, running
+from testing.security.tokens import token
 
 SHOP, OTHER = (
     ("sidecar~10.0.0.7~web-1.shop~shop.svc.cluster.local", "shop"),

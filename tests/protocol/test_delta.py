@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.streams import delta, play, written
+from testing.clients.scripted_stream import delta, play, written
 
 SCRIPTS = {
     "the first request without names is a wildcard": """

@@ -17,7 +17,7 @@ from pilot.xds import ads
 from pilot.xds.ads import EOF, SERVICE
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.write_limiter import WriteLimits
-from tests.support.ads import NODE, Server
+from testing.clients.ads import NODE, Server
 
 
 class Call:

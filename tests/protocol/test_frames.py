@@ -13,7 +13,7 @@ from pilot.xds.session.encoding import Payload
 from pilot.xds.session.session import Response, Session
 from pilot.xds.session.snapshot import TypeState
 from pilot.xds.session.subscription import Subscription
-from tests.support.streams import delta, resource, sotw
+from testing.clients.scripted_stream import delta, resource, sotw
 
 VIEW = TypeState("plan", ())
 NAMES = ["a", "b" * 127, "c" * 128, "ü" * 100, "d" * 20_000]

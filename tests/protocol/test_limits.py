@@ -23,8 +23,8 @@ from pilot.settings.process import ServeSettings
 from pilot.xds import server as server_module
 from pilot.xds.ads import MAX_STATUS_LENGTH
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
-from tests.support.ads import NODE, Client, serving
-from tests.support.streams import delta, sotw
+from testing.clients.ads import NODE, Client, serving
+from testing.clients.scripted_stream import delta, sotw
 
 PATH = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 HEADERS = [

@@ -10,8 +10,8 @@ import pytest
 from pilot.lib.xds_types import short_name
 from pilot.xds.session.session import Session, StateOf
 from pilot.xds.session.snapshot import Snapshot, TypeState
-from tests.support.model_client import TYPES, ModelClient
-from tests.support.streams import World, delta, sotw
+from testing.clients.model_client import TYPES, ModelClient
+from testing.clients.scripted_stream import World, delta, sotw
 
 NAMES = {"cds": "abcxyz", "eds": "abc", "lds": "lmn", "rds": "rstu"}
 HIDDEN = {"cds": {"b", "y"}, "eds": {"b"}, "lds": {"n"}, "rds": {"u"}}

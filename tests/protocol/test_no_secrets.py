@@ -23,10 +23,10 @@ from pilot.lib.build_info import build_info
 from pilot.lib.log import TabbedLine, scope
 from pilot.lib.log_scopes import scopes, set_output_level
 from pilot.lib.xds_types import DEBUG, DEBUG_PAGE, SECRET
-from tests.support.credentials import Authority, data_secret, tls_secret
-from tests.support.secure import SecureClient
-from tests.support.secure_plane import Running, running
-from tests.support.tokens import token
+from testing.clients.secure_client import SecureClient
+from testing.control_planes.secure_plane import Running, running
+from testing.security.credentials import Authority, data_secret, tls_secret
+from testing.security.tokens import token
 
 MARK = "S3cr3tM4rkTh4tNob0dyM4yS33"
 ISSUED = Authority().issue("web.example.com")

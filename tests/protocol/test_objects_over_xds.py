@@ -11,10 +11,10 @@ import grpc
 from pilot.mcp.object_types import MESH_CONFIG, parse_object_type
 from pilot.mcp.wire import decode_object
 from protos.istio import mesh_config_pb2
-from tests.support.ads import Client
-from tests.support.secure import SecureClient
-from tests.support.secure_plane import Plain, Running, running
-from tests.support.tokens import token
+from testing.clients.ads import Client
+from testing.clients.secure_client import SecureClient
+from testing.control_planes.secure_plane import Plain, Running, running
+from testing.security.tokens import token
 
 TOOL = "sidecar~10.0.0.9~tool-1.{0}~{0}.svc.cluster.local"
 VIRTUAL_SERVICE, ENTRY = "networking.istio.io/v1/VirtualService", "networking.istio.io/v1/ServiceEntry"

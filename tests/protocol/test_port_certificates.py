@@ -14,11 +14,11 @@ from cryptography import x509
 from ca.pem import key_pem
 from ca.signer import Signer
 from pilot.bootstrap import StartError
-from tests.support.certificates import DAY, intermediate, rsa_key, write_plugged_in
-from tests.support.certificates import root as other_root
-from tests.support.secure import SecureClient, create_certificate, enroll, secure_channel, uris
-from tests.support.secure_plane import WEB, denied, issue, running, served_certificate
-from tests.support.tokens import token
+from testing.clients.secure_client import SecureClient, create_certificate, enroll, secure_channel, uris
+from testing.control_planes.secure_plane import WEB, denied, issue, running, served_certificate
+from testing.security.certificates import DAY, intermediate, rsa_key, write_plugged_in
+from testing.security.certificates import root as other_root
+from testing.security.tokens import token
 
 
 async def test_names_that_a_request_asks_for_do_not_count(tmp_path: pathlib.Path) -> None:

@@ -20,7 +20,7 @@ from pilot.xds.admission import Admission
 from pilot.xds.ads import Ads
 from pilot.xds.authn.identity import Caller, IdentityError, no_authentication, verified_identity
 from pilot.xds.server import drain, make_server
-from tests.support.ads import Client, Server, resources, serving, shown
+from testing.clients.ads import Client, Server, resources, serving, shown
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 POD = "spiffe://cluster.local/ns/ns/sa/pod"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.xds.push.event_progress import EventOutcome, EventProgress
-from tests.support.ads import Client, Server, serving
+from testing.clients.ads import Client, Server, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 

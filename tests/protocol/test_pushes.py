@@ -18,7 +18,7 @@ from pilot.xds.ads import SERVICE
 from pilot.xds.push.discovery import Discovery, log_outcome
 from pilot.xds.push.event_progress import EventOutcome
 from pilot.xds.push.pusher import Pushed
-from tests.support.ads import NODE, Client, Server, plan, serving
+from testing.clients.ads import NODE, Client, Server, plan, serving
 
 
 async def test_a_proxy_whose_turn_came_has_converged_if_it_was_sent_something() -> None:

@@ -11,7 +11,7 @@ from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.xds.push.connection import Connection
 from pilot.xds.session.session import Acknowledgement
 from pilot.xds.session.snapshot import Snapshot, TypeState
-from tests.support.streams import delta, resource
+from testing.clients.scripted_stream import delta, resource
 
 
 def request(type_url: str, *names: str, **fields: Any) -> Any:

@@ -10,9 +10,9 @@ from envoy.service.discovery.v3 import discovery_pb2
 
 from pilot.config.kinds.istio import WORKLOAD_ENTRY
 from pilot.lib.xds_types import HEALTH
-from tests.support.secure import SecureClient
-from tests.support.secure_plane import Running, running
-from tests.support.tokens import token
+from testing.clients.secure_client import SecureClient
+from testing.control_planes.secure_plane import Running, running
+from testing.security.tokens import token
 
 NODE = "sidecar~10.0.0.9~vm-1.shop~shop.svc.cluster.local"
 CLUSTER = "outbound|80||vm.example.com"

@@ -20,9 +20,9 @@ from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
 from pilot.xds.push.secret_report import SecretReport
 from pilot.xds.secret_access import ALLOWED_SECONDS, DENIED_SECONDS, SecretAccess
-from tests.support.ads import Client, Server, serving, shown
-from tests.support.credentials import Authority, data_secret, tls_secret
-from tests.support.world import rows_of
+from testing.clients.ads import Client, Server, serving, shown
+from testing.mesh.world import rows_of
+from testing.security.credentials import Authority, data_secret, tls_secret
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 NODE = "router~10.0.0.1~edge-0.edge~edge.svc.cluster.local"

@@ -11,14 +11,14 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from tests.support.ads import Client
-from tests.support.certificates import DAY, rsa_key
-from tests.support.certificates import root as other_root
-from tests.support.key_servers import key_server
-from tests.support.secure import WEB as NODE
-from tests.support.secure import SecureClient, Shown, create_certificate, enroll, secure_channel, uris
-from tests.support.secure_plane import WEB, Plain, Running, denied, issue, running, served_certificate
-from tests.support.tokens import claims, jwk, other_key, sign, token
+from testing.clients.ads import Client
+from testing.clients.secure_client import WEB as NODE
+from testing.clients.secure_client import SecureClient, Shown, create_certificate, enroll, secure_channel, uris
+from testing.control_planes.secure_plane import WEB, Plain, Running, denied, issue, running, served_certificate
+from testing.security.certificates import DAY, rsa_key
+from testing.security.certificates import root as other_root
+from testing.security.tokens import claims, jwk, other_key, sign, token
+from testing.servers.key_servers import key_server
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 

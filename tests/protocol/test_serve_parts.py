@@ -33,7 +33,7 @@ from pilot.xds.push.write_limiter import DEFAULT_LIMITS, Write, write_limits
 from pilot.xds.secret_access import SecretAccess
 from pilot.xds.server import make_server
 from pilot.xds.workload_registration import RegistrationError
-from tests.support.streams import delta
+from testing.clients.scripted_stream import delta
 
 PROXY = Proxy(type=NodeType.SIDECAR, id="web-0.a", ips=("10.0.0.1",), dns_domain="", namespace="a", metadata={})
 

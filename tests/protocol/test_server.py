@@ -20,7 +20,7 @@ from pilot.xds.push.discovery import Discovery
 from pilot.xds.push.write_limiter import WriteLimits
 from pilot.xds.server import drain
 from pilot.xds.session.delta import DeltaSession
-from tests.support.ads import NODE, Client, Server, plan, serving
+from testing.clients.ads import NODE, Client, Server, plan, serving
 
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 

@@ -14,8 +14,8 @@ from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.delta import DeltaSession
 from pilot.xds.session.session import Session
 from pilot.xds.session.snapshot import Snapshot, TypeState
-from tests.support.ads import NODE, plan
-from tests.support.streams import Stream, World, delta, resource, sotw
+from testing.clients.ads import NODE, plan
+from testing.clients.scripted_stream import Stream, World, delta, resource, sotw
 
 CDS = BY_SHORT_NAME["cds"]
 BOTH = pytest.mark.parametrize("make", [sotw, delta])

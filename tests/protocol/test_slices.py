@@ -16,8 +16,8 @@ from pilot.xds.session.delta import DeltaSession
 from pilot.xds.session.encoding import Payload
 from pilot.xds.session.session import Response, Session
 from pilot.xds.session.snapshot import TypeState
-from tests.support.ads import NODE, Client, serving
-from tests.support.streams import delta, resource, sotw
+from testing.clients.ads import NODE, Client, serving
+from testing.clients.scripted_stream import delta, resource, sotw
 
 VIEW = TypeState("plan", ())
 BOTH = pytest.mark.parametrize("session", [sotw(), delta()], ids=["sotw", "delta"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.streams import play, sotw, written
+from testing.clients.scripted_stream import play, sotw, written
 
 SCRIPTS = {
     "the first request of a wildcard type is answered with all there is": """

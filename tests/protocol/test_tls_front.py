@@ -31,8 +31,8 @@ from pilot.xds.server import make_server
 from pilot.xds.tls import front as front_module
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context, parse_rules
 from pilot.xds.tls.front import TlsFront
-from tests.support.certificates import DAY, ec_key, name, root, rsa_key
-from tests.support.secure import NAME, Shown, secure_channel
+from testing.clients.secure_client import NAME, Shown, secure_channel
+from testing.security.certificates import DAY, ec_key, name, root, rsa_key
 
 SIGNER = root(8, now=datetime.datetime.now(datetime.UTC))
 LARGE = 8 << 20

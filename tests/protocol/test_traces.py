@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.collectors import JsonCollector
-from tests.support.fleet import CDS, Fleet
-from tests.support.kube import until
-from tests.support.processes import ControlPlane
-from tests.support.world import proxy
+from testing.clients.fleet import CDS, Fleet
+from testing.kube.kube_access import until
+from testing.mesh.world import proxy
+from testing.processes.process import ControlPlane
+from testing.servers.trace_collectors import JsonCollector
 
 ENTRY = """
 apiVersion: networking.istio.io/v1

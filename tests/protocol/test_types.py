@@ -15,8 +15,8 @@ from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
 from pilot.xds.session.session import Session
 from pilot.xds.session.snapshot import Snapshot, TypeState
-from tests.support.ads import Client, serving
-from tests.support.streams import delta, sotw
+from testing.clients.ads import Client, serving
+from testing.clients.scripted_stream import delta, sotw
 
 SYNCZ = "istio.io/debug/syncz"
 BOTH = pytest.mark.parametrize("make", [sotw, delta])

@@ -14,9 +14,9 @@ from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, CLUSTER, LISTENER, WORKL
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from protos.istio import workload_pb2
-from tests.support.ads import SECONDS, Client, Server, serving
-from tests.support.objects import Plain, make, pod
-from tests.support.world import rows_of
+from testing.clients.ads import SECONDS, Client, Server, serving
+from testing.mesh.objects import Plain, make, pod
+from testing.mesh.world import rows_of
 
 NODE = "ztunnel~10.0.0.1~zt-1.istio-system~istio-system.svc.cluster.local"
 WEB = make("Service", "web", "{clusterIP: 10.96.0.1, selector: {app: web}, ports: [{name: http, port: 80}]}")

@@ -7,8 +7,8 @@ import pytest
 
 from pilot.envoy.plans.gateway_problems import router_problems
 from pilot.lib.xds_types import CLUSTER
+from testing.mesh.world import World, proxy
 from tests.simulate.envoy import Answer, Envoy, Request
-from tests.support.world import World, proxy
 
 SERVICES = """
 apiVersion: v1

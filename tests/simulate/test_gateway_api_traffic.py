@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from envoy.config.route.v3 import route_components_pb2
 
+from testing.mesh.world import World, proxy, rows_of
+from testing.tables.gateway_api_cases import ROWS, objects, request
 from tests.simulate.envoy import Answer, Envoy
-from tests.support.gateway_api_table import ROWS, objects, request
-from tests.support.world import World, proxy, rows_of
 
 
 @functools.cache

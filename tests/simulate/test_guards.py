@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.listeners import WEB_POD, chains, listeners, service
-from tests.support.objects import Plain, make
-from tests.support.world import Proxy, proxy
+from testing.mesh.listeners import WEB_POD, chains, listeners, service
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import Proxy, proxy
 
 WEB = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"})
 EDGE = proxy("router", "edge-0", "a", "10.1.0.9", {"app": "edge"})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from testing.mesh.listeners import WEB, WEB_POD, entry, service
+from testing.mesh.objects import at, endpoint_slice, make, world
 from tests.simulate.capture import Connection, Sidecar
-from tests.support.listeners import WEB, WEB_POD, entry, service
-from tests.support.objects import at, endpoint_slice, make, world
 
 WEB_HOST, DB, PEER = "web.a.svc.cluster.local", "db.a.svc.cluster.local", "peer.a.svc.cluster.local"
 SHOP = (

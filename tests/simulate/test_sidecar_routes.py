@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pilot.mesh.model.proxy import Proxy
+from testing.mesh.world import World, proxy
 from tests.simulate.envoy import Envoy, Request
-from tests.support.world import World, proxy
 
 OBJECTS = """
 apiVersion: v1

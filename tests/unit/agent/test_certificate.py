@@ -41,8 +41,8 @@ from pilot.agent.upstream_server import (
     xds_upstream,
 )
 from pilot.lib.duration import Duration
-from tests.support import certificates
-from tests.support.secure_front import NAME, SecureFront
+from testing.control_planes.secure_port import NAME, SecureFront
+from testing.security import certificates
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)

@@ -28,8 +28,8 @@ from pilot.agent.dns.dns_server import DnsServer, Resolvers, parse_resolv_conf
 from pilot.agent.dns.lookup_table import NAME_TABLE, LookupTable
 from pilot.lib.start_error import StartError
 from protos import nds_pb2
-from tests.support.objects import at, endpoint_slice, make, pod
-from tests.support.world import World, proxy
+from testing.mesh.objects import at, endpoint_slice, make, pod
+from testing.mesh.world import World, proxy
 
 V4, V6 = ipaddress.ip_address("10.96.0.1"), ipaddress.ip_address("fd00::1")
 SERVICE, TEXT = 33, 16

@@ -14,7 +14,7 @@ from pilot.agent.envoy.admin_client import AdminError
 from pilot.agent.envoy.envoy_drain import MAX_FAILURES, count_connections, drain, drain_path
 from pilot.agent.resident_memory import clean_mappings, release_memory
 from pilot.cli import pilot_agent
-from tests.support.processes import free_port
+from testing.processes.process import free_port
 
 
 class Envoy:

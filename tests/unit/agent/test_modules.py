@@ -27,8 +27,8 @@ from pilot.config.extensions.traffic_extension import EnvVar, VmConfig, WasmConf
 from pilot.envoy.extension_config import build_extension_config
 from pilot.lib.address_rules import AddressRules
 from pilot.lib.xds_types import EXTENSION
-from tests.support.registry import MODULE, Registry, Reply, archive, digest
-from tests.support.wasm_module import module
+from testing.mesh.wasm_module import module
+from testing.servers.image_registry import MODULE, Registry, Reply, archive, digest
 
 BODY, OTHER = module("one"), module("two")
 LARGEST = 20_000

@@ -23,7 +23,7 @@ from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.proxy.proxy_context import read_proxy_context
 from pilot.agent.unix_sockets import is_listening
 from pilot.settings.parse import load_sections
-from tests.support.processes import free_port
+from testing.processes.process import free_port
 
 XDS, SDS = "etc/istio/proxy/XDS", "var/run/secrets/workload-spiffe-uds/socket"
 LIVES = "echo \"$@\" >arguments; trap 'exit 0' TERM; while :; do sleep 0.02; done"

@@ -22,7 +22,7 @@ from pilot.agent.certificates.secret_files import SecretFileSource, SecretFileWa
 from pilot.agent.certificates.workload_certificate import WorkloadCertificate, key_pem
 from pilot.agent.unix_sockets import build_server, is_listening, prepare_path, serve
 from pilot.lib.start_error import StartError
-from tests.support import certificates
+from testing.security import certificates
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 METHOD = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets"

@@ -24,8 +24,8 @@ from pilot.agent.status_port.merged_metrics import MetricsTarget, parse_targets
 from pilot.agent.status_port.readiness import STATS, Readiness
 from pilot.agent.status_port.status_server import MAX_CONNECTIONS, StatusPages, StatusServer
 from pilot.lib.start_error import StartError
-from tests.support import certificates
-from tests.support.processes import eventually
+from testing.processes.process import eventually
+from testing.security import certificates
 
 READY = {
     "server.state": 0,

@@ -24,8 +24,8 @@ from pilot.agent.xds.downstream_writer import DownstreamWriter
 from pilot.agent.xds.response_type import read_type_url
 from pilot.agent.xds.xds_proxy import XdsProxy
 from pilot.lib.xds_types import EXTENSION
-from tests.support import certificates
-from tests.support.secure_front import ADS, METHODS, NAME, SecureFront, until
+from testing.control_planes.secure_port import ADS, METHODS, NAME, SecureFront, until
+from testing.security import certificates
 
 SOTW, DELTA = METHODS
 IDENTITY = "spiffe://cluster.local/ns/shop/sa/web"

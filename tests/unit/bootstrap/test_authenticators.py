@@ -14,7 +14,7 @@ from pilot.xds.authn.identity import Caller, IdentityError, no_authentication
 from pilot.xds.authn.key_file import KeyFile
 from pilot.xds.authn.oidc import JwtRule
 from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens, service_account_identity
-from tests.support.tokens import claims, jwk, other_key, sign, token, write_keys
+from testing.security.tokens import claims, jwk, other_key, sign, token, write_keys
 
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
 PROXY = "10.0.0.1:5000"

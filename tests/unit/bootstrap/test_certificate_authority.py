@@ -23,7 +23,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
 from pilot.settings.parse import load
-from tests.support.certificates import IDENTITY, csr, intermediate, root, write_plugged_in
+from testing.security.certificates import IDENTITY, csr, intermediate, root, write_plugged_in
 
 NOW = datetime.datetime.now(datetime.UTC)
 FIRST, SECOND = root(1, now=NOW), root(2, now=NOW)

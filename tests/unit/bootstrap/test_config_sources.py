@@ -15,10 +15,10 @@ from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.lib.backoff import Backoff
 from pilot.mcp.stream import McpClient, McpEndpoint, McpStream
-from tests.support.credentials import Authority
-from tests.support.kube import chance, until
-from tests.support.mcp_server import McpServer
-from tests.support.secure_plane import Running, running
+from testing.control_planes.secure_plane import Running, running
+from testing.kube.kube_access import chance, until
+from testing.security.credentials import Authority
+from testing.servers.mcp_server import McpServer
 
 NO_AUTHORITY = {"ENABLE_CA_SERVER": "false"}
 ENTRY = "networking.istio.io/v1/ServiceEntry"

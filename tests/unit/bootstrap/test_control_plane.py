@@ -19,8 +19,8 @@ from pilot.bootstrap.first_load import PausedClock
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.derive import Database, derived
 from pilot.settings.parse import load
-from tests.support.ads import Client
-from tests.support.clock import VirtualClock
+from testing.clients.ads import Client
+from testing.mesh.clock import VirtualClock
 
 SERVICE = """
 apiVersion: networking.istio.io/v1

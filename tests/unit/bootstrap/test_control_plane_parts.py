@@ -16,8 +16,8 @@ from pilot.bootstrap.part import Part
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.ingest.batch import Commit
 from pilot.settings.parse import load
-from tests.support.clock import VirtualClock
-from tests.support.stand_ins import Journal
+from testing.mesh.clock import VirtualClock
+from testing.mesh.part_recorder import Journal
 from tests.unit.bootstrap.test_control_plane import ADDRESSES, running
 
 USUAL = [

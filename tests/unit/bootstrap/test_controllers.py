@@ -32,9 +32,9 @@ from pilot.lib.backoff import Backoff
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from tests.support.objects import make
-from tests.support.stand_ins import Journal, StandIn
-from tests.support.world import rows_of
+from testing.mesh.objects import make
+from testing.mesh.part_recorder import Journal, StandIn
+from testing.mesh.world import rows_of
 
 PARTS = (
     "RootCertificates",

@@ -21,7 +21,7 @@ from pilot.bootstrap.options import controlz_address
 from pilot.settings.parse import load
 from pilot.settings.process import ProcessSettings
 from pilot.xds.net.address import Address
-from tests.support.processes import free_port
+from testing.processes.process import free_port
 
 PORTS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 

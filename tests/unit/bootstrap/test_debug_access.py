@@ -24,7 +24,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.debug_requests import DebugRequestError
 from pilot.xds.push.discovery import Discovery
-from tests.support.certificates import root
+from testing.security.certificates import root
 
 SOURCES: Any = object()
 

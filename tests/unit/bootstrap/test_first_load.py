@@ -26,8 +26,8 @@ from pilot.lib.start_error import StartError
 from pilot.mcp import stream
 from pilot.mcp.stream import CannotConnectError, McpClient
 from pilot.settings.parse import load
-from tests.support.clock import VirtualClock
-from tests.support.stand_ins import Journal
+from testing.mesh.clock import VirtualClock
+from testing.mesh.part_recorder import Journal
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")

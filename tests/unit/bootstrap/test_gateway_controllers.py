@@ -26,8 +26,8 @@ from pilot.lib.backoff import Backoff
 from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
-from tests.support.stand_ins import Journal, StandIn
-from tests.support.world import rows_of
+from testing.mesh.part_recorder import Journal, StandIn
+from testing.mesh.world import rows_of
 from webhook.inject.proxy_config import ProxyConfigObject
 
 PARTS = ("RevisionTags", "Statuses", "DefaultClasses", "Deployments", "ShadowServices")

@@ -19,10 +19,10 @@ from pilot.config.kinds.kubernetes import SERVICE, SERVICE_EXPORT
 from pilot.config.object import RegistryKey
 from pilot.kube.leader_lock import LEADER_ANNOTATION
 from pilot.settings.parse import load
-from tests.support.apiserver.server import ApiServer
-from tests.support.certificates import root, write_plugged_in
-from tests.support.kube import defined_server, kubeconfig, until, write_kubeconfig
-from tests.support.kube_plane import ADDRESSES, Plane, running
+from testing.apiserver.server import ApiServer
+from testing.control_planes.kube_plane import ADDRESSES, Plane, running
+from testing.kube.kube_access import defined_server, kubeconfig, until, write_kubeconfig
+from testing.security.certificates import root, write_plugged_in
 
 ENTRY = """
 apiVersion: networking.istio.io/v1

@@ -24,7 +24,7 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
 from pilot.mcp.stream import CannotConnectError
 from pilot.settings.parse import load
-from tests.support.stand_ins import Journal, StandIn
+from testing.mesh.part_recorder import Journal, StandIn
 
 ENTRY, SECRET = GroupKind("networking.istio.io", "ServiceEntry"), GroupKind("", "Secret")
 ENTRIES = GroupKind("networking.istio.io", "WorkloadEntry")

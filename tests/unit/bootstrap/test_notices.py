@@ -20,8 +20,8 @@ from pilot.lib.metrics import Metrics
 from pilot.mesh.analysis.mesh import MESH, mesh_problems
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.push.discovery import Discovery
-from tests.support.clock import VirtualClock
-from tests.support.world import World
+from testing.mesh.clock import VirtualClock
+from testing.mesh.world import World
 
 GATEWAY = ObjectRef(GroupKind("networking.istio.io", "Gateway"), "shop", "front")
 REFUSED = Problem(code="bad-port", object=GATEWAY, message="70000 is no port")

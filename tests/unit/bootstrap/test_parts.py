@@ -14,7 +14,7 @@ from pilot.bootstrap.malloc_trimmer import MallocTrimmer, find_trim
 from pilot.bootstrap.part import Part, Parts
 from pilot.bootstrap.periodic_jobs import PeriodicJobs
 from pilot.lib.start_error import StartError
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
 
 
 class Journal:

@@ -35,8 +35,8 @@ from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
 from pilot.xds.net.address import Address
-from tests.support.certificates import IDENTITY, csr, root
-from tests.support.kube import until
+from testing.kube.kube_access import until
+from testing.security.certificates import IDENTITY, csr, root
 
 PATIENCE = parse_duration("7s")
 FREE = Address("127.0.0.1", 0)

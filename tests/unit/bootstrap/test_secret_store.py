@@ -26,9 +26,9 @@ from pilot.controllers.trust_bundle import TrustBundleController
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.tasks import cancel_tasks
 from pilot.mesh.tables.database import Mesh
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import QUICK, client_of, defined_server, pace, until
-from tests.support.world import rows_of
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import QUICK, client_of, defined_server, pace, until
+from testing.mesh.world import rows_of
 
 ROOTS, CRL = "istio-ca-root-cert", "istio-ca-crl"
 

@@ -37,8 +37,8 @@ from pilot.xds.authn.identity import (
 )
 from pilot.xds.authn.oidc import JwtRule, Provider
 from pilot.xds.net.address import Address
-from tests.support.stand_ins import Journal
-from tests.support.tokens import token
+from testing.mesh.part_recorder import Journal
+from testing.security.tokens import token
 
 PARTS = (
     "CertificateAuthority",

@@ -19,9 +19,9 @@ from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.start_error import StartError
 from pilot.settings.security import SecurePortSettings
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
-from tests.support.certificates import root
-from tests.support.kube import until
-from tests.support.secure_plane import issue
+from testing.control_planes.secure_plane import issue
+from testing.kube.kube_access import until
+from testing.security.certificates import root
 
 ISSUER, OTHER = root(1), root(2)
 

@@ -26,7 +26,7 @@ from pilot.ingest.batch import Commit
 from pilot.settings.process import TraceSettings
 from pilot.xds.push.event_progress import MAX_EVENTS, EventOutcome
 from pilot.xds.push.pusher import Pushed
-from tests.support.collectors import JsonCollector
+from testing.servers.trace_collectors import JsonCollector
 
 CDS, EDS = (
     "type.googleapis.com/envoy.config.cluster.v3.Cluster",

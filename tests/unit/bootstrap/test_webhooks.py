@@ -26,10 +26,10 @@ from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from pilot.xds.net.address import Address
 from pilot.xds.tls.context import CertificatePair, TlsRules, make_context
-from tests.support.certificates import root
-from tests.support.secure_plane import issue
-from tests.support.webhooks import pod, review
-from tests.support.world import rows_of
+from testing.control_planes.secure_plane import issue
+from testing.kube.webhooks import pod, review
+from testing.mesh.world import rows_of
+from testing.security.certificates import root
 from webhook.inject.proxy_config import ProxyConfigObject
 
 

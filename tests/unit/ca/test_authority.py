@@ -24,7 +24,7 @@ from ca.self_signed import make_root, renewal_due, sign_root
 from ca.server_certificate import issue_server_certificates
 from ca.signer import Signer, key_usage
 from ca.store import FolderStore
-from tests.support.certificates import (
+from testing.security.certificates import (
     DAY,
     IDENTITY,
     NOW,
@@ -343,9 +343,7 @@ async def test_a_root_that_another_replica_renewed_is_taken(
     assert (
         other.authority.signer.roots == one.authority.signer.roots == (one.authority.signer.certificate, *extra.roots)
     )
-    assert caplog.messages == [
-        "adopted the root certificate of another replica, valid until 2026-07-11 03:04:05+00:00"
-    ]
+    assert caplog.messages == ["adopted the root certificate of another replica, valid until 2026-07-11 03:04:05+00:00"]
     assert not await other.rotation.check()
 
 

@@ -17,7 +17,18 @@ from ca.csr import LARGEST_BYTES, decode_csr
 from ca.errors import SigningError
 from ca.self_signed import sign_root
 from ca.signer import Signer
-from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, request_pem, root, rsa_key
+from testing.security.certificates import (
+    DAY,
+    IDENTITY,
+    NOW,
+    csr,
+    ec_key,
+    intermediate,
+    name,
+    request_pem,
+    root,
+    rsa_key,
+)
 
 HOUR, SECOND = datetime.timedelta(hours=1), datetime.timedelta(seconds=1)
 

@@ -14,7 +14,7 @@ from ca.errors import SigningError
 from ca.external_signer import RegistrationAuthority
 from ca.pem import bundle_pem, certificate_pem
 from ca.signer import Signer
-from tests.support.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, request_pem, root
+from testing.security.certificates import DAY, IDENTITY, NOW, csr, ec_key, intermediate, name, request_pem, root
 
 OTHER = "spiffe://cluster.local/ns/bank/sa/admin"
 REQUEST = csr(names=(IDENTITY,))

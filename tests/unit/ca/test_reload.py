@@ -12,8 +12,8 @@ import pytest
 from ca.authority import Authority
 from ca.plugged_in import read_plugged_in
 from ca.reload import PluggedInReload
-from tests.support.certificates import DAY, NOW, intermediate, root, write_plugged_in
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
+from testing.security.certificates import DAY, NOW, intermediate, root, write_plugged_in
 
 
 class SilentWatch:

@@ -17,7 +17,7 @@ from ca.authority import Authority
 from ca.service import SERVICE, CallerRefused, CertificateService
 from pilot.lib.metrics import Metrics
 from protos import ca_pb2
-from tests.support.certificates import DAY, IDENTITY, NOW, csr, root
+from testing.security.certificates import DAY, IDENTITY, NOW, csr, root
 
 REASONS = {  # for the log alone
     "TTL_ERROR": "the requested lifetime of 7776001 s exceeds 7776000 s",

@@ -17,10 +17,10 @@ from pilot.debug.authz import authz
 from pilot.debug.page import Later, Refused
 from pilot.debug.pages import sections
 from pilot.settings.process import DebugSettings
-from tests.support.debug import FakeConnection, sources
-from tests.support.listeners import WEB_POD, service
-from tests.support.objects import Plain, make, world
-from tests.support.world import proxy
+from testing.mesh.debug_server import FakeConnection, sources
+from testing.mesh.listeners import WEB_POD, service
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import proxy
 
 WEB = service("web", "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]")
 CALLER = "cluster.local/ns/a/sa/caller"

@@ -13,10 +13,10 @@ from pilot.cli.ctl.client import PageClient
 from pilot.cli.pilotctl import pilotctl
 from pilot.debug.describe import describe
 from pilot.debug.page import Refused
-from tests.support.debug import FakeConnection, sources
-from tests.support.listeners import WEB_POD, service
-from tests.support.objects import Plain, make, world
-from tests.support.world import proxy
+from testing.mesh.debug_server import FakeConnection, sources
+from testing.mesh.listeners import WEB_POD, service
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import proxy
 
 WEB = service("web", "[{name: http, port: 80, targetPort: 8080}]")
 RULE = make(

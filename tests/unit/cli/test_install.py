@@ -12,11 +12,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from pilot.cli.pilotctl import pilotctl
-from tests.support.apiserver.discovery import VERSION
-from tests.support.apiserver.server import ApiServer
-from tests.support.controllers import Controllers
-from tests.support.installations import SYSTEM, few_definitions, state_of
-from tests.support.kube import write_kubeconfig
+from testing.apiserver.discovery import VERSION
+from testing.apiserver.server import ApiServer
+from testing.kube.controllers import Controllers
+from testing.kube.installations import SYSTEM, few_definitions, state_of
+from testing.kube.kube_access import write_kubeconfig
 
 LIGHT = [
     word

@@ -167,9 +167,7 @@ def test_values_for_helm_are_printed_or_written(tmp_path: pathlib.Path) -> None:
     )
     folder = tmp_path / "values"
     command = "# helm upgrade --install istiod charts/istiod --namespace istio-system --create-namespace -f "
-    warning = (
-        "! spec.components.pilot.k8s.overlays of istiod modifies objects, which values cannot express; use a post-renderer\n"
-    )
+    warning = "! spec.components.pilot.k8s.overlays of istiod modifies objects, which values cannot express; use a post-renderer\n"
     assert said(*patched, "-o", str(folder)) == (0, f"{command}{folder}/istiod-values.yaml\n", warning)
     values = (folder / "istiod-values.yaml").read_text()
     assert said(*patched) == (0, f"{command}istiod-values.yaml\n---\n{values}\n", warning)

@@ -18,11 +18,11 @@ from pilot.cli.pilotctl import pilotctl
 from pilot.install.installer import Waits
 from pilot.kube.object_client import ObjectClient, ResourceKey
 from pilot.operator.istio_operator_resource import FINALIZER
-from tests.support.apiserver.server import ApiServer
-from tests.support.controllers import Controllers
-from tests.support.installations import SYSTEM, state_of
-from tests.support.kube import until
-from tests.support.operated import OWN, Operated, light
+from testing.apiserver.server import ApiServer
+from testing.control_planes.running_operator import OWN, Operated, light
+from testing.kube.controllers import Controllers
+from testing.kube.installations import SYSTEM, state_of
+from testing.kube.kube_access import until
 from tests.unit.cli.test_install import Shell
 
 operator = import_module("pilot.cli.ctl.operator")  # the package has a command of that name

@@ -28,7 +28,7 @@ from pilot.settings import Settings
 from pilot.settings.declaration import declared
 from pilot.settings.document import document
 from pilot.settings.parse import load
-from tests.support.processes import eventually, free_port
+from testing.processes.process import eventually, free_port
 
 PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
 ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")

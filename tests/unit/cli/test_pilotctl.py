@@ -25,7 +25,7 @@ from pilot.cli.ctl.output import TextTable, render, table
 from pilot.cli.ctl.tables import secrets
 from pilot.cli.pilotctl import main
 from pilot.lib.xds_types import BY_SHORT_NAME
-from tests.support import certificates
+from testing.security import certificates
 
 ROOT = certificates.root()
 LEAF = ROOT.issue(

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from pilot.lib.build_info import build_info
-from tests.support.apiserver.server import ApiServer
-from tests.support.installations import state_of
+from testing.apiserver.server import ApiServer
+from testing.kube.installations import state_of
 from tests.unit.cli.test_install import Shell
 
 PREFIX = "MutatingWebhookConfiguration/"

@@ -16,9 +16,9 @@ from pilot.controllers.analysis_status import MAX_MESSAGES, AnalysisStatusContro
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.backoff import Backoff
 from pilot.lib.tasks import cancel_tasks
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import client_of, until
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import client_of, until
 
 RULE = GroupKind(NETWORKING, "DestinationRule")
 KINDS = (RULE, GroupKind("", "Service"))

@@ -14,11 +14,11 @@ import pytest
 from pilot.controllers.ca_bundles import MUTATING, VALIDATING, CaBundleController
 from pilot.lib.metrics import Metrics
 from pilot.lib.tasks import cancel_tasks
-from tests.support.apiserver.definitions import definition
-from tests.support.apiserver.refusal import Refusal
-from tests.support.apiserver.resource import ADMISSION
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import client_of, pace, until
+from testing.apiserver.definitions import definition
+from testing.apiserver.resource import ADMISSION
+from testing.apiserver.server import ApiServer
+from testing.apiserver.status_error import Refusal
+from testing.kube.kube_access import client_of, pace, until
 from tests.unit.ingest.test_kube_source import GATEWAY
 
 

@@ -18,9 +18,9 @@ from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
-from tests.support.clock import run_virtual
-from tests.support.objects import make
-from tests.support.world import World, rows_of
+from testing.mesh.clock import run_virtual
+from testing.mesh.objects import make
+from testing.mesh.world import World, rows_of
 
 Plain = dict[str, Any]
 

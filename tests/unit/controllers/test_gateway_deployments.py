@@ -13,12 +13,12 @@ from deploy.chart.chart import installation_folder, read_chart
 from deploy.chart.render import render
 from pilot.config.group_kind import GATEWAY_API
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.gateway_slots import gateway_object
-from tests.support.kube import until, write_kubeconfig
-from tests.support.kube_plane import running
-from tests.support.objects import Plain, make
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.control_planes.kube_plane import running
+from testing.edits.gateway_objects import gateway_object
+from testing.kube.kube_access import until, write_kubeconfig
+from testing.mesh.objects import Plain, make
 
 HTTP = "{name: http, port: 80, protocol: HTTP}"
 KINDS = {

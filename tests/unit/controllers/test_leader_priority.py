@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pilot.controllers.leader_priority import DEFAULT_TAG, LeaderPriority, outranks_holder
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import chance, client_of, pace, until
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import chance, client_of, pace, until
 
 
 @pytest.mark.parametrize(

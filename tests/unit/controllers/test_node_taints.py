@@ -10,8 +10,8 @@ import pytest
 
 from pilot.controllers.node_taints import NodeTaintController
 from pilot.lib.tasks import cancel_tasks
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import chance, client_of, pace, until
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import chance, client_of, pace, until
 
 TAINT = {"key": "cni.istio.io/not-ready", "effect": "NoSchedule"}
 OTHER = {"key": "other", "effect": "NoExecute", "value": "x"}

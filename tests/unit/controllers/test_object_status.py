@@ -16,12 +16,12 @@ from pilot.controllers.object_status import MAX_ATTEMPTS, StatusController
 from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.errors import Conflict
 from pilot.mesh.tables.database import Mesh
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.gateway_slots import gateway_object
-from tests.support.kube import QUICK, chance, until, write_kubeconfig
-from tests.support.kube_plane import Plane, running
-from tests.support.objects import Plain, at, endpoint_slice, make
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.control_planes.kube_plane import Plane, running
+from testing.edits.gateway_objects import gateway_object
+from testing.kube.kube_access import QUICK, chance, until, write_kubeconfig
+from testing.mesh.objects import Plain, at, endpoint_slice, make
 
 HTTP, ADDRESS = (
     "{name: http, port: 80, protocol: HTTP}",

@@ -21,11 +21,11 @@ from pilot.lib.xds_types import HEALTH
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.workload_registration import RegistrationError
-from tests.support.ads import Client
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import QUICK, client_of, until, write_kubeconfig
-from tests.support.world import rows_of
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.clients.ads import Client
+from testing.kube.kube_access import QUICK, client_of, until, write_kubeconfig
+from testing.mesh.world import rows_of
 from tests.unit.bootstrap.test_kube_control_plane import running
 
 GROUP = {

@@ -22,9 +22,9 @@ from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.registry.workload_entries import entry_workload
 from pilot.mesh.tables.database import Mesh
 from pilot.xds.workload_registration import RegistrationError
-from tests.support.clock import VirtualClock
-from tests.support.kube import until
-from tests.support.world import rows_of
+from testing.kube.kube_access import until
+from testing.mesh.clock import VirtualClock
+from testing.mesh.world import rows_of
 
 GROUP = {
     "apiVersion": "networking.istio.io/v1",

@@ -9,7 +9,7 @@ import pytest
 
 from pilot.controllers.revision_tags import RevisionTags
 from pilot.kube.wire import NamespacedName, ObjectChange
-from tests.support.kube import chance, pace
+from testing.kube.kube_access import chance, pace
 
 REV, TAG = "istio.io/rev", "istio.io/tag"
 

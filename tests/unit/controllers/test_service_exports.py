@@ -10,7 +10,7 @@ import pytest
 from pilot.controllers.service_exports import ServiceExportController
 from pilot.kube.errors import ApiError, Conflict, NotFound
 from pilot.kube.wire import NamespacedName, ObjectChange
-from tests.support.kube import chance, pace
+from testing.kube.kube_access import chance, pace
 
 TEA, CUPS = NamespacedName("shop", "tea"), NamespacedName("shop", "cups")
 

@@ -18,9 +18,9 @@ from pilot.kube.errors import Unreachable
 from pilot.lib.backoff import Backoff
 from pilot.mesh.model.proxy import Locality, NodeType, Proxy
 from pilot.xds.workload_registration import RegistrationError
-from tests.support.clock import run_virtual
-from tests.support.objects import make
-from tests.support.world import rows_of
+from testing.mesh.clock import run_virtual
+from testing.mesh.objects import make
+from testing.mesh.world import rows_of
 
 Plain = dict[str, Any]
 MOMENT = StatusContext(7, "now", ["ours.io/c", "ours.io/mesh"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pilot.controllers.watched_keys import WatchedKeys
-from tests.support.numbers import World, keys, sign
+from testing.mesh.number_derivations import World, keys, sign
 
 
 def test_keys_are_looked_at_when_they_come_and_when_their_value_may_be_another_one() -> None:

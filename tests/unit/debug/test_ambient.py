@@ -9,10 +9,10 @@ from typing import Any
 from pilot.debug.ambient import ambientz
 from pilot.debug.config_dump import config_dump
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION
-from tests.support.debug import FakeConnection, FakeWatch, sources
-from tests.support.objects import make, pod
-from tests.support.world import World, proxy
-from tests.support.ztunnel import ambient, ztunnel
+from testing.clients.ztunnel import ambient, ztunnel
+from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
+from testing.mesh.objects import make, pod
+from testing.mesh.world import World, proxy
 
 OBJECTS = (
     make("Service", "web", "{clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}"),

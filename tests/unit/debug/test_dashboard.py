@@ -24,11 +24,11 @@ from pilot.debug.dashboard.picture import KeptPicture
 from pilot.debug.dashboard.stream import EventStream
 from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import BY_SHORT_NAME
-from tests.support import certificates as issued
-from tests.support.debug import FakeConnection, FakeFleet, FakeWatch, sources
-from tests.support.listeners import service
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch, sources
+from testing.mesh.listeners import service
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.world import World, proxy, rows_of
+from testing.security import certificates as issued
 
 HOST = "web.a.svc.cluster.local"
 WEB_POD = pod("web-0", "10.0.0.1", labels="{app: web}")

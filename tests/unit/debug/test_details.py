@@ -22,7 +22,7 @@ from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 from pilot.mesh.model.proxy import NodeType, Proxy
 from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
 from pilot.mesh.tables.database import Mesh
-from tests.support.debug import FakeConnection, FakeFleet, FakeWatch
+from testing.mesh.debug_server import FakeConnection, FakeFleet, FakeWatch
 from tests.unit.debug.test_health import SERVICE, looked_at, of
 
 PROXY = Proxy(

@@ -9,8 +9,8 @@ import pytest
 
 from pilot.debug import explain as explain_page_module
 from pilot.debug.explain import explain_page
-from tests.support.debug import FakeConnection, sources
-from tests.support.world import World, proxy
+from testing.mesh.debug_server import FakeConnection, sources
+from testing.mesh.world import World, proxy
 
 OBJECTS = """
 apiVersion: v1

@@ -15,8 +15,8 @@ from pilot.debug import health as health_module
 from pilot.debug.health import HealthFindings
 from pilot.debug.health_findings import METRICS, Finding
 from pilot.mesh.tables.database import Mesh
-from tests.support.debug import FakeConnection, FakeFleet
-from tests.support.world import World, proxy
+from testing.mesh.debug_server import FakeConnection, FakeFleet
+from testing.mesh.world import World, proxy
 
 SERVICE = "{{kind: Service, apiVersion: v1, metadata: {{name: {0}, namespace: a}}, spec: {{clusterIP: {1}, ports: [{{name: tcp, port: 90}}]}}}}"
 CASES = [

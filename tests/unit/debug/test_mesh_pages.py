@@ -15,8 +15,8 @@ from pilot.debug import application as application_module
 from pilot.debug.application import application
 from pilot.debug.sources import Sources
 from pilot.envoy.resource import Resource
-from tests.support.debug import FakeFleet, with_health
-from tests.support.debug_pages import Ask
+from testing.mesh.debug_pages import Ask
+from testing.mesh.debug_server import FakeFleet, with_health
 
 # -- configuration and registry --------------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from pilot.config.problem import ObjectRef
 from pilot.debug.dashboard.mesh import Around, Link, Picture, ServiceFacts, links_of_route, service_facts, show_picture
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service_refs
-from tests.support.listeners import service
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.listeners import service
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
 
 WEB, API, SHOP = "web.a.svc.cluster.local", "api.b.svc.cluster.local", "shop.example"
 POLICIES = ("ALLOW a/p",)

@@ -16,8 +16,8 @@ from pilot.debug.pages import sections
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import DebugSettings
-from tests.support.debug import FakeFleet, sources
-from tests.support.debug_pages import Ask, ask, build_mesh, client, connection, pages, refusal
+from testing.mesh.debug_pages import Ask, ask, build_mesh, client, connection, pages, refusal
+from testing.mesh.debug_server import FakeFleet, sources
 
 # -- the process -----------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from google.protobuf import json_format
 from pilot.config.group_kind import NETWORKING
 from pilot.debug.sources import Sources
 from pilot.lib.xds_types import BY_SHORT_NAME
-from tests.support.debug import FakeFleet, FakeWatch
-from tests.support.debug_pages import Ask, refusal
+from testing.mesh.debug_pages import Ask, refusal
+from testing.mesh.debug_server import FakeFleet, FakeWatch
 
 # -- one proxy -------------------------------------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ from pilot.debug.pages import sections
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, SECRET
 from pilot.settings.process import DebugSettings
-from tests.support.checks import problems_of
-from tests.support.credentials import Authority, edge, tls_secret
-from tests.support.debug import FakeConnection, FakeWatch, sources
-from tests.support.objects import make, world
-from tests.support.world import World
+from testing.mesh.debug_server import FakeConnection, FakeWatch, sources
+from testing.mesh.objects import make, world
+from testing.mesh.problems import problems_of
+from testing.mesh.world import World
+from testing.security.credentials import Authority, edge, tls_secret
 
 CA = Authority()
 WEB, BROKEN = CA.issue("web.example.com"), CA.issue("broken.example.com")

@@ -16,7 +16,7 @@ from deploy.crd.schema import ANY
 from pilot.config.catalogue import CATALOGUE
 from pilot.config.group_kind import plural_of
 from pilot.ingest.documents import read_documents
-from tests.support.apiserver.schemas import wrong_places
+from testing.apiserver.schemas import wrong_places
 
 ROOT = pathlib.Path(__file__).parents[3]
 DEFINITIONS = {d["spec"]["names"]["kind"]: d for d in definitions()}

@@ -20,12 +20,12 @@ from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GATEWAY_API
 from pilot.kube.client import ApiClient
 from pilot.settings.parse import load
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.rbac import by_roles
-from tests.support.apiserver.resource import ADMISSION
-from tests.support.apiserver.server import ApiServer
-from tests.support.apiserver.tokens import ADMIN
-from tests.support.kube import Known, kubeconfig, until
+from testing.apiserver.definitions import definitions
+from testing.apiserver.rbac import by_roles
+from testing.apiserver.resource import ADMISSION
+from testing.apiserver.server import ApiServer
+from testing.apiserver.tokens import ADMIN
+from testing.kube.kube_access import Known, kubeconfig, until
 
 SYSTEM = "istio-system"
 TOKEN = "token-of-istiod"

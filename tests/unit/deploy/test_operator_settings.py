@@ -138,7 +138,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"components": {"base": {"enabled": "true"}}},
         'spec.components.base.enabled: expected true or false, got the string "true"; remove the quotes',
     ),
-    "a quoted value": ({"values": {"pilot": {"autoscaleEnabled": "false"}}}, 'got the string "false"; remove the quotes'),
+    "a quoted value": (
+        {"values": {"pilot": {"autoscaleEnabled": "false"}}},
+        'got the string "false"; remove the quotes',
+    ),
     "an amount": (
         pilot({"resources": {"limits": {"cpu": "much"}}}),
         "spec.components.pilot.k8s.resources.limits[cpu]: quantities must match",

@@ -14,7 +14,7 @@ from deploy.operator.components import chart_values, enabled_components
 from deploy.operator.errors import SettingsError
 from deploy.operator.inputs import profile_names, user_settings
 from deploy.operator.manifest import render_installation, resolve_operator
-from tests.support.json_schema import wrong_paths
+from testing.mesh.json_schema import wrong_paths
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.derive import Gather, Lookup, derived, hub
-from tests.support.numbers import World, keys, number, numbers, sentence, sign
+from testing.mesh.number_derivations import World, keys, number, numbers, sentence, sign
 
 
 @hub

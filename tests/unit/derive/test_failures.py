@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.derive import UNSET, CycleError, Gather, derived, hub
-from tests.support.numbers import World, keys, number, numbers, sentence, sign
+from testing.mesh.number_derivations import World, keys, number, numbers, sentence, sign
 
 
 def test_a_failing_item_keeps_its_last_good_value_and_its_neighbours_go_on() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.world import Rows, World, parse_objects, proxy, rows_of
+from testing.mesh.world import Rows, World, parse_objects, proxy, rows_of
 
 PROXIES = [
     proxy("sidecar", "home-0", "shop", "10.1.0.1", {"app": "home"}),

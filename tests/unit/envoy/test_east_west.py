@@ -8,8 +8,8 @@ import pytest
 
 from pilot.envoy.names import BLACK_HOLE_CLUSTER, FORWARD_INNER_CONNECT, MAIN_INTERNAL
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, proxy, rows_of
 from tests.unit.envoy.plans.test_waypoint import installed, of_world
 
 GATEWAY = proxy(

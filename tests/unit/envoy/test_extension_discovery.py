@@ -11,10 +11,10 @@ from google.protobuf import any_pb2, json_format
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import EXTENSION
 from pilot.mesh.model.proxy import Proxy
-from tests.support.credentials import data_secret
-from tests.support.listeners import WEB
-from tests.support.objects import make, world
-from tests.support.world import World
+from testing.mesh.listeners import WEB
+from testing.mesh.objects import make, world
+from testing.mesh.world import World
+from testing.security.credentials import data_secret
 
 PREFIX = "extensions.istio.io/trafficextension/"
 IDENTIFIED = msgspec.structs.replace(WEB, identity="spiffe://cluster.local/ns/a/sa/web")

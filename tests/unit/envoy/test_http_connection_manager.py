@@ -16,9 +16,9 @@ from pilot.envoy.tracing.request_tracing import RequestTracing, build_request_tr
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
-from tests.support.independent import check_same_content
-from tests.support.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
-from tests.support.world import proxy
+from testing.mesh.listeners import WEB_POD, chains, http, http_filters, last, listeners, service
+from testing.mesh.second_decoder import check_same_content
+from testing.mesh.world import proxy
 
 SHOP = service("x", "[{name: http, port: 80}]")
 

@@ -7,9 +7,9 @@ from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import NAME_TABLE
 from protos import nds_pb2
-from tests.support.mesh_edits import snapshot
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, proxy, rows_of
+from testing.edits.mesh_edits import snapshot
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, proxy, rows_of
 
 PEERS: tuple[Plain, ...] = (
     make("Service", "peers", "{clusterIP: None, ports: [{name: tcp, port: 90}]}"),

@@ -11,9 +11,9 @@ from google.protobuf import any_pb2
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.lib.xds_types import PROXY_CONFIG
 from protos.istio import mesh_proxy_config_pb2
-from tests.support.checks import problems_of
-from tests.support.credentials import Authority
-from tests.support.world import World, proxy
+from testing.mesh.problems import problems_of
+from testing.mesh.world import World, proxy
+from testing.security.credentials import Authority
 
 OWN, NEXT, PARTNER = Authority("own"), Authority("next"), Authority("partner")
 LEAF = OWN.issue("x")

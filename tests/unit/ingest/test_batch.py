@@ -10,7 +10,7 @@ from pilot.derive import Node, derived
 from pilot.ingest.batch import LONG, SLICES, Batch, Commit
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
 
 KEY = RegistryKey("Kubernetes", "shop", "a")
 

@@ -15,9 +15,9 @@ from pilot.envoy.plans.gateway_problems import ROUTERS
 from pilot.ingest.checking import SLICE, Checking
 from pilot.ingest.problems import TOLD, ProblemStore
 from pilot.mesh.analysis.listed import CHECKS
-from tests.support.checks import problems_of
-from tests.support.clock import VirtualClock
-from tests.support.world import Rows, World, proxy, rows_of
+from testing.mesh.clock import VirtualClock
+from testing.mesh.problems import problems_of
+from testing.mesh.world import Rows, World, proxy, rows_of
 from tests.unit.mesh.analysis.test_checks import BASE, ROWS, Plain, gw, to, vs
 
 STEPS = 12

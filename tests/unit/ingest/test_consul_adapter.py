@@ -23,9 +23,9 @@ from pilot.mesh.tables.database import Mesh
 from samples.consul import catalogue
 from samples.consul.adapter import Adapter
 from samples.consul.entries import build_entry
-from tests.support.clock import VirtualClock
-from tests.support.consul import Consul, instance
-from tests.support.kube import until
+from testing.kube.kube_access import until
+from testing.mesh.clock import VirtualClock
+from testing.servers.consul import Consul, instance
 
 
 class Followed:

@@ -16,7 +16,7 @@ from pilot.config.problem import ObjectRef, Severity
 from pilot.ingest.decode import Decoded, DocumentOrigin, decode_document
 from pilot.ingest.folder import is_configuration, place_of
 from pilot.ingest.reading import Reader
-from tests.support.files import Files, service
+from testing.control_planes.config_folder import Files, service
 
 
 def test_all_files_at_any_depth_are_read(tmp_path: pathlib.Path) -> None:

@@ -16,7 +16,7 @@ from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.files import service
+from testing.control_planes.config_folder import service
 
 
 class Live:

@@ -21,7 +21,7 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.registry.networks import NetworkGateway, network_gateways, unresolved_gateways
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
 
 HOST, OTHER = "gw.example.com", "other.example.com"
 

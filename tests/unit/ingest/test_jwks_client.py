@@ -15,8 +15,8 @@ from aiohttp import web
 from pilot.config.security.request_authentication import JwksKey
 from pilot.ingest.jwks.client import DISCOVERY, JwksClient, KeySetError, make_tls
 from pilot.lib.address_rules import AddressRules, BlockedAddress
-from tests.support.credentials import Authority
-from tests.support.key_servers import KeyServer, key_server
+from testing.security.credentials import Authority
+from testing.servers.key_servers import KeyServer, key_server
 
 KEYS = json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]})
 SOON = 10.0

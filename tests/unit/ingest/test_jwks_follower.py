@@ -19,9 +19,9 @@ from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
-from tests.support.objects import make
-from tests.support.world import rows_of
+from testing.mesh.clock import VirtualClock
+from testing.mesh.objects import make
+from testing.mesh.world import rows_of
 
 URI = "https://issuer.example.com/keys"
 KEY, DISCOVERED = JwksKey("", URI), JwksKey("https://issuer.example.com", "")

@@ -28,8 +28,8 @@ from pilot.lib.build_info import BuildInfo
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
-from tests.support.debug import sources
+from testing.mesh.clock import VirtualClock
+from testing.mesh.debug_server import sources
 
 PER_CLUSTER = "ConfigMap EndpointSlice Namespace Node Pod Secret Service ServiceExport ServiceImport WorkloadEntry"
 WITHOUT_NAMESPACE = "GatewayClass IngressClass Namespace Node"

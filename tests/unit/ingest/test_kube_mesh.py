@@ -17,9 +17,9 @@ from pilot.ingest.kube_mesh import MESH_ROW, NETWORKS_ROW, MeshConfigMaps
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.apiserver.server import ApiServer
-from tests.support.clock import VirtualClock
-from tests.support.kube import client_of, pace, until
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import client_of, pace, until
+from testing.mesh.clock import VirtualClock
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.apiserver.definitions import definition, definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.clock import VirtualClock
-from tests.support.kube import client_of, pace, until
+from testing.apiserver.definitions import definition, definitions
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import client_of, pace, until
+from testing.mesh.clock import VirtualClock
 
 GATEWAY = CATALOGUE.find(GroupKind(NETWORKING, "Gateway"))
 assert GATEWAY is not None

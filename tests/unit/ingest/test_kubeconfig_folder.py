@@ -12,8 +12,8 @@ from pilot.ingest.kubeconfig_folder import cluster_of, read_kubeconfigs
 from pilot.ingest.problems import ProblemStore
 from pilot.ingest.remote_clusters import Options, RemoteClusters
 from pilot.lib.metrics import Metrics
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import chance, client_of, kubeconfig, pace, until
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import chance, client_of, kubeconfig, pace, until
 from tests.unit.ingest.test_remote_clusters import Clusters
 
 WEST = {

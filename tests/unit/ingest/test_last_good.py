@@ -17,8 +17,8 @@ from pilot.config.object import Object, ObjectKey, RegistryKey
 from pilot.ingest import shape
 from pilot.ingest.last_good import LastGood
 from pilot.mesh.tables.database import Mesh
+from testing.control_planes.config_folder import Files, service
 from tests.property.test_shape import fitting
-from tests.support.files import Files, service
 
 RULE = """apiVersion: networking.istio.io/v1
 kind: VirtualService

@@ -6,7 +6,7 @@ from pilot.config.problem import Problem
 from pilot.ingest.decode import decode_document
 from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
-from tests.support.objects import Plain, make
+from testing.mesh.objects import Plain, make
 
 
 def entry(host: str) -> Plain:

@@ -11,9 +11,9 @@ from pilot.config.kinds import istio
 from pilot.config.problem import Severity
 from pilot.ingest.decode import DocumentOrigin
 from pilot.ingest.mcp_source import McpSource
-from tests.support.config_sources import MemoryConfig
-from tests.support.kube import until
-from tests.support.mcp_config import McpConfig
+from testing.control_planes.config_sources import MemoryConfig
+from testing.control_planes.mcp_config_source import McpConfig
+from testing.kube.kube_access import until
 
 ENTRY = "networking.istio.io/v1/ServiceEntry"
 SERVICE_ENTRY = """

@@ -14,7 +14,7 @@ from pilot.ingest.mesh_files import MeshFiles
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import Duration, parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
 
 
 def mesh(*layers: str) -> MeshConfig:

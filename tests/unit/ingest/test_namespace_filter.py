@@ -13,8 +13,8 @@ from pilot.config.kinds.kubernetes import ENDPOINT_SLICE
 from pilot.config.object import Object
 from pilot.ingest.mesh_config import decode_mesh_config
 from pilot.mesh.registry.services import service_refs
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, rows_of
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, rows_of
 
 ON = "{matchLabels: {mesh: 'on'}}"
 TEAMS = "{matchExpressions: [{key: team, operator: In, values: [red, blue]}]}"

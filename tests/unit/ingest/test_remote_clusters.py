@@ -27,10 +27,10 @@ from pilot.kube.errors import ConfigurationError
 from pilot.lib.duration import parse_duration
 from pilot.lib.metrics import Metrics
 from pilot.mesh.tables.database import Mesh
-from tests.support.apiserver.server import ApiServer
-from tests.support.apiserver.tokens import ADMIN
-from tests.support.clock import VirtualClock
-from tests.support.kube import PATIENCE, client_of, kubeconfig, pace, until
+from testing.apiserver.server import ApiServer
+from testing.apiserver.tokens import ADMIN
+from testing.kube.kube_access import PATIENCE, client_of, kubeconfig, pace, until
+from testing.mesh.clock import VirtualClock
 
 
 def service(name: str) -> dict[str, Any]:

@@ -30,9 +30,9 @@ from pilot.ingest.open_file import NoFile, TooLarge, read_file
 from pilot.ingest.problems import TOLD, ProblemStore, log_problem
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.clock import VirtualClock
-from tests.support.debug import sources
-from tests.support.files import Files, service
+from testing.control_planes.config_folder import Files, service
+from testing.mesh.clock import VirtualClock
+from testing.mesh.debug_server import sources
 
 # -- a pipe or a device in the place of a file -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pilot.install.tag_webhooks import Tag, TagError, remove_tag, tag_objects
 from pilot.install.verification import Checked, verify_plan
 from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
-from tests.support.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
+from testing.kube.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
 

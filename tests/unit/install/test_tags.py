@@ -16,9 +16,9 @@ from pilot.install.tag_webhooks import Tag, TagError, set_tag, tag_objects
 from pilot.install.uninstallation import delete, leaving_at_all, leaving_of_revision
 from pilot.install.verification import verify_plan, verify_revision
 from pilot.kube.object_client import ObjectClient
-from tests.support.apiserver.server import ApiServer
-from tests.support.controllers import Controllers
-from tests.support.installations import (
+from testing.apiserver.server import ApiServer
+from testing.kube.controllers import Controllers
+from testing.kube.installations import (
     SYSTEM,
     WAITS,
     Killed,

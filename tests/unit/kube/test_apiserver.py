@@ -14,10 +14,10 @@ from aiohttp import web
 
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import ApiError, Conflict, NotFound
-from tests.support.apiserver.definitions import definition
-from tests.support.apiserver.server import ApiServer
-from tests.support.apiserver.tls import make_certificate
-from tests.support.kube import client_of
+from testing.apiserver.definitions import definition
+from testing.apiserver.server import ApiServer
+from testing.apiserver.tls import make_certificate
+from testing.kube.kube_access import client_of
 from tests.unit.ingest.test_kube_source import GATEWAY
 
 MAPS = "/api/v1/namespaces/a/configmaps"

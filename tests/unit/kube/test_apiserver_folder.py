@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pathlib
 
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.folder import Arguments, Folder, read_arguments
-from tests.support.apiserver.server import ApiServer
+from testing.apiserver.definitions import definitions
+from testing.apiserver.folder import Arguments, Folder, read_arguments
+from testing.apiserver.server import ApiServer
 
 ENTRY = """
 apiVersion: networking.istio.io/v1

@@ -24,13 +24,13 @@ from pilot.kube.errors import KubeError
 from pilot.lib.flags import FlagError
 from pilot.lib.start_error import StartError
 from pilot.settings.security import AuthoritySettings
-from tests.support.apiserver.asked import Asked
-from tests.support.apiserver.server import ApiServer
-from tests.support.certificates import DAY, IDENTITY, csr, ec_key, root
-from tests.support.kube import client_of, defined_server, until, write_kubeconfig
-from tests.support.kube_plane import running
-from tests.support.secure import SecureClient, Shown, create_certificate, secure_channel, uris
-from tests.support.signers import REQUESTS, Signers
+from testing.apiserver.request_info import Asked
+from testing.apiserver.server import ApiServer
+from testing.clients.secure_client import SecureClient, Shown, create_certificate, secure_channel, uris
+from testing.control_planes.kube_plane import running
+from testing.kube.kube_access import client_of, defined_server, until, write_kubeconfig
+from testing.security.certificates import DAY, IDENTITY, csr, ec_key, root
+from testing.security.signers import REQUESTS, Signers
 
 SIGNER = root(7, 100 * DAY, datetime.datetime.now(datetime.UTC) - DAY)
 NAME = "example.com/mesh"

@@ -15,9 +15,9 @@ from pilot.kube.client import ApiClient
 from pilot.kube.informer import PAGE_SIZE, Informer, WatchedCollection
 from pilot.kube.wire import NamespacedName, ObjectChange
 from pilot.lib.backoff import Backoff
-from tests.support.apiserver.faults import End
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import PATIENCE, QUICK, Known, pace, until
+from testing.apiserver.faults import End
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import PATIENCE, QUICK, Known, pace, until
 
 MAPS = WatchedCollection("/api/v1/configmaps")
 

@@ -14,7 +14,7 @@ from pilot.kube import leader_election as lease
 from pilot.kube.errors import Unreachable
 from pilot.kube.leader_election import LeaderElection, LeaseDurations, never_outranks
 from pilot.kube.leader_lock import LeaderRecord, LockObject
-from tests.support.clock import run_virtual
+from testing.mesh.clock import run_virtual
 
 OTHER = LeaderRecord("other", "their key", 10, "a", "b", 4)
 

@@ -24,8 +24,8 @@ from pilot.kube.leader_lock import (
     LockObject,
 )
 from pilot.lib.tasks import cancel_tasks
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import client_of, until
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import client_of, until
 
 TERMS = LeaseDurations(lease=1.0, renew_deadline=0.3, retry_period=0.01)
 FORMS = pytest.mark.parametrize("form", [pytest.param(LEASE, id="Lease"), pytest.param(CONFIG_MAP, id="ConfigMap")])

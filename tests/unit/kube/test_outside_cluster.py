@@ -14,10 +14,10 @@ import yaml
 from pilot.config.kinds.istio import SERVICE_ENTRY, WORKLOAD_ENTRY
 from pilot.config.kinds.kubernetes import NAMESPACE, SECRET
 from pilot.kube.leader_lock import LEADER_ANNOTATION
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import kubeconfig, until, write_kubeconfig
-from tests.support.kube_plane import running
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.control_planes.kube_plane import running
+from testing.kube.kube_access import kubeconfig, until, write_kubeconfig
 
 SYSTEM, ADMISSION = "istio-system", "admissionregistration.k8s.io"
 

@@ -14,8 +14,8 @@ from pilot.kube.errors import Unreachable
 from pilot.kube.reviews import TokenRejected, UserInfo, can_list_secrets, review_token
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.service_account import ServiceAccountTokens
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import client_of
+from testing.apiserver.server import ApiServer
+from testing.kube.kube_access import client_of
 
 
 @pytest.fixture

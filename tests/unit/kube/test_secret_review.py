@@ -18,12 +18,12 @@ from pilot.kube.errors import KubeError
 from pilot.kube.reviews import can_list_secrets
 from pilot.lib.xds_types import SECRET
 from pilot.mesh.tables.database import AccountKey
-from tests.support.agent import Root
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.credentials import Authority, tls_secret
-from tests.support.kube import client_of, until, write_kubeconfig
-from tests.support.secure import SecureClient, Shown
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.clients.secure_client import SecureClient, Shown
+from testing.kube.kube_access import client_of, until, write_kubeconfig
+from testing.processes.agent_stub import Root
+from testing.security.credentials import Authority, tls_secret
 from tests.unit.bootstrap.test_kube_control_plane import running
 
 ONLY_EDGE = "system:serviceaccount:edge:edge"

@@ -25,8 +25,8 @@ from pilot.lib.jwt import (
     own_claims,
     verify_token,
 )
-from tests.support.certificates import ec_key, rsa_key
-from tests.support.tokens import base64url, jwk, sign
+from testing.security.certificates import ec_key, rsa_key
+from testing.security.tokens import base64url, jwk, sign
 
 NOW = 1_800_000_000.0
 CLAIMS = {"sub": "somebody", "exp": NOW + 10}

@@ -15,9 +15,9 @@ from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.proxies import classify
 from pilot.mesh.proxies.placement import Placement, placement
 from pilot.mesh.registry.service_lookup import destination_ref
-from tests.support.listeners import service
-from tests.support.objects import make, world
-from tests.support.world import proxy
+from testing.mesh.listeners import service
+from testing.mesh.objects import make, world
+from testing.mesh.world import proxy
 
 HOST = "x.example"
 

@@ -26,9 +26,9 @@ from pilot.mesh.registry.networks import GATEWAY_PORT_LABEL
 from pilot.mesh.registry.service_entries import CONNECT_STRATEGY
 from pilot.mesh.registry.workload_entries import HEALTH_CHECKS
 from pilot.settings.mesh import MeshSettings
-from tests.support.mesh_edits import Snapshot, snapshot
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, proxy, read, rows_of
+from testing.edits.mesh_edits import Snapshot, snapshot
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, proxy, read, rows_of
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "cases"
 OTHER = {

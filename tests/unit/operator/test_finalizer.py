@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pilot.operator.finalizer import hold, is_ending, release, release_all
 from pilot.operator.istio_operator_resource import FINALIZER, custom_of
-from tests.support.apiserver.asked import Asked
-from tests.support.installations import SYSTEM
-from tests.support.kube import until
-from tests.support.operated import OWN, Operated
+from testing.apiserver.request_info import Asked
+from testing.control_planes.running_operator import OWN, Operated
+from testing.kube.installations import SYSTEM
+from testing.kube.kube_access import until
 
 
 def edges(*names: str, namespace: str = "shop") -> dict[str, Any]:

@@ -15,9 +15,9 @@ from pilot.operator import installation_reconciler as worker
 from pilot.operator.istio_operator_resource import FINALIZER
 from pilot.operator.operator_process import run, watched_namespaces
 from pilot.operator.operator_settings import OperatorSettings
-from tests.support.installations import SYSTEM, state_of
-from tests.support.kube import until
-from tests.support.operated import OWN, Operated, expected, light
+from testing.control_planes.running_operator import OWN, Operated, expected, light
+from testing.kube.installations import SYSTEM, state_of
+from testing.kube.kube_access import until
 
 MINIMAL = light({"profile": "minimal"})
 EDGE: dict[str, Any] = {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "shop"}]}}

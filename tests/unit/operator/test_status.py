@@ -22,7 +22,7 @@ from pilot.operator.finalizer import hold, release
 from pilot.operator.istio_operator_resource import FINALIZER, KIND, Custom, custom_of, read_custom
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.operator_settings import OperatorSettings
-from tests.support.apiserver.patches import merge_patch
+from testing.apiserver.patches import merge_patch
 
 Plain = dict[str, Any]
 VERSION = build_info().version

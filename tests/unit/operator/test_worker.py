@@ -20,7 +20,7 @@ from pilot.operator.installation_reconciler import Worker, _read
 from pilot.operator.istio_operator_resource import FINALIZER, Custom, custom_of
 from pilot.operator.metrics import OperatorMetrics
 from pilot.operator.operator_context import OperatorParts
-from tests.support.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
+from testing.kube.small_cluster import CONFIG, CONFIG_MAP, WORKLOAD, Cluster, made, plan, step
 
 Plain = dict[str, Any]
 VERSION = build_info().version

@@ -25,7 +25,7 @@ from pilot.pprof.stacks import Profile, StackFrame, ValueType, encode
 from pilot.pprof.trace import encode_trace
 from pilot.settings.process import DebugSettings
 from protos import profile_pb2
-from tests.support.debug import sources
+from testing.mesh.debug_server import sources
 
 Get = Callable[[str], Awaitable[tuple[int, str, bytes]]]
 OUTER, INNER, OTHER = (

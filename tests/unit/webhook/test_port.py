@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from tests.support.webhooks import config_texts, pod, review
+from testing.kube.webhooks import config_texts, pod, review
 from tests.unit.bootstrap.test_control_plane import Running, running, until
 
 

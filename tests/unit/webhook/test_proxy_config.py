@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from pilot.config.mesh.proxy_config import ProxyConfig, ProxyImage
-from tests.support.objects import make
-from tests.support.webhooks import config_texts
+from testing.kube.webhooks import config_texts
+from testing.mesh.objects import make
 from tests.unit.bootstrap.test_control_plane import running
 from tests.unit.webhook.test_port import ask
 from webhook.inject.proxy_config import ProxyConfigObject, effective

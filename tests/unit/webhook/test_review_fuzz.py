@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.support.review_fuzz import Fuzz
+from testing.edits.review_fuzz import Fuzz
 
 
 def test_bodies_that_are_nearly_reviews_are_answered(seed: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.webhooks import make_injector, pod, review, serving
+from testing.kube.webhooks import make_injector, pod, review, serving
 from webhook.server.application import LARGEST_BODY
 
 DEEP = 100_000

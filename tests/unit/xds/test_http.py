@@ -9,7 +9,7 @@ from aiohttp import web
 
 from pilot.xds.net.address import Address
 from pilot.xds.net.http import listen
-from tests.support.processes import free_port
+from testing.processes.process import free_port
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,14 @@ from pilot.mesh.tables.nacks import describe_nacks
 from pilot.xds.nacks import DEBOUNCE, NackRecorder
 from pilot.xds.push.discovery import Discovery
 from pilot.xds.session.sotw import SotwSession
-from tests.support.ads import Client
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.clock import VirtualClock
-from tests.support.gateway_slots import gateway_object
-from tests.support.kube import until, write_kubeconfig
-from tests.support.kube_plane import Plane, running
-from tests.support.objects import Plain, make, pod
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.clients.ads import Client
+from testing.control_planes.kube_plane import Plane, running
+from testing.edits.gateway_objects import gateway_object
+from testing.kube.kube_access import until, write_kubeconfig
+from testing.mesh.clock import VirtualClock
+from testing.mesh.objects import Plain, make, pod
 
 LISTENERS = "[{name: http, port: 80, protocol: HTTP}, {name: other, port: 81, protocol: HTTP}]"
 GATEWAY = f"gatewayClassName: istio, addresses: [{{type: Hostname, value: front}}], listeners: {LISTENERS}"

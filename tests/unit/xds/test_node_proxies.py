@@ -9,8 +9,8 @@ import pytest
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.node_proxies import NodeProxies
 from pilot.xds.authn.service_account import GROUP, Review, ServiceAccountTokens
-from tests.support.objects import Plain, pod
-from tests.support.world import World, rows_of
+from testing.mesh.objects import Plain, pod
+from testing.mesh.world import World, rows_of
 
 POD = "authentication.kubernetes.io/pod-"
 WEB = "spiffe://cluster.local/ns/a/sa/web"

@@ -12,8 +12,8 @@ from pilot.lib.flags import FlagError
 from pilot.settings.security import AuthenticationSettings
 from pilot.xds.authn.identity import Caller, IdentityError
 from pilot.xds.authn.oidc import AT_MOST_EVERY, REFRESH, JwtRule, OidcTokens, Provider, parse_jwt_rule
-from tests.support.certificates import rsa_key
-from tests.support.tokens import claims, jwk, other_key, sign, token
+from testing.security.certificates import rsa_key
+from testing.security.tokens import claims, jwk, other_key, sign, token
 
 ISSUER, KEYS = "https://issuer.example.com", "https://issuer.example.com/keys"
 RULE = JwtRule(ISSUER, ("istio-ca",), KEYS)

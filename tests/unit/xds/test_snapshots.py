@@ -13,7 +13,7 @@ from pilot.mesh.tables.database import Mesh
 from pilot.xds.push.feed import Feeds
 from pilot.xds.session.name_sets import NameSets
 from pilot.xds.session.snapshot import Snapshot, TypeState
-from tests.support.streams import resource
+from testing.clients.scripted_stream import resource
 
 
 @derived

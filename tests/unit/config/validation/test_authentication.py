@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pilot.ingest.decode import decode_document
-from tests.support.objects import make
+from testing.mesh.objects import make
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"keys":' + "[" * 100_000])

@@ -17,8 +17,8 @@ from pilot.ingest.ledger import Ledger
 from pilot.ingest.problems import ProblemStore
 from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
-from tests.support.bad_objects import Bad, bad_objects
-from tests.support.clock import VirtualClock
+from testing.mesh.clock import VirtualClock
+from testing.tables.invalid_objects import Bad, bad_objects
 
 BAD_OBJECTS = bad_objects()
 NEIGHBOUR = """

@@ -132,9 +132,7 @@ def test_the_table_of_maglev_has_a_prime_size(size: int, fine: bool) -> None:
 def test_a_version_of_a_proxy_that_is_matched_has_at_most_1024_characters(length: int, fine: bool) -> None:
     match = f"{{proxy: {{proxyVersion: {'v' * length}}}}}"
     patch = f"{{applyTo: CLUSTER, match: {match}, patch: {{operation: REMOVE}}}}"
-    expected = (
-        "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 1024 characters; matches no proxy"
-    )
+    expected = "warning spec.configPatches[0].match.proxy.proxyVersion: longer than 1024 characters; matches no proxy"
     assert told("EnvoyFilter", f"{{configPatches: [{patch}]}}", "networking.istio.io/v1alpha3") == (
         [] if fine else [expected]
     )
@@ -156,11 +154,7 @@ def test_two_entries_for_spans_of_one_mode_are_told_of(one: str, other: str, ove
     entries = ", ".join(
         f"{{randomSamplingPercentage: 1{f', match: {{mode: {mode}}}' if mode else ''}}}" for mode in (one, other)
     )
-    expected = (
-        ["warning spec.tracing[0]: a later entry for the same mode overrides this one"]
-        if overlap
-        else []
-    )
+    expected = ["warning spec.tracing[0]: a later entry for the same mode overrides this one"] if overlap else []
     assert told("Telemetry", f"{{tracing: [{entries}]}}", "telemetry.istio.io/v1") == expected
 
 

@@ -11,8 +11,8 @@ import yaml
 
 from deploy.crd.definitions import definitions
 from pilot.config.catalogue import CATALOGUE
-from tests.support.apiserver.schemas import wrong_places
-from tests.support.bad_objects import Bad, bad_objects
+from testing.apiserver.schemas import wrong_places
+from testing.tables.invalid_objects import Bad, bad_objects
 from webhook.server.review import AdmissionRequest
 from webhook.server.validator import validate
 

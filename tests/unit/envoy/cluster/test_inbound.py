@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from pilot.envoy.cluster.cluster_traits import ClusterTraitsKey
 from pilot.envoy.cluster.inbound_clusters import DefaultEndpoint, parse_default_endpoint
 from pilot.ingest.decode import decode_document
-from tests.support.clusters import HOST, clusters, http_options, rule
-from tests.support.world import proxy
+from testing.mesh.clusters import HOST, clusters, http_options, rule
+from testing.mesh.world import proxy
 
 API = proxy("sidecar", "api-0", "shop", "10.1.0.1", {"app": "api"})
 SECOND = """

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from pilot.debug.config_dump import plain
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import SECRET
-from tests.support.credentials import Authority, edge, served, tls_secret
-from tests.support.objects import world
-from tests.support.world import World
+from testing.mesh.objects import world
+from testing.mesh.world import World
+from testing.security.credentials import Authority, edge, served, tls_secret
 
 WEB = Authority().issue("web.example.com")
 CRYPTOMB = "envoy.extensions.private_key_providers.cryptomb.v3alpha.CryptoMbPrivateKeyMethodConfig"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.clusters import (
+from testing.mesh.clusters import (
     CLIENT,
     HOST,
     ROUTER,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule
+from testing.mesh.clusters import CLIENT, HOST, ROUTER, SERVICE, cluster, clusters, entry, http_options, rule
 
 UNLIMITED = {
     "maxConnections": 4294967295,

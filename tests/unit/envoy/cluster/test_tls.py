@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.clusters import (
+from testing.mesh.clusters import (
     CLIENT,
     HOST,
     ROUTER,
@@ -19,7 +19,7 @@ from tests.support.clusters import (
     rule,
     tls_context,
 )
-from tests.support.world import proxy
+from testing.mesh.world import proxy
 
 IDENTITY = "spiffe://cluster.local/ns/shop/sa/api"
 VERSIONS = {"tlsMinimumProtocolVersion": "TLSv1_2", "tlsMaximumProtocolVersion": "TLSv1_3"}

@@ -34,8 +34,8 @@ from pilot.mesh.registry.clusterset import EndpointVisibility
 from pilot.mesh.registry.networks import NetworkGateway, NetworkGateways, build_network_gateways
 from pilot.mesh.registry.services import service
 from pilot.mesh.traffic.locality_lb import SAME_NODE, SAME_ZONE, EffectiveLocality, effective_locality
-from tests.support.objects import make
-from tests.support.world import World
+from testing.mesh.objects import make
+from testing.mesh.world import World
 
 NO_GATEWAYS = NetworkGateways()
 SHOW = LbEndpointOptions(draining_label="istio.io/draining")

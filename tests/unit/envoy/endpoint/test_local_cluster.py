@@ -8,8 +8,8 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import ENDPOINT
-from tests.support.objects import at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.objects import at, endpoint_slice, make, pod, world
+from testing.mesh.world import World, proxy
 
 SERVICE = make(
     "Service",

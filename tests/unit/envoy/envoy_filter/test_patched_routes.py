@@ -14,9 +14,9 @@ from pilot.envoy.envoy_filter.patched_groups import PatchSourceKey, patched, pat
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import ROUTE
-from tests.support.objects import Plain, make
-from tests.support.random_filters import API, MESH, TO_API
-from tests.support.world import World, proxy
+from testing.edits.random_envoy_filters import API, MESH, TO_API
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import World, proxy
 
 WEB = "web.a.svc.cluster.local"
 TO_ALL = "{applyTo: HTTP_ROUTE, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {route: {timeout: 7s}}}}"

@@ -22,11 +22,11 @@ from pilot.lib.metrics import Metrics
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER, ROUTE
 from pilot.mesh.model.facets import PatchFacet, PatchKey
 from pilot.mesh.proxies.patches import configured_patch
-from tests.support.listeners import HCM
-from tests.support.objects import Plain, make, world
-from tests.support.random_filters import API, start
-from tests.support.random_filters import MESH as OBJECTS
-from tests.support.world import World, proxy
+from testing.edits.random_envoy_filters import API, start
+from testing.edits.random_envoy_filters import MESH as OBJECTS
+from testing.mesh.listeners import HCM
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import World, proxy
 
 CLUSTER_NAME = f"outbound|80||{API}"
 MESH = "istio-system"

@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from tests.support.listeners import (
+from testing.mesh.listeners import (
     HCM,
     TCP,
     WEB,
@@ -19,8 +19,8 @@ from tests.support.listeners import (
     network_filters,
     service,
 )
-from tests.support.objects import make
-from tests.support.world import proxy
+from testing.mesh.objects import make
+from testing.mesh.world import proxy
 
 PREFIX, SUFFIX = "extensions.istio.io/trafficextension/", "~istio-translated-wasmplugin"
 PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000, targetPort: 9001}, {name: http-web, port: 81, targetPort: 8081}]"

@@ -9,8 +9,8 @@ from envoy.config.listener.v3 import listener_pb2
 from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
-from tests.support.objects import make, world
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.objects import make, world
+from testing.mesh.world import World, proxy, rows_of
 
 
 def service(name: str, namespace: str = "shop", export: str = "") -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.listeners import chains, listeners, network_filters
-from tests.support.objects import at, endpoint_slice, make
-from tests.support.world import proxy
+from testing.mesh.listeners import chains, listeners, network_filters
+from testing.mesh.objects import at, endpoint_slice, make
+from testing.mesh.world import proxy
 
 EDGE = proxy("router", "edge-0", "edge", "10.1.0.9", {"app": "edge"})
 PORTS = "[{name: https, port: 443}, {name: h3, port: 443, protocol: UDP}]"

@@ -9,7 +9,7 @@ import pytest
 from pilot.config.protocol import Protocol
 from pilot.envoy.listener.inbound.inbound_chains import find_matches
 from pilot.envoy.listener.listener_filters import Inspection, build_inspectors
-from tests.support.listeners import (
+from testing.mesh.listeners import (
     HCM,
     WEB,
     WEB_POD,
@@ -23,8 +23,8 @@ from tests.support.listeners import (
     network_filters,
     service,
 )
-from tests.support.objects import make
-from tests.support.world import proxy
+from testing.mesh.objects import make
+from testing.mesh.world import proxy
 
 PLAIN = ("http/1.1", "h2c")
 MESH = ("istio-http/1.0", "istio-http/1.1", "istio-h2")

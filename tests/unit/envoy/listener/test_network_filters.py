@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from pilot.mesh.model.proxy import Proxy
-from tests.support.listeners import WEB, WEB_POD, chains, last, listeners, network_filters, service
-from tests.support.objects import make
-from tests.support.world import proxy
+from testing.mesh.listeners import WEB, WEB_POD, chains, last, listeners, network_filters, service
+from testing.mesh.objects import make
+from testing.mesh.world import proxy
 
 FILTERS = {
     "PILOT_ENABLE_MYSQL_FILTER": "true",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.listeners import (
+from testing.mesh.listeners import (
     HCM,
     WEB,
     chains,
@@ -22,8 +22,8 @@ from tests.support.listeners import (
     network_filters,
     service,
 )
-from tests.support.objects import at, endpoint_slice, make
-from tests.support.world import proxy
+from testing.mesh.objects import at, endpoint_slice, make
+from testing.mesh.world import proxy
 
 X, Y = "x.a.svc.cluster.local", "y.a.svc.cluster.local"
 PASS = "PassthroughCluster"

@@ -14,9 +14,9 @@ from pilot.lib.xds_types import LISTENER
 from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.telemetry_features import TELEMETRY_REQUIREMENTS, unsupported_telemetry
-from tests.support.listeners import WEB, WEB_POD, chains, http, http_filters, last, listeners, service
-from tests.support.objects import Plain, make
-from tests.support.world import World, proxy
+from testing.mesh.listeners import WEB, WEB_POD, chains, http, http_filters, last, listeners, service
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import World, proxy
 
 SHOP = service("web", "[{name: http, port: 80}, {name: tcp, port: 81}]")
 COLLECTOR = service("obs", "[{name: http, port: 9411}, {name: grpc, port: 4317}]", "10.96.0.9", "obs")

@@ -17,8 +17,8 @@ from google.protobuf import any_pb2
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.envoy.proxyless.grpc_names import SERVER, HostPort, parse_host_port, parse_server
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
-from tests.support.objects import at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.objects import at, endpoint_slice, make, pod, world
+from testing.mesh.world import World, proxy
 
 HOST = "echo.a.svc.cluster.local"
 NAME = f"outbound|70||{HOST}"

@@ -13,8 +13,8 @@ from google.protobuf import any_pb2, json_format
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import Proxy
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.world import World, proxy
 
 GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 API = "gateway.networking.k8s.io/v1"

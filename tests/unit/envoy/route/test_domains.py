@@ -230,7 +230,11 @@ def test_a_short_name_yields_to_the_service_of_that_name() -> None:
 
 
 def test_short_names_meet_in_their_namespace_only() -> None:
-    claims = [claim("a", f"x{NAMESPACE_MARK}one"), claim("b", f"x{NAMESPACE_MARK}two"), claim("c", f"x{NAMESPACE_MARK}one")]
+    claims = [
+        claim("a", f"x{NAMESPACE_MARK}one"),
+        claim("b", f"x{NAMESPACE_MARK}two"),
+        claim("c", f"x{NAMESPACE_MARK}one"),
+    ]
     assert resolve_conflicts(claims, frozenset()) == {("c", 80): ("x",)}
 
 

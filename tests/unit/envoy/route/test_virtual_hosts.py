@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import any_pb2, json_format
 
 from pilot.lib.xds_types import ROUTE
-from tests.support.world import World, proxy
+from testing.mesh.world import World, proxy
 
 CLIENT = proxy("sidecar", "job-0", "shop", "10.0.0.1", {"app": "job"})
 SERVICES = "".join(

@@ -6,9 +6,9 @@ import ipaddress
 from typing import Any
 
 from protos.istio import workload_pb2
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, rows_of
-from tests.support.ztunnel import ambient, told
+from testing.clients.ztunnel import ambient, told
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, rows_of
 
 CROSSING = {"AMBIENT_ENABLE_MULTI_NETWORK": "true"}
 GLOBAL = "serviceScopeConfigs: [{scope: GLOBAL, servicesSelector: {matchLabels: {everywhere: 'yes'}}}]"

@@ -10,9 +10,9 @@ import pytest
 from pilot.lib.xds_types import AUTHORIZATION
 from pilot.mesh.analysis.listed import CHECKS
 from protos.istio import authorization_pb2 as pb
-from tests.support.objects import Plain, make, pod
-from tests.support.world import World
-from tests.support.ztunnel import ambient, told, workload
+from testing.clients.ztunnel import ambient, told, workload
+from testing.mesh.objects import Plain, make, pod
+from testing.mesh.world import World
 
 STRICT = "istio-system/istio_converted_static_strict"
 CONVERTED = "a/converted_peer_authentication_%s"

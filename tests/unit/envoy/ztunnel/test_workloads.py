@@ -13,9 +13,9 @@ from pilot.lib.xds_types import ADDRESS
 from pilot.mesh.ambient.served import listing_services
 from pilot.mesh.model.address import AddressKey, parse_uid
 from protos.istio import workload_pb2
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.world import World, rows_of
-from tests.support.ztunnel import ambient, told, workload, ztunnel
+from testing.clients.ztunnel import ambient, told, workload, ztunnel
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import World, rows_of
 
 WEB = "{clusterIP: 10.96.0.1, selector: {app: web}, ports: [{name: http, port: 80, targetPort: %s}]}"
 SERVICE = "a/web.a.svc.cluster.local"

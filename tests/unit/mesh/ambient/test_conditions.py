@@ -13,13 +13,13 @@ from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.status.objects import ObjectConditions, object_status, objects_with_status
-from tests.support.apiserver.definitions import definitions
-from tests.support.apiserver.server import ApiServer
-from tests.support.kube import until, write_kubeconfig
-from tests.support.kube_plane import running
-from tests.support.objects import Plain, make
-from tests.support.world import World
-from tests.support.ztunnel import AMBIENT, ambient
+from testing.apiserver.definitions import definitions
+from testing.apiserver.server import ApiServer
+from testing.clients.ztunnel import AMBIENT, ambient
+from testing.control_planes.kube_plane import running
+from testing.kube.kube_access import until, write_kubeconfig
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import World
 
 SERVICE, POLICY = GroupKind("", "Service"), GroupKind(SECURITY, "AuthorizationPolicy")
 ENTRY, WORKLOAD = GroupKind(NETWORKING, "ServiceEntry"), GroupKind(NETWORKING, "WorkloadEntry")

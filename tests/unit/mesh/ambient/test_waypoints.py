@@ -17,8 +17,8 @@ from pilot.mesh.ambient.waypoints import parse_binding, waypoint, waypoint_accou
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.waypoint import ApplicationTunnel, Waypoint, WaypointAddress, WaypointAttachment
 from pilot.mesh.status.gateways import gateway_status
-from tests.support.objects import Plain, at, endpoint_slice, make
-from tests.support.world import World, rows_of
+from testing.mesh.objects import Plain, at, endpoint_slice, make
+from testing.mesh.world import World, rows_of
 
 AMBIENT = {"PILOT_ENABLE_AMBIENT": "true"}
 MESH_PORT = "{name: mesh, port: 15008, protocol: HBONE%s}"

@@ -10,12 +10,12 @@ import yaml
 
 from pilot.config.problem import Problem
 from pilot.ingest.mesh_config import decode_mesh_networks
-from tests.support.checks import problems_of
-from tests.support.credentials import Authority, config_map, data_secret, tls_secret
-from tests.support.mesh_edits import rows_at
-from tests.support.mesh_slots import SLOTS
-from tests.support.objects import at, endpoint_slice, make, pod, world
-from tests.support.world import World, rows_of
+from testing.edits.mesh_edits import rows_at
+from testing.edits.mesh_slots import SLOTS
+from testing.mesh.objects import at, endpoint_slice, make, pod, world
+from testing.mesh.problems import problems_of
+from testing.mesh.world import World, rows_of
+from testing.security.credentials import Authority, config_map, data_secret, tls_secret
 
 Plain = Mapping[str, Any]
 API = "api.a.svc.cluster.local"

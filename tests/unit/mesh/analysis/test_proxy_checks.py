@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.support.checks import problems_of
-from tests.support.credentials import tls_secret
-from tests.support.objects import world
-from tests.support.world import proxy, rows_of
+from testing.mesh.objects import world
+from testing.mesh.problems import problems_of
+from testing.mesh.world import proxy, rows_of
+from testing.security.credentials import tls_secret
 from tests.unit.mesh.analysis.test_checks import BASE, CERTIFICATE, HTTPS, gw, request, shown, to, vs
 
 

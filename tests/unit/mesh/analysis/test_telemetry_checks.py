@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from pilot.config.problem import Severity
-from tests.support.checks import problems_of
-from tests.support.objects import Plain, make, pod, world
-from tests.support.world import proxy, rows_of
+from testing.mesh.objects import Plain, make, pod, world
+from testing.mesh.problems import problems_of
+from testing.mesh.world import proxy, rows_of
 
 MESH = """
 extensionProviders:

@@ -13,9 +13,9 @@ from pilot.mesh.gateway_api.gateways import ListenerKey
 from pilot.mesh.gateway_api.listener_tls import is_auto_passthrough
 from pilot.mesh.gateway_api.listeners import gateway_listener
 from pilot.mesh.status.gateways import gateway_status
-from tests.support.credentials import Authority, config_map, data_secret, tls_secret
-from tests.support.gateway_slots import gateway_object
-from tests.support.objects import Plain, world
+from testing.edits.gateway_objects import gateway_object
+from testing.mesh.objects import Plain, world
+from testing.security.credentials import Authority, config_map, data_secret, tls_secret
 
 KEY = ObjectKey("a", "gw")
 HTTP = "{name: http, port: 80, protocol: HTTP}"

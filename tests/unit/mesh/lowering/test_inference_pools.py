@@ -27,11 +27,11 @@ from pilot.mesh.status.objects import object_status
 from pilot.mesh.status.pools import pool_status
 from pilot.mesh.status.routes import route_status
 from pilot.mesh.status.shown import plain_status
-from tests.support.apiserver.server import ApiServer
-from tests.support.gateway_slots import gateway_object
-from tests.support.kube import QUICK, client_of, defined_server, until
-from tests.support.objects import Plain, at, endpoint_slice, make
-from tests.support.world import World, proxy, rows_of
+from testing.apiserver.server import ApiServer
+from testing.edits.gateway_objects import gateway_object
+from testing.kube.kube_access import QUICK, client_of, defined_server, until
+from testing.mesh.objects import Plain, at, endpoint_slice, make
+from testing.mesh.world import World, proxy, rows_of
 
 KEY, REF = ObjectKey("m", "llm"), ObjectRef(INFERENCE_POOL.id, "m", "llm")
 SHADOW = "llm-ip-487b9104"

@@ -12,10 +12,10 @@ import pytest
 from pilot.config.group_kind import GATEWAY_API
 from pilot.config.kinds.istio import GATEWAY, VIRTUAL_SERVICE
 from pilot.config.networking.virtual_service import HTTPRoute
-from tests.support.credentials import Authority, config_map, tls_secret
-from tests.support.gateway_slots import gateway_object
-from tests.support.objects import Plain, make
-from tests.support.world import World, proxy, rows_of
+from testing.edits.gateway_objects import gateway_object
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import World, proxy, rows_of
+from testing.security.credentials import Authority, config_map, tls_secret
 
 NAMESPACES = ("a", "b", "c")
 ISSUED = Authority().issue("x.example.com")

@@ -20,9 +20,9 @@ from pilot.mesh.proxies.classify import (
     span_tags_facet,
 )
 from pilot.mesh.security.policies import policy_label_keys
-from tests.support.listeners import WEB_POD, service
-from tests.support.objects import make, world
-from tests.support.world import World, proxy
+from testing.mesh.listeners import WEB_POD, service
+from testing.mesh.objects import make, world
+from testing.mesh.world import World, proxy
 
 LABELS = {"app": "web", "version": "v1", "team": "red"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import service
-from tests.support.objects import Plain, make, world
-from tests.support.world import World, rows_of
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import World, rows_of
 
 
 def entry(name: str, hosts: str, resolution: str, day: int, more: str = "", **metadata: Any) -> Plain:

@@ -27,9 +27,9 @@ from pilot.mesh.registry.services import refs_by_hostname, service, service_refs
 from pilot.mesh.registry.workloads import pod_of, proxy_labels, proxy_locality
 from pilot.mesh.tables.clusters import service_clusters
 from pilot.settings.parse import load
-from tests.support.objects import Plain, at, endpoint_slice, make, pod
-from tests.support.processes import free_port
-from tests.support.world import Rows, World, proxy, rows_of
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
+from testing.mesh.world import Rows, World, proxy, rows_of
+from testing.processes.process import free_port
 
 ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")
 PORTS = "[{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 9000}]"

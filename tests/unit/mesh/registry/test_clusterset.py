@@ -9,9 +9,9 @@ from pilot.debug.application import application
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, NAME_TABLE, ROUTE
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.services import refs_by_hostname, refs_in_namespace, service, service_refs
-from tests.support.debug import sources
-from tests.support.objects import Plain, make
-from tests.support.world import World, proxy, rows_of
+from testing.mesh.debug_server import sources
+from testing.mesh.objects import Plain, make
+from testing.mesh.world import World, proxy, rows_of
 from tests.unit.mesh.registry.test_clusters import ALPHA, HOME, WEST, mesh
 
 SHARED = ServiceRef("alpha.a.svc.clusterset.local", "a")

@@ -15,7 +15,7 @@ from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.endpoint_slices import endpoint_health
 from pilot.mesh.registry.endpoints import endpoints, service_accounts
 from pilot.mesh.registry.pods import pod_workload, workload_name
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
 
 ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")
 HTTP = "[{name: http, port: 80, targetPort: 8080}]"

@@ -17,8 +17,8 @@ from pilot.mesh.registry.networks import (
     find_network,
     network_gateways,
 )
-from tests.support.objects import Plain, make, world
-from tests.support.world import World
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import World
 
 
 def networks(made: World, **found: Any) -> World:

@@ -21,8 +21,8 @@ from pilot.mesh.registry.services import (
     service_refs,
     visible_refs,
 )
-from tests.support.objects import Plain, make, world
-from tests.support.world import rows_of
+from testing.mesh.objects import Plain, make, world
+from testing.mesh.world import rows_of
 
 ALPHA = ServiceRef("alpha.a.svc.cluster.local", "a")
 

@@ -11,8 +11,8 @@ from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.registry.service_targets import service_targets
 from pilot.mesh.registry.workloads import proxy_labels, proxy_locality, proxy_network
-from tests.support.objects import Plain, at, endpoint_slice, make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.objects import Plain, at, endpoint_slice, make, pod, world
+from testing.mesh.world import World, proxy
 
 PORTS = "[{name: http, containerPort: 8080}, {name: metrics, containerPort: 9090}, {name: dns, containerPort: 5353, protocol: UDP}]"
 POD = pod(

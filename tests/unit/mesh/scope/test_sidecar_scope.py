@@ -10,9 +10,9 @@ from pilot.mesh.model.facets import ScopeFacet
 from pilot.mesh.scope.egress_hosts import HostSet, parse_hosts
 from pilot.mesh.scope.sidecar_scope import outbound_traffic_policy, sidecar_of
 from pilot.mesh.traffic.imports import ImportKey, egress_services, scope_services
-from tests.support.listeners import entry, service
-from tests.support.objects import make, world
-from tests.support.world import rows_of
+from testing.mesh.listeners import entry, service
+from testing.mesh.objects import make, world
+from testing.mesh.world import rows_of
 
 
 def sidecar(name: str, spec: str, namespace: str = "a", day: int = 1) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from google.protobuf import any_pb2
 
 from pilot.lib.xds_types import LISTENER
 from pilot.mesh.security.authorizers import Authorizer, authorizer
-from tests.support.listeners import WEB_POD, service
-from tests.support.objects import make, world
-from tests.support.world import World, proxy
+from testing.mesh.listeners import WEB_POD, service
+from testing.mesh.objects import make, world
+from testing.mesh.world import World, proxy
 
 JUDGE = make("Service", "judge", "{clusterIP: 10.96.0.9, ports: [{name: grpc, port: 9000}]}", "court")
 HOST = "judge.court.svc.cluster.local"

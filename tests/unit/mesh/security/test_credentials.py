@@ -14,9 +14,9 @@ from pilot.config.key_material import Flaw, find_key_pair, find_roots
 from pilot.config.kubernetes.secret_config_map import secret_data
 from pilot.mesh.model.credential_key import CredentialKey, parse_field, parse_resource
 from pilot.mesh.tables.database import EVERY_ACCOUNT, AccountKey
-from tests.support.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret
-from tests.support.objects import make, world
-from tests.support.world import proxy, rows_of
+from testing.mesh.objects import make, world
+from testing.mesh.world import proxy, rows_of
+from testing.security.credentials import Authority, config_map, data_secret, edge, rsa_key, served, tls_secret
 
 CA, OTHER = Authority(), Authority("other")
 WEB, NEXT = CA.issue("web.example.com"), CA.issue("web.example.com")

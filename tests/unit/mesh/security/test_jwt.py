@@ -10,10 +10,10 @@ import pytest
 from pilot.config.kinds.istio import REQUEST_AUTHENTICATION
 from pilot.config.security.request_authentication import JwksKey
 from pilot.envoy.http_filter.jwt_authn import UNUSABLE_KEYS
-from pilot.mesh.security.jwt import JwksServer, TokenRule, token_rules, remote_key_sets
-from tests.support.listeners import WEB_POD, http, listeners, service
-from tests.support.objects import make, world
-from tests.support.world import World
+from pilot.mesh.security.jwt import JwksServer, TokenRule, remote_key_sets, token_rules
+from testing.mesh.listeners import WEB_POD, http, listeners, service
+from testing.mesh.objects import make, world
+from testing.mesh.world import World
 
 KEYS = json.dumps({"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]})
 URI = "http://issuer.a.svc.cluster.local:8080/keys"

@@ -6,7 +6,7 @@ import pytest
 
 from pilot.mesh.security.mtls import mtls_mode, namespace_mtls
 from pilot.mesh.tables.trust import trust_domains
-from tests.support.world import World
+from testing.mesh.world import World
 
 WEB = frozenset({("app", "web"), ("version", "v1")})
 

@@ -21,9 +21,9 @@ from pilot.mesh.model.facets import PolicySubjectKey
 from pilot.mesh.proxies.classify import inbound_facet, outbound_listeners_facet
 from pilot.mesh.proxies.router import gateway_listeners_facet
 from pilot.mesh.security.policies import POLICIES, policies_of, proxy_policies
-from tests.support.listeners import WEB_POD, http_filters, listeners, service
-from tests.support.objects import make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.listeners import WEB_POD, http_filters, listeners, service
+from testing.mesh.objects import make, pod, world
+from testing.mesh.world import World, proxy
 
 WEB = frozenset((("app", "web"),))
 SUBJECT = PolicySubjectKey("a", WEB)

@@ -21,11 +21,11 @@ from pilot.mesh.status.objects import object_status, objects_with_status
 from pilot.mesh.status.policies import backend_tls_status, traffic_policy_status
 from pilot.mesh.status.routes import route_status
 from pilot.mesh.status.shown import plain_status
-from tests.support.credentials import Authority, config_map, data_secret, tls_secret
-from tests.support.debug import sources
-from tests.support.gateway_slots import gateway_object
-from tests.support.objects import Plain, at, endpoint_slice, make
-from tests.support.world import World, rows_of
+from testing.edits.gateway_objects import gateway_object
+from testing.mesh.debug_server import sources
+from testing.mesh.objects import Plain, at, endpoint_slice, make
+from testing.mesh.world import World, rows_of
+from testing.security.credentials import Authority, config_map, data_secret, tls_secret
 
 AUTHORITY = Authority()
 ISSUED = AUTHORITY.issue("x.example.com")

@@ -19,9 +19,9 @@ from pilot.mesh.telemetry.telemetry import (
     metric_rules,
     span_rules,
 )
-from tests.support.debug import sources
-from tests.support.objects import Plain, make, pod, world
-from tests.support.world import World, proxy
+from testing.mesh.debug_server import sources
+from testing.mesh.objects import Plain, make, pod, world
+from testing.mesh.world import World, proxy
 
 WEB = pod("web-0", "10.1.0.1", labels="{app: web}")
 CLIENT = proxy("sidecar", "web-0", "a", "10.1.0.1", {"app": "web"})

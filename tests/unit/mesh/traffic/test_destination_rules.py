@@ -16,7 +16,7 @@ from pilot.mesh.traffic.destination_rules import (
     merged_rule_key,
     merged_rule_seen,
 )
-from tests.support.world import World
+from testing.mesh.world import World
 
 HOST = "api.svc.svc.cluster.local"
 API = ServiceRef(HOST, "svc")

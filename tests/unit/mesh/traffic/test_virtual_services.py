@@ -21,7 +21,7 @@ from pilot.mesh.traffic.virtual_services import (
     virtual_services_for,
     virtual_services_of,
 )
-from tests.support.world import World
+from testing.mesh.world import World
 
 VIRTUAL_SERVICE = """
 apiVersion: networking.istio.io/v1

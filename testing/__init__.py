@@ -1,0 +1,1 @@
+"""Fixtures and fakes that tests and benchmarks share."""

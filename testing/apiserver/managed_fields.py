@@ -1,0 +1,232 @@
+"""Server-side apply: which manager has set which field.
+
+Fields are paths: ("f", name) is a field, ("k", key) the item of a list by its key, ("v", value) an item of a set.
+https://kubernetes.io/docs/reference/using-api/server-side-apply/
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from testing.apiserver.list_merging import is_set, item_keys, key_of
+from testing.apiserver.status_error import Refusal
+
+Path = tuple[tuple[str, Any], ...]
+Fields = frozenset[Path]
+_IDENTITY = frozenset(
+    {"name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "selfLink"}
+)
+
+
+class Manager(NamedTuple):
+    """Who sets fields, and how: Apply or Update, of the object or of a subresource."""
+
+    name: str
+    operation: str
+    subresource: str = ""
+
+
+Managers = dict[Manager, Fields]
+
+
+def fields_of(plain: Mapping[str, Any], built_in: bool) -> Fields:
+    """Returns the fields that an object sets, but those that say which object it is."""
+    metadata = {k: v for k, v in (plain.get("metadata") or {}).items() if k not in _IDENTITY}
+    rest = {k: v for k, v in plain.items() if k not in ("apiVersion", "kind", "metadata")}
+    return frozenset(
+        path for path in _leaves({**({"metadata": metadata} if metadata else {}), **rest}, (), built_in) if path
+    )
+
+
+def _leaves(value: Any, path: Path, built_in: bool) -> Iterable[Path]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from (
+                _list_leaves(name, inner, (*path, ("f", name)), built_in)
+                if isinstance(inner, list)
+                else _leaves(inner, (*path, ("f", name)), built_in)
+            )
+    else:
+        yield path
+
+
+def _list_leaves(field: str, items: list[Any], path: Path, built_in: bool) -> Iterable[Path]:
+    names = item_keys(field, items, built_in)
+    if names:
+        for item in items:
+            here = (*path, ("k", key_of(item, names)))
+            yield here
+            yield from _leaves(item, here, built_in)
+    elif is_set(field):
+        yield from ((*path, ("v", item)) for item in items)
+    else:
+        yield path
+
+
+def value_at(plain: Any, path: Path) -> Any:
+    """Returns what is at a path; None where nothing is."""
+    for kind, part in path:
+        if kind == "f":
+            plain = plain.get(part) if isinstance(plain, dict) else None
+        elif kind == "v":
+            plain = part if part in (plain or []) else None
+        else:
+            names = [name for name, _ in part]
+            plain = next((item for item in plain or [] if key_of(item, names) == part), None)
+        if plain is None:
+            return None
+    return plain
+
+
+def merge(live: Any, config: Any, built_in: bool, field: str = "") -> Any:
+    """Returns the live value with that of a configuration laid over it."""
+    if isinstance(live, dict) and isinstance(config, dict):
+        merged = {name: merge(live.get(name), value, built_in, name) for name, value in config.items()}
+        return {**live, **merged}
+    if isinstance(live, list) and isinstance(config, list):
+        names = item_keys(field, [*live, *config], built_in)
+        if names:
+            old, new = {key_of(item, names): item for item in live}, {key_of(item, names): item for item in config}
+            return [merge(old.get(key), new[key], built_in) if key in new else old[key] for key in _ordered(old, new)]
+        if is_set(field):
+            return [*live, *(item for item in config if item not in live)]
+    return copy.deepcopy(config)
+
+
+def _ordered(old: Iterable[Any], new: Collection[Any]) -> list[Any]:
+    """Returns the keys of both: those of a configuration in its order, others before the one that they stood before."""
+    waiting, found = deque(new), dict[Any, None]()
+    for key in old:
+        while key in new and key not in found:
+            found[waiting.popleft()] = None
+        found[key] = None
+    return list(dict.fromkeys((*found, *waiting)))
+
+
+def remove(plain: dict[str, Any], path: Path) -> None:
+    """Takes away what is at a path; what is not there stays away."""
+    *parents, (kind, part) = path
+    holder = value_at(plain, tuple(parents)) if parents else plain
+    if kind == "f" and isinstance(holder, dict):
+        holder.pop(part, None)
+    elif isinstance(holder, list) and kind == "v" and part in holder:
+        holder.remove(part)
+    elif isinstance(holder, list) and kind == "k":
+        names = [name for name, _ in part]
+        holder[:] = [item for item in holder if key_of(item, names) != part]
+
+
+def apply(
+    live: dict[str, Any] | None, config: dict[str, Any], manager: Manager, force: bool, built_in: bool
+) -> dict[str, Any]:
+    """Returns the object after a manager has applied a configuration. Refusal with 409 where others have set fields to something else."""
+    managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
+    wanted = fields_of(config, built_in)
+    disputed = {
+        other: paths
+        for other, fields in managers.items()
+        if other != manager
+        and (paths := frozenset(p for p in fields & wanted if value_at(live, p) != value_at(config, p)))
+    }
+    if disputed and not force:
+        raise _conflict(disputed)
+    merged: dict[str, Any] = merge(live or {}, config, built_in)
+    others = frozenset().union(*(fields for other, fields in managers.items() if other != manager))
+    held = {path[:length] for path in wanted | others for length in range(1, len(path) + 1)}
+    for path in sorted(managers.get(manager, frozenset()) - held, key=len):  # an item before what it is known by
+        remove(merged, path)
+    kept = {other: fields - disputed.get(other, frozenset()) for other, fields in managers.items() if other != manager}
+    merged["metadata"]["managedFields"] = write_managers({**kept, manager: wanted}, config["apiVersion"])
+    return merged
+
+
+def updated(live: Mapping[str, Any] | None, new: dict[str, Any], manager: Manager, built_in: bool) -> dict[str, Any]:
+    """Returns an object that somebody wrote, with what he changed as his."""
+    managers = read_managers((live or {}).get("metadata", {}).get("managedFields") or ())
+    there = fields_of(new, built_in)
+    changed = frozenset(path for path in there if live is None or value_at(live, path) != value_at(new, path))
+    kept = {
+        other: (fields & there) - (changed if other != manager else frozenset()) for other, fields in managers.items()
+    }
+    kept[manager] = kept.get(manager, frozenset()) | changed
+    new["metadata"]["managedFields"] = write_managers(
+        {other: fields for other, fields in kept.items() if fields}, new["apiVersion"]
+    )
+    return new
+
+
+def _conflict(disputed: Mapping[Manager, Fields]) -> Refusal:
+    found = [(manager, path) for manager, paths in disputed.items() for path in sorted(paths, key=str)]
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{m.name}"',
+            "field": "".join(f".{part}" for kind, part in path if kind == "f"),
+        }
+        for m, path in found
+    ]
+    names = ", ".join(f'"{manager.name}"' for manager in disputed)
+    return Refusal(
+        409, f"Apply failed with {len(causes)} conflict(s): conflicts with {names}", details={"causes": causes}
+    )
+
+
+# -- as they are written -------------------------------------------------------------------------------------------------
+
+
+def write_managers(managers: Mapping[Manager, Fields], api_version: str) -> list[dict[str, Any]]:
+    """Returns the managers as `metadata.managedFields`."""
+    return [
+        {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _tree(fields),
+            **({"subresource": manager.subresource} if manager.subresource else {}),
+        }
+        for manager, fields in sorted(managers.items())
+    ]
+
+
+def read_managers(entries: Iterable[Mapping[str, Any]]) -> Managers:
+    """Returns the managers that `metadata.managedFields` names."""
+    return {
+        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): frozenset(
+            _paths(entry.get("fieldsV1") or {}, ())
+        )
+        for entry in entries
+    }
+
+
+def _tree(fields: Fields) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path in sorted(fields, key=str):
+        node = tree
+        for kind, part in path:
+            node = node.setdefault(
+                f"{kind}:{part if kind == 'f' else json.dumps(dict(part) if kind == 'k' else part)}", {}
+            )
+        node["."] = {}
+    return {k: _without_dots(v) for k, v in tree.items()}
+
+
+def _without_dots(node: dict[str, Any]) -> dict[str, Any]:
+    """Returns a tree whose leaves are empty; a dot stays where a node is a field and has fields in it."""
+    return {} if set(node) == {"."} else {k: _without_dots(v) if k != "." else {} for k, v in node.items()}
+
+
+def _paths(tree: Mapping[str, Any], path: Path) -> Iterable[Path]:
+    if not tree and path:
+        yield path
+    for name, inner in tree.items():
+        if name == ".":
+            yield path
+            continue
+        kind, _, text = name.partition(":")
+        part = text if kind == "f" else tuple(json.loads(text).items()) if kind == "k" else json.loads(text)
+        yield from _paths(inner, (*path, (kind, part)))

@@ -1,0 +1,1 @@
+"""Clients: proxies, agents and workloads."""

@@ -1,0 +1,1 @@
+"""Control planes in this process, and their sources of configuration."""

@@ -1,0 +1,54 @@
+"""A whole control plane in this process, on the API server of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+
+from pilot.bootstrap import ControlPlane
+from pilot.settings.parse import load
+from testing.clients.ads import Client
+
+ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
+
+
+class Plane:
+    """A control plane in this process."""
+
+    def __init__(self, environ: Mapping[str, str], **flags: str) -> None:
+        given = {"ctrlz_port": "0", **dict.fromkeys(ADDRESSES, "127.0.0.1:0"), **flags}
+        quick = {"PILOT_DEBOUNCE_AFTER": "1ms"}
+        self.plane = ControlPlane(
+            load([f"--{name}={value}" for name, value in given.items()], {**quick, **environ}).settings
+        )
+        self.task = asyncio.create_task(self.plane.run())
+
+    @property
+    def port(self) -> int:
+        return self.plane.ports["xDS"].number
+
+    async def ready_status(self) -> int:
+        url = f"http://127.0.0.1:{self.plane.ports['HTTP'].number}/ready"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status
+
+    async def clusters(self) -> set[str]:
+        """The outbound clusters of ServiceEntries that a new proxy gets."""
+        async with Client(self) as client:  # type: ignore[arg-type]
+            await client.ask("cds")
+            names = {resource.name for resource in (await client.take()).resources}
+        return {name.rpartition("|")[2].removesuffix(".example.com") for name in names if name.endswith(".example.com")}
+
+
+@contextlib.asynccontextmanager
+async def running(environ: Mapping[str, str] | None = None, **flags: str) -> AsyncIterator[Plane]:
+    it = Plane(environ or {}, **flags)
+    try:
+        yield it
+    finally:
+        it.plane.end()
+        async with asyncio.timeout(30):
+            await it.task

@@ -1,0 +1,184 @@
+"""The operator at the API server of the tests, with the rights that its chart gives it and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import json
+from typing import Any
+
+from deploy.chart.chart import installation_folder, read_chart
+from deploy.chart.render import render
+from deploy.operator.manifest import Installation, render_installation
+from pilot.install.installation_labels import MANAGED
+from pilot.kube.client import RequestTimeouts
+from pilot.kube.errors import KubeError
+from pilot.kube.informer import WatchOptions
+from pilot.lib.backoff import Backoff
+from pilot.lib.duration import parse_duration
+from pilot.operator.istio_operator_resource import KIND
+from pilot.operator.operator_process import Operator
+from pilot.operator.operator_settings import OperatorSettings
+from testing.apiserver.rbac import by_roles
+from testing.apiserver.server import ApiServer
+from testing.kube.controllers import Controllers
+from testing.kube.installations import Plain, State, expected_of, few_definitions, state_of
+from testing.kube.kube_access import Known, client_of, until
+
+TOKEN = "token-of-the-operator"
+OWN = "istio-operator"
+IMPATIENCE = RequestTimeouts(connect=3.0, response=3.0, watch=60.0)
+"""A server that stops in the moment of accepting a connection never answers on it."""
+PACE = WatchOptions(Backoff(0.005, 0.05), watch_seconds=30)
+_CUSTOMS = ("install.istio.io", "istiooperators")
+APPLY_JSON = "application/merge-patch+json"
+
+
+def operator_objects(watched: str, revision: str = "") -> list[Plain]:
+    """What the operator's chart installs."""
+    values = {"watchedNamespaces": watched, "revision": revision}
+    return render(read_chart(installation_folder() / "charts" / "istio-operator"), values, OWN)
+
+
+class Operated:
+    """A server with namespaces, and an operator that watches some of them, "" for all. IstioOperators are told apart by namespace and name."""
+
+    def __init__(self, watched: str, *namespaces: str, revision: str = "") -> None:
+        self.server = ApiServer()
+        self.watched, self.revision = watched, revision
+        for name in (OWN, *namespaces):
+            self.server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for plain in operator_objects(watched, revision):
+            self.server.put(plain)
+        self.controllers = Controllers(self.server)
+        account = "istio-operator" + (f"-{revision}" if revision else "")
+        self.server.tokens.service_account(OWN, account, TOKEN)
+        self.server.tokens.allows = by_roles(self.server.store)
+        self._running: asyncio.Task[None] | None = None
+        self.operator: Operator | None = None
+
+    async def __aenter__(self) -> Operated:
+        await self.server.start()
+        self.user = client_of(self.server, IMPATIENCE)
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        await self.user.close()
+        await self.server.stop()
+
+    async def start(self, lease: str = "") -> None:
+        """Starts the operator."""
+        settings = OperatorSettings()
+        watch = dataclasses.replace(
+            settings.watch, namespaces=self.watched, revision=self.revision, timeout=parse_duration("300s")
+        )
+        name = "istio-operator" + (f"-{self.revision}" if self.revision else "")
+        replica = dataclasses.replace(
+            settings.replica, address="127.0.0.1:0", pod_namespace=OWN, deployment=name, lease_namespace=lease
+        )
+        self.operator = Operator(
+            dataclasses.replace(settings, watch=watch, replica=replica),
+            Known(self.server, TOKEN),
+            PACE,
+            0.005,
+            IMPATIENCE,
+        )
+        self._running = asyncio.create_task(self.operator.run())
+
+    async def stop(self) -> None:
+        """Ends the operator as SIGTERM does."""
+        if self.operator is not None and self._running is not None:
+            self.operator.end()
+            await self._running
+        self.operator = self._running = None
+
+    # -- IstioOperators ------------------------------------------------------------------------------------------------
+
+    async def write(self, namespace: str, name: str, spec: Any, **metadata: Any) -> None:
+        """Writes an IstioOperator as a user does, whatever goes wrong at the server meanwhile."""
+        body = {
+            "apiVersion": KIND.api_version,
+            "kind": KIND.name,
+            "metadata": {"name": name, "namespace": namespace, **metadata},
+            "spec": spec,
+        }
+        path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators"
+        while True:
+            there = self.custom(namespace, name)
+            try:
+                if there is None:
+                    await self.user.call("POST", path, body=json.dumps(body).encode())
+                else:
+                    kept = {**there, "spec": spec, "metadata": {**there["metadata"], **metadata}}
+                    await self.user.call("PUT", f"{path}/{name}", body=json.dumps(kept).encode())
+                return
+            except KubeError:
+                await asyncio.sleep(0.01)
+
+    async def remove(self, namespace: str, name: str) -> None:
+        """Deletes an IstioOperator as a user does."""
+        path = f"/apis/{KIND.api_version}/namespaces/{namespace}/istiooperators/{name}"
+        while self.custom(namespace, name) is not None:
+            try:
+                await self.user.call("DELETE", path)
+                return
+            except KubeError:
+                await asyncio.sleep(0.01)
+
+    def custom(self, namespace: str, name: str) -> Plain | None:
+        return self.server.get(*_CUSTOMS, namespace, name)
+
+    def status(self, namespace: str, name: str) -> Plain:
+        """The status of an IstioOperator."""
+        found: Plain = (self.custom(namespace, name) or {}).get("status") or {}
+        return found
+
+    async def is_healthy(self, namespace: str, name: str) -> None:
+        """Waits until an IstioOperator is healthy."""
+        await self.has_status(namespace, name, "HEALTHY")
+
+    async def has_status(self, namespace: str, name: str, status: str) -> None:
+        """Waits until an IstioOperator has a status."""
+        try:
+            await until(lambda: self.status(namespace, name).get("status") == status, 60)
+        except TimeoutError:
+            raise AssertionError(f"{namespace}/{name} is not {status}: {self.status(namespace, name)}") from None
+
+    def installed(self) -> State:
+        """The objects that the operator has installed."""
+        return {
+            name: plain
+            for name, plain in state_of(self.server).items()
+            if MANAGED in (plain["metadata"].get("labels") or {})
+        }
+
+    async def change(self, plain: Plain, patch: Plain) -> None:
+        """Changes an object as somebody does who should not."""
+        await self.user.call("PATCH", self._path(plain), body=json.dumps(patch).encode(), content_type=APPLY_JSON)
+
+    async def take(self, plain: Plain) -> None:
+        """Deletes an object as somebody does who should not."""
+        await self.user.call("DELETE", self._path(plain))
+
+    def _path(self, plain: Plain) -> str:
+        resource = self.server.resources.of_object(plain)
+        return f"{resource.path(plain['metadata'].get('namespace', ''), plain['apiVersion'].rpartition('/')[2])}/{plain['metadata']['name']}"
+
+
+def rendered(spec: Plain) -> Installation:
+    """The installation of a specification."""
+    return render_installation({"metadata": {"name": "any"}, "spec": copy.deepcopy(spec)}, lambda _: None)
+
+
+def expected(namespace: str, name: str, spec: Plain) -> State:
+    """What an IstioOperator installs."""
+    return expected_of(rendered(spec), name, namespace, str(spec.get("revision") or "default"))
+
+
+def light(spec: Plain) -> Plain:
+    """A specification with few definitions."""
+    values = {**spec.get("values", {}), "base": {"excludedCRDs": few_definitions().split(",")}}
+    return {**spec, "values": values}

@@ -1,0 +1,1 @@
+"""Random edits of meshes, and edits made for one read of a table."""

@@ -1,0 +1,1 @@
+"""Clients, controllers and meshes on the API server of the tests."""

@@ -1,0 +1,1 @@
+"""Meshes in memory, and the objects and pages of them."""

@@ -1,0 +1,236 @@
+"""A gateway that EnvoyFilters patch, with a port for each of a table of cases, and what can be seen and noticed at one of them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from pilot.agent.envoy.envoy_bootstrap import ProxyNode
+from testing.clients.mesh_client import Ask, MeshClient
+from testing.mesh.objects import Plain, make
+from testing.processes.agent_stub import Root
+from testing.processes.guarded_workload import Echo
+from testing.processes.process import ControlPlane, Envoy, eventually, free_port
+from testing.servers.backends import Backend
+
+PROTOCOLS = {"http": "HTTP", "tcp": "TCP", "tls": "TLS"}
+
+
+class At(NamedTuple):
+    """A port of the gateway, what its Envoy says that it has, and what becomes of requests and connections there."""
+
+    edge: PatchedEdge
+    port: int
+    spare: int
+
+    # -- what Envoy has ----------------------------------------------------------------------------------------------------
+
+    @property
+    def listener(self) -> Plain:
+        """The listener of the port, as Envoy has it; empty where it has none."""
+        return self.edge.listeners().get(self.port, {})
+
+    @property
+    def chains(self) -> list[Plain]:
+        found: list[Plain] = self.listener.get("filter_chains", [])
+        return found
+
+    @property
+    def network(self) -> list[Plain]:
+        """The network filters of the only chain."""
+        (chain,) = self.chains
+        found: list[Plain] = chain["filters"]
+        return found
+
+    @property
+    def http(self) -> list[Plain]:
+        found: list[Plain] = self.network[-1]["typed_config"]["http_filters"]
+        return found
+
+    @property
+    def routes(self) -> Plain:
+        return self.edge.dump(
+            "RoutesConfigDump", "dynamic_route_configs", "route_config", f"http.{self.port}.127.0.0.1"
+        )
+
+    @property
+    def host(self) -> Plain:
+        """The first virtual host."""
+        found: Plain = self.routes["virtual_hosts"][0]
+        return found
+
+    def cluster(self, name: str) -> Plain:
+        return self.edge.dump("ClustersConfigDump", "dynamic_active_clusters", "cluster", name)
+
+    # -- what it does ------------------------------------------------------------------------------------------------------
+
+    def status(self, path: str = "/", host: str = "a.test", **headers: str) -> int:
+        return self.edge.client.status(
+            self.port, Ask(by="", path=path, host=host, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        )
+
+    def answer(self, path: str = "/") -> str:
+        return self.edge.client.answer(self.port, Ask(by="", path=path, host="a.test")).lower()
+
+    def connects(self, source: str = "127.0.0.1") -> bool:
+        return self.edge.client.connects(self.port, Ask(by="", tcp=True, source=source))
+
+    def says(self, source: str = "127.0.0.1") -> str:
+        """What the server of a connection says."""
+        return self.edge.client.answer(self.port, Ask(by="", source=source))
+
+
+class Case(NamedTuple):
+    """An EnvoyFilter: what it applies to and its operation, what is on the port, its patches, and what is to be seen of it in Envoy and to be
+    noticed by a client. `PORT` and `SPARE` stand for the port and for a free one."""
+
+    name: str
+    serves: Literal["http", "tcp", "tls"]
+    patches: tuple[str, ...]
+    shown: Callable[[At], bool]
+    acts: Callable[[At], bool]
+
+
+class PatchedEdge:
+    """A control plane with all cases at once, and a stock Envoy as the gateway that they are for."""
+
+    def __init__(self, work: pathlib.Path, cases: Sequence[Case]) -> None:
+        folder = work / "config"
+        folder.mkdir()
+        self.usual, self.beta, self.echo = Backend("usual"), Backend("beta"), Echo()
+        free = iter(_distinct_ports(2 * len(cases)))
+        self._cases = cases
+        self.at: Mapping[str, At] = {case.name: At(self, next(free), next(free)) for case in cases}
+        self.client = MeshClient(Root(), work)
+        (folder / "base.yaml").write_text(yaml.safe_dump_all([*self._base(), *(self.filter(case) for case in cases)]))
+        self.plane = ControlPlane(work, folder)
+        self.plane.wait_ready()
+        self.envoy = Envoy(
+            work,
+            ProxyNode(type="router", name="edge-0", namespace="edge", ip="10.99.0.3", labels={"istio": "edge"}),
+            self.plane.xds,
+        )
+        self._dumps: dict[str, Any] = {}
+
+    def filter(self, case: Case) -> Plain:
+        """The EnvoyFilter of a case."""
+        at = self.at[case.name]
+        text = (
+            ", ".join(case.patches)
+            .replace("PORT", str(at.port))
+            .replace("SPARE", str(at.spare))
+            .replace("BETA", str(self.beta.port))
+        )
+        return make(
+            "EnvoyFilter", case.name.lower().replace("_", "-").replace(" ", "."), f"{{configPatches: [{text}]}}", "edge"
+        )
+
+    def _base(self) -> list[Plain]:
+        beta = self.beta.port
+        hosts = [
+            ("usual", self.usual.port, "HTTP"),
+            ("other", beta, "HTTP"),
+            ("gone", beta, "HTTP"),
+            ("echo", self.echo.port, "TCP"),
+        ]
+        entries = [
+            make(
+                "ServiceEntry",
+                name,
+                json.dumps(
+                    {
+                        "hosts": [f"{name}.test"],
+                        "resolution": "STATIC",
+                        "location": "MESH_EXTERNAL",
+                        "ports": [{"number": 80, "name": "p", "protocol": protocol}],
+                        "endpoints": [{"address": "127.0.0.1", "ports": {"p": port}}],
+                    }
+                ),
+                "edge",
+            )
+            for name, port, protocol in hosts
+        ]
+        plain = [
+            {"name": "old", "match": [{"uri": {"exact": "/old"}}], "redirect": {"uri": "/new"}},
+            {"name": "main", "route": [{"destination": {"host": "usual.test"}}]},
+        ]
+        ports = {kind: [self.at[c.name].port for c in self._cases if c.serves == kind] for kind in PROTOCOLS}
+        to_echo = [{"destination": {"host": "echo.test", "port": {"number": 80}}}]
+        tcp = [{"match": [{"port": port} for port in ports["tcp"]], "route": to_echo}]
+        tls = [
+            {"match": [{"port": port, "sniHosts": [name]}], "route": to_echo}
+            for port in ports["tls"]
+            for name in ("kept.test", "gone.test")
+        ]
+        servers = [self._server(number, case) for number, case in enumerate(self._cases)]
+        gateway = make("Gateway", "front", json.dumps({"selector": {"istio": "edge"}, "servers": servers}), "edge")
+        rules = {"hosts": ["*"], "gateways": ["front"], "http": plain, "tcp": tcp}
+        passing = {"hosts": ["kept.test", "gone.test"], "gateways": ["front"], "tls": tls}
+        return [
+            gateway,
+            *entries,
+            *(
+                make("VirtualService", name, json.dumps(spec), "edge")
+                for name, spec in (("all", rules), ("tls", passing))
+            ),
+        ]
+
+    def _server(self, number: int, case: Case) -> Plain:
+        port = {
+            "number": self.at[case.name].port,
+            "name": f"{case.serves}-{number}",
+            "protocol": PROTOCOLS[case.serves],
+        }
+        passes: Plain = (
+            {"tls": {"mode": "PASSTHROUGH"}, "hosts": ["kept.test", "gone.test"]}
+            if case.serves == "tls"
+            else {"hosts": ["*"]}
+        )
+        return {"port": port, "bind": "127.0.0.1", **passes}
+
+    # -- what Envoy has ----------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Waits until Envoy has everything, and takes down what it has."""
+
+        def whole() -> bool:
+            self.envoy.check_alive()
+            self._dumps = {
+                entry["@type"].rpartition(".")[2]: entry
+                for entry in json.loads(self.envoy.get("/config_dump"))["configs"]
+            }
+            gone = {self.at["LISTENER REMOVE"].port}
+            added = {self.at[name].spare for name in ("LISTENER ADD", "LISTENER INSERT_FIRST")}
+            return ({at.port for at in self.at.values()} - gone) | added <= self.listeners().keys()
+
+        eventually(whole, 60, f"listeners of the gateway: {self.envoy.tail(5)}")
+
+    def listeners(self) -> dict[int, Plain]:
+        """Every active listener by port."""
+        entries = self._dumps["ListenersConfigDump"].get("dynamic_listeners", ())
+        found = [entry["active_state"]["listener"] for entry in entries if "active_state" in entry]
+        return {one["address"]["socket_address"]["port_value"]: one for one in found}
+
+    def dump(self, kind: str, part: str, field: str, name: str) -> Plain:
+        """A resource of a part of the dump; empty where there is none of the name."""
+        return next((entry[field] for entry in self._dumps[kind].get(part, ()) if entry[field]["name"] == name), {})
+
+    def beta_paths(self) -> list[str]:
+        return [request.path for request in self.beta.requests]
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.plane.stop()
+        for server in (self.usual, self.beta, self.echo):
+            server.stop()
+
+
+def _distinct_ports(count: int) -> list[int]:
+    found: dict[int, None] = {}
+    while len(found) < count:
+        found[free_port()] = None
+    return list(found)

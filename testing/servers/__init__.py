@@ -1,0 +1,1 @@
+"""Servers that a mesh calls: backends, registries, collectors, key servers."""

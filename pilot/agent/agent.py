@@ -68,7 +68,7 @@ class Agent:
     """The agent of one proxy. Bound to one event loop."""
 
     def __init__(self, proxy: ProxyContext, settings: AgentSettings, environ: Mapping[str, str]) -> None:
-        """Raises ValueError, with a message for the user, for an invalid setting, and StartError if a port is not available."""
+        """Raises ValueError, with a message for the user, for an invalid setting, and StartError for a port in use."""
         self._proxy, self._settings, self._config = proxy, settings, proxy.config
         self._loopback = "::1" if ":" in proxy.addresses[0] else "127.0.0.1"
         self._admin, self._metrics = AdminClient(self._loopback, self._config.proxy_admin_port), AgentMetrics()
@@ -158,7 +158,10 @@ class Agent:
         )
 
     def _status_pages(self) -> StatusPages:
-        """Return the content of the status port. Raises ValueError, with a message for the user, for an invalid setting."""
+        """Return the content of the status port.
+
+        Raises ValueError, with a message for the user, for an invalid setting.
+        """
         status, port = self._settings.status, self._config.status_port
         envoy = (
             []
@@ -182,7 +185,10 @@ class Agent:
 
 
 def _start(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in the background until the stack is closed. Its errors are bugs and are logged with a traceback."""
+    """Run a coroutine in the background until the stack is closed.
+
+    Its errors are bugs and are logged with a traceback.
+    """
     task = asyncio.ensure_future(work)
     task.add_done_callback(_log_bug)
     cancel: Callable[[], object] = task.cancel

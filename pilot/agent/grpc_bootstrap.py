@@ -32,7 +32,8 @@ def grpc_bootstrap_path(proxy: ProxyContext, settings: AgentSettings) -> str:
 def build_grpc_bootstrap(proxy: ProxyContext, settings: AgentSettings) -> dict[str, Any]:
     """Return the bootstrap as JSON data.
 
-    The client gets its configuration through the agent and its certificates from the directory to which the agent writes them, if any.
+    The client gets its configuration through the agent and its certificates from the directory to which the agent
+    writes them, if any.
     """
     node = build_node(build_agent_node(proxy, settings))
     node["metadata"]["GENERATOR"] = "grpc"

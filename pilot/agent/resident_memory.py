@@ -1,7 +1,7 @@
 """Reduction of the agent's resident memory after startup, because one agent runs next to every Envoy.
 
-Most of the memory is file-backed pages of libraries that are hardly used after startup. The kernel shares these pages between all agents
-of a machine and loads them again on access.
+Most of the memory is file-backed pages of libraries that are hardly used after startup. The kernel shares these pages
+between all agents of a machine and loads them again on access.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SMAPS = pathlib.Path("/proc/self/smaps")
 MADV_DONTNEED = 4
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3
 MMAP_THRESHOLD = 128 * 1024
-"""Size in bytes from which allocations, such as large responses, get their own mapping, which is returned when they are freed."""
+"""Size in bytes from which an allocation gets its own mapping, which is unmapped when it is freed."""
 MIN_RESIDENT_KB = 256
 """Minimum resident size in kB of a mapping to release."""
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+)", re.M)
@@ -23,7 +23,10 @@ _LIBC = ctypes.CDLL(None)
 
 
 def configure_malloc() -> None:
-    """Configure glibc's malloc to use one arena and to map large allocations separately. Does nothing with other C libraries."""
+    """Configure glibc's malloc to use one arena and to map large allocations separately.
+
+    Does nothing with other C libraries.
+    """
     if (mallopt := getattr(_LIBC, "mallopt", None)) is not None:
         mallopt(M_ARENA_MAX, 1)
         mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
@@ -58,6 +61,9 @@ def clean_mappings(smaps: str) -> Iterator[tuple[int, int]]:
 
 
 def _kilobytes(details: str, field: str) -> int:
-    """Return a field of a mapping. A field that the kernel does not report is 1, so that the mapping is not considered clean."""
+    """Return a field of a mapping.
+
+    A field that the kernel does not report is 1, so that the mapping is not considered clean.
+    """
     match = re.search(rf"^{field}:\s+(\d+) kB", details, re.M)
     return int(match[1]) if match else 1

@@ -38,8 +38,8 @@ class ClientCertificate(NamedTuple):
 class UpstreamServer(NamedTuple):
     """A server and the credentials to connect to it.
 
-    `address` is host:port. `root` is the file of the root certificates, `SYSTEM` for the system's, or None for plaintext. Without a
-    `client_certificate`, only a token authenticates the client.
+    `address` is host:port. `root` is the file of the root certificates, `SYSTEM` for the system's, or None for
+    plaintext. Without a `client_certificate`, only a token authenticates the client.
     """
 
     address: str
@@ -114,8 +114,8 @@ def xds_upstream(
 ) -> UpstreamServer:
     """Return the xDS server.
 
-    `metadata` is the node's metadata if the certificate comes from mounted files; it may name a client certificate. Raises ValueError
-    for an invalid address.
+    `metadata` is the node's metadata if the certificate comes from mounted files; it may name a client certificate.
+    Raises ValueError for an invalid address.
     """
     certificate, root = None, settings.xds_root
     if metadata and (metadata.get(CLIENT_KEY) and metadata.get(CLIENT_CHAIN)):
@@ -165,7 +165,7 @@ def _upstream(
 
 
 def _root_file(settings: ControlPlaneSettings, configured: str, mounted: str) -> str:
-    """Return the configured file of roots, or else the first of: an existing mounted one, PROV_CERT, the mesh's ConfigMap."""
+    """Return the file of roots: as configured, or else mounted, from PROV_CERT, or from the mesh's ConfigMap."""
     if configured:
         return configured
     if mounted and pathlib.Path(mounted).exists():

@@ -26,8 +26,8 @@ _log = scope("secretcache")
 class CertificateRenewer:
     """Requests certificates and renews them before they expire.
 
-    `fetch` requests a certificate or raises CertificateRequestError, `on_certificate` receives each new certificate, and `on_failure`
-    is called for each failed request.
+    `fetch` requests a certificate or raises CertificateRequestError, `on_certificate` receives each new certificate,
+    and `on_failure` is called for each failed request.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class CertificateRenewer:
     def _seconds_until_renewal(self, certificate: WorkloadCertificate) -> float:
         """Return the seconds until renewal.
 
-        The result is never 0, so an authority that issues certificates close to their expiry does not cause a busy loop.
+        The result is never 0, so an authority that issues certificates close to their expiry does not cause a busy
+        loop.
         """
         ratio, jitter = self._settings.grace_ratio, self._settings.grace_jitter
         seconds = seconds_until_renewal(
@@ -89,8 +90,8 @@ def seconds_until_renewal(
 ) -> float:
     """Return the seconds until `ratio` of the certificate's lifetime remains, or 0 if that time has passed.
 
-    `random` returns numbers from 0 to 1, which change the ratio by at most `jitter`; the result is clamped to the lifetime. Backdating
-    by the authority does not count as lifetime.
+    `random` returns numbers from 0 to 1, which change the ratio by at most `jitter`; the result is clamped to the
+    lifetime. Backdating by the authority does not count as lifetime.
     """
     lifetime = (not_after - max(not_before, min(not_before + BACKDATING, now))).total_seconds()
     remaining_ratio = min(1.0, max(0.0, ratio + jitter * (2 * random() - 1)))
@@ -100,15 +101,18 @@ def seconds_until_renewal(
 def seconds_until_retry(failures: int, random: Callable[[], float]) -> float:
     """Return the delay after consecutive failures.
 
-    The delay doubles with each failure, up to `MAX_RETRY_SECONDS`. Up to half of it is subtracted at random, so that the proxies of a
-    mesh do not retry at the same time.
+    The delay doubles with each failure, up to `MAX_RETRY_SECONDS`. Up to half of it is subtracted at random, so that
+    the proxies of a mesh do not retry at the same time.
     """
     delay = min(MAX_RETRY_SECONDS, MIN_RETRY_SECONDS * 2 ** min(failures - 1, 16))
     return float(delay * (1 - random() / 2))
 
 
 def write_certificate(directory: str, certificate: WorkloadCertificate) -> None:
-    """Write a certificate as key.pem, cert-chain.pem and root-cert.pem, replacing each file atomically. Raises OSError."""
+    """Write a certificate as key.pem, cert-chain.pem and root-cert.pem, replacing each file atomically.
+
+    Raises OSError.
+    """
     for name, content in (
         ("root-cert.pem", certificate.roots),
         ("key.pem", certificate.key),

@@ -32,7 +32,10 @@ class SecretStream:
         self._secrets, self._names, self._sent_versions, self._nonce = secrets, list[str](), dict[str, int](), 0
 
     def receive(self, request: discovery_pb2.DiscoveryRequest) -> None:
-        """Process a request: the first one, an ACK, a NACK or a change of names. Raises ValueError for too many names."""
+        """Process a request: the first one, an ACK, a NACK or a change of names.
+
+        Raises ValueError for too many names.
+        """
         if request.response_nonce and request.response_nonce != str(self._nonce):
             return  # stale: refers to an older response
         if request.HasField("error_detail"):

@@ -17,7 +17,7 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
 class WorkloadCertificate(NamedTuple):
-    """A certificate chain with the leaf first, its private key and the mesh's roots, as PEM, and the validity of the leaf."""
+    """A certificate chain (leaf first), its private key and the mesh's roots as PEM, and the validity of the leaf."""
 
     chain: bytes
     key: bytes

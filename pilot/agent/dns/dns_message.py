@@ -28,8 +28,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 class DnsQuestion(NamedTuple):
     """The question of a query.
 
-    `name` is in lower case and ends with a dot, `raw` is the question section, and `max_size` the largest UDP response that the client
-    accepts.
+    `name` is in lower case and ends with a dot, `raw` is the question section, and `max_size` the largest UDP response
+    that the client accepts.
     """
 
     id: int
@@ -60,8 +60,8 @@ def parse_query(message: bytes) -> DnsQuestion:
 def build_answer(question: DnsQuestion, addresses: Sequence[Address], limit: int) -> bytes:
     """Return an authoritative response with the addresses of the requested type.
 
-    Records beyond `limit` bytes are omitted and the response is marked as truncated. A response without addresses means that the name
-    exists but has none of this type.
+    Records beyond `limit` bytes are omitted and the response is marked as truncated. A response without addresses means
+    that the name exists but has none of this type.
     """
     records = [address.packed for address in addresses if (address.version == 4) == (question.type == A)]
     record_size = len(_POINTER_TO_QUESTION) + 10 + (4 if question.type == A else 16)

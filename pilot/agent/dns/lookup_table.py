@@ -1,4 +1,4 @@
-"""Resolution of the mesh's host names: full names, short names, and names with a search suffix of the client's resolver."""
+"""Resolution of the mesh's host names: full names, short names and names with a search suffix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class LookupTable:
         return self._addresses is not None
 
     def update(self, resources: list[bytes]) -> None:
-        """Replace the table with the one in a response. A response without resources changes nothing. Raises ValueError."""
+        """Replace the table with the one in a response.
+
+        A response without resources changes nothing. Raises ValueError.
+        """
         if not resources:
             return
         try:
@@ -48,7 +51,8 @@ class LookupTable:
     def find(self, name: str) -> tuple[Address, ...] | None:
         """Return the addresses of a name in lower case with a trailing dot, or None if it is not in the mesh.
 
-        Resolvers first try names with their search suffixes. Those are resolved too, which saves a futile upstream query.
+        Resolvers first try names with their search suffixes. Those are resolved too, which saves a futile upstream
+        query.
         """
         if self._addresses is None:
             return None

@@ -25,7 +25,10 @@ class AdminClient:
         self.host, self.port = host, port
 
     def request(self, method: str, path: str, timeout: float = TIMEOUT_SECONDS) -> bytes:
-        """Return the body of the response. Raises AdminError if Envoy does not respond in time or with a status other than 200."""
+        """Return the body of the response.
+
+        Raises AdminError if Envoy does not respond in time or with a status other than 200.
+        """
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
             connection.request(method, f"/{path.removeprefix('/')}")

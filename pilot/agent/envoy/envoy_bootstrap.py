@@ -14,7 +14,8 @@ RUNTIME: Mapping[str, Any] = {
     "re2.max_program_size.error_level": 32768,  # the default, 100, rejects ordinary regular expressions
 }
 
-# HBONE needs internal listeners, which only the bootstrap can enable. The node's metadata tells the control plane that they exist.
+# HBONE needs internal listeners, which only the bootstrap can enable. The node's metadata tells the control plane that
+# they exist.
 _INTERNAL_LISTENER = "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"
 
 
@@ -22,8 +23,8 @@ _INTERNAL_LISTENER = "type.googleapis.com/envoy.extensions.bootstrap.internal_li
 class ProxyNode:
     """The identity of a proxy.
 
-    `type` is sidecar, router or waypoint, and `ip` its first address. `domain` is the DNS suffix of short host names; it defaults to
-    NAMESPACE.svc.cluster.local. `metadata` is merged over the metadata that the other fields imply.
+    `type` is sidecar, router or waypoint, and `ip` its first address. `domain` is the DNS suffix of short host names;
+    it defaults to NAMESPACE.svc.cluster.local. `metadata` is merged over the metadata that the other fields imply.
     """
 
     type: str
@@ -56,8 +57,9 @@ def parse_address(source: str, address: str) -> tuple[str, int]:
 
 def build_node(node: ProxyNode) -> dict[str, Any]:
     """Return the xDS node, with the ID `type~ip~name.namespace~domain` and Istio's metadata."""
+    domain = node.domain or f"{node.namespace}.svc.cluster.local"
     return {
-        "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{node.domain or f'{node.namespace}.svc.cluster.local'}",
+        "id": f"{node.type}~{node.ip}~{node.name}.{node.namespace}~{domain}",
         "cluster": node.cluster or f"{node.labels.get('app', node.name)}.{node.namespace}",
         "metadata": {
             "NAME": node.name,
@@ -120,8 +122,9 @@ def build_bootstrap(
 ) -> dict[str, Any]:
     """Return the bootstrap as JSON data.
 
-    `xds`, `admin` and `agent` are addresses of the form "host:port" or "unix:PATH". `sds_socket` is the Unix socket from which the
-    cluster `sds-grpc` gets the workload's secrets, `default` and `ROOTCA`. Raises ValueError for an invalid address.
+    `xds`, `admin` and `agent` are addresses of the form "host:port" or "unix:PATH". `sds_socket` is the Unix socket
+    from which the cluster `sds-grpc` gets the workload's secrets, `default` and `ROOTCA`. Raises ValueError for an
+    invalid address.
     """
     source = {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}
     node_with_listeners = dataclasses.replace(node, metadata={"INTERNAL_LISTENERS": "true", **node.metadata})

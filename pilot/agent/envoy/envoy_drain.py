@@ -22,7 +22,8 @@ class DrainAdmin(Protocol):
 def drain_path(proxy_type: str) -> str:
     """Return the admin path that starts the drain.
 
-    A sidecar drains only inbound listeners, so that the application can finish its own requests. Any other proxy drains all listeners.
+    A sidecar drains only inbound listeners, so that the application can finish its own requests. Any other proxy drains
+    all listeners.
     """
     return (
         "drain_listeners?graceful&skip_exit"
@@ -42,8 +43,8 @@ async def drain(
 ) -> None:
     """Drain Envoy and return when it may stop.
 
-    That is after `duration` seconds, or with `until_idle` as soon as no connections remain, but not before `minimum` seconds.
-    Connections to `ignored_ports` are not counted.
+    That is after `duration` seconds, or with `until_idle` as soon as no connections remain, but not before `minimum`
+    seconds. Connections to `ignored_ports` are not counted.
     """
     try:
         await admin.post(drain_path(proxy_type))
@@ -73,7 +74,8 @@ async def drain(
 def count_connections(stats: dict[str, int], ignored_ports: Collection[int]) -> int:
     """Return the number of active downstream connections.
 
-    Excludes the admin listener, internal listeners, the ignored ports and the per-worker statistics, which repeat the totals.
+    Excludes the admin listener, internal listeners, the ignored ports and the per-worker statistics, which repeat the
+    totals.
     """
     ignored = tuple(f"_{port}." for port in ignored_ports)
     return sum(

@@ -1,6 +1,7 @@
 """Envoy's stats_config: the statistics to keep and the tags to extract from their names.
 
-The control plane terminates the names of clusters, listeners and filters with ";", so that a dot in a name does not end a tag.
+The control plane terminates the names of clusters, listeners and filters with ";", so that a dot in a name does not end
+a tag.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ TAGS = {
     "cluster_name": r"^cluster\.((.+?);\.)",
     "http_conn_manager_prefix": r"^http\.((.+?);\.)",
     "tcp_prefix": r"^tcp\.((.+?)\.)\w+$",
-    "listener_address": r"^listener\.((.+?);?\.)(?:downstream|http|ssl|no_filter|connections|worker|extension|admin|main_thread)",
+    "listener_address": (
+        r"^listener\.((.+?);?\.)(?:downstream|http|ssl|no_filter|connections|worker|extension|admin|main_thread)"
+    ),
     "response_code": r"_rq(_(\d{3}))$",
     "response_code_class": r"_rq(_(\dxx))$",
     "component": r"(component\.(.+?)\.)",
@@ -38,8 +41,8 @@ def build_stats_config(
 ) -> dict[str, Any]:
     """Return Envoy's stats_config.
 
-    It includes the statistics for readiness, for the mesh's metrics, and those that annotations or else the ProxyConfig request. In a
-    pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid histogram buckets.
+    It includes the statistics for readiness, for the mesh's metrics, and those that annotations or else the ProxyConfig
+    request. In a pattern, `{pod_ip}` stands for each address. Raises ValueError for invalid histogram buckets.
     """
     matcher = config.proxy_stats_matcher
     requested = {

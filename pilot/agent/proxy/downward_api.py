@@ -14,7 +14,10 @@ _SHORT_ESCAPES = {"a": "\a", "v": "\v", "'": "'"}
 
 
 def parse_downward_file(text: str) -> dict[str, str]:
-    """Return the key-value pairs, ignoring lines without "=". Raises ValueError, naming the key, for an unquoted value."""
+    """Return the key-value pairs, ignoring lines without "=".
+
+    Raises ValueError, naming the key, for an unquoted value.
+    """
     pairs = {}
     for line in text.splitlines():
         key, equals, quoted = line.partition("=")

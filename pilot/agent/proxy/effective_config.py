@@ -1,4 +1,4 @@
-"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and by annotations of the pod."""
+"""The effective ProxyConfig: the mesh's default, overridden by the variable PROXY_CONFIG and the pod's annotations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class EffectiveConfig(NamedTuple):
 def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> EffectiveConfig:
     """Merge sources, each a name and its fields, in ascending precedence.
 
-    Metadata and headers are merged by key; any other field is replaced. Raises ValueError, naming the source and the path, for an
-    unknown field or an invalid value.
+    Metadata and headers are merged by key; any other field is replaced. Raises ValueError, naming the source and the
+    path, for an unknown field or an invalid value.
     """
     merged: dict[str, Any] = {}
     config = ProxyConfig()
@@ -40,7 +40,10 @@ def build_proxy_config(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> Effe
 
 
 def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the available sources in ascending precedence. Raises ValueError, naming the source, if one is not an object."""
+    """Return the available sources in ascending precedence.
+
+    Raises ValueError, naming the source, if one is not an object.
+    """
     sources = []
     try:
         mesh = parse_object(f"file {mesh_file}", pathlib.Path(mesh_file).read_text(encoding="utf-8"))
@@ -62,7 +65,10 @@ def read_sources(mesh_file: str, variable: str, annotations: Mapping[str, str]) 
 
 
 def parse_object(source: str, text: str) -> dict[str, Any]:
-    """Return a JSON or YAML object, or an empty one for an empty text. Raises ValueError, naming the source, otherwise."""
+    """Return a JSON or YAML object, or an empty one for an empty text.
+
+    Raises ValueError, naming the source, otherwise.
+    """
     try:
         value = json.loads(text)
     except ValueError:

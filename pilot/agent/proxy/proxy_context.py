@@ -26,8 +26,8 @@ HASH_LABEL = "pod-template-hash"
 class ProxyContext:
     """The properties of one proxy.
 
-    `addresses` is never empty. `metadata` holds additional node metadata from the environment. `config_fields` are the fields of the
-    ProxyConfig that users set, by their JSON names.
+    `addresses` is never empty. `metadata` holds additional node metadata from the environment. `config_fields` are the
+    fields of the ProxyConfig that users set, by their JSON names.
     """
 
     type: str
@@ -75,8 +75,8 @@ def read_proxy_context(proxy_type: str, settings: AgentSettings, environ: Mappin
 def build_metadata(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the node metadata that environment variables declare.
 
-    ISTIO_META_X sets the string X, ISTIO_METAJSON_LABELS the labels, and any other ISTIO_METAJSON_X is an object that is merged.
-    Raises ValueError, naming the variable, if one is not an object.
+    ISTIO_META_X sets the string X, ISTIO_METAJSON_LABELS the labels, and any other ISTIO_METAJSON_X is an object that
+    is merged. Raises ValueError, naming the variable, if one is not an object.
     """
     metadata: dict[str, Any] = {
         name.removeprefix(META): value for name, value in environ.items() if name.startswith(META)

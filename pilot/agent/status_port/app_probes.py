@@ -1,4 +1,6 @@
-"""The application's probes, which the kubelet sends to the agent because mutual TLS would prevent it from reaching the application.
+"""Probes of the application, sent on behalf of the kubelet.
+
+With mutual TLS, the kubelet cannot reach the application itself, so the injector redirects its probes to the agent.
 
 https://istio.io/latest/docs/ops/configuration/mesh/app-health-check/
 """
@@ -150,7 +152,10 @@ class Prober:
         return ProbeResponse(200) if 300 <= response.status < 400 else ProbeResponse(response.status, body)
 
     def _headers(self, probe: Probe, kubelet_headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the kubelet's headers, overridden by the probe's. The port in the host is the application's, not the agent's."""
+        """Return the kubelet's headers, overridden by the probe's.
+
+        The port in the host is the application's, not the agent's.
+        """
         headers = {name.lower(): value for name, value in kubelet_headers.items() if name.lower() not in HOP_BY_HOP}
         host = (
             next((value for name, value in kubelet_headers.items() if name.lower() == "host"), "")

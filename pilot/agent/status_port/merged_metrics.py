@@ -29,7 +29,10 @@ class MetricsTarget(NamedTuple):
 
 
 def parse_targets(text: str, host: str, status_port: int) -> list[MetricsTarget]:
-    """Return the application's pages in the value of ISTIO_PROMETHEUS_ANNOTATIONS. Raises ValueError if it is invalid."""
+    """Return the application's pages in the value of ISTIO_PROMETHEUS_ANNOTATIONS.
+
+    Raises ValueError if it is invalid.
+    """
     variable = "variable ISTIO_PROMETHEUS_ANNOTATIONS"
     if not text:
         return []
@@ -68,7 +71,10 @@ def merge_metrics(
     timeout: float,
     on_failure: Callable[[MetricsTarget, Exception], None],
 ) -> Iterator[bytes]:
-    """Yield the agent's metrics, followed by those of each target, line by line. `on_failure` is called for failed targets."""
+    """Yield the agent's metrics, followed by those of each target, line by line.
+
+    `on_failure` is called for failed targets.
+    """
     yield agent_metrics
     for target in targets:
         try:

@@ -19,7 +19,10 @@ class Stats(Protocol):
 
 
 class Readiness:
-    """The readiness of one proxy. `admin` is None if Envoy is disabled. Once `draining` is set, the proxy is never ready again."""
+    """The readiness of one proxy.
+
+    `admin` is None if Envoy is disabled. Once `draining` is set, the proxy is never ready again.
+    """
 
     def __init__(self, admin: Stats | None) -> None:
         self._admin, self._is_configured = admin, False

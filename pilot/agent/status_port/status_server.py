@@ -27,7 +27,10 @@ _log = scope("status")
 
 
 class StatusPages(NamedTuple):
-    """The content of the status port. `targets` are merged into the metrics; `commands` run on a POST from this machine."""
+    """The content of the status port.
+
+    `targets` are merged into the metrics; `commands` run on a POST from this machine.
+    """
 
     readiness: Readiness
     prober: Prober

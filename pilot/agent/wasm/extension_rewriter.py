@@ -1,6 +1,9 @@
-"""Rewrites Wasm extension configurations for Envoy: remote modules become local files, and the agent's variables are removed.
+"""Rewriting of Wasm extension configurations for Envoy.
 
-If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to its failure policy.
+Remote modules are replaced by local files, and environment variables for the agent are removed.
+
+If a module cannot be fetched, its filter is replaced by one that allows or denies all traffic, according to its failure
+policy.
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ class RewriteObserver(Protocol):
 
 
 class _PullSecretUnavailable(FetchError):
-    """The pull secret does not exist or is withheld from this proxy. Retrying is futile until the control plane sends an update."""
+    """The pull secret does not exist or is withheld from this proxy.
+
+    Retrying is futile until the control plane sends an update.
+    """
 
 
 class ExtensionRewriter:

@@ -21,8 +21,9 @@ class Rewriter(Protocol):
 class ExtensionStream:
     """Rewrites the extension configurations of one stream and retries the pending ones.
 
-    A replacement for an unavailable module is sent to Envoy immediately. The original resource is retried until its module is available
-    or the resource is updated. It is then sent with the version and nonce of the last response, which Envoy knows.
+    A replacement for an unavailable module is sent to Envoy immediately. The original resource is retried until its
+    module is available or the resource is updated. It is then sent with the version and nonce of the last response,
+    which Envoy knows.
 
     Methods block while modules are fetched, so call them in a thread.
     """

@@ -1,8 +1,10 @@
 """Extraction of the Wasm module from an image.
 
 In compatibility images, the last layer is an archive with the file `plugin.wasm`
-(https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md). In the other variants, a layer is the module itself
-(https://github.com/solo-io/wasm/blob/master/spec/spec.md, https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/).
+(https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md). In the other variants, a layer is the module itself:
+
+https://github.com/solo-io/wasm/blob/master/spec/spec.md
+https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/
 """
 
 from __future__ import annotations

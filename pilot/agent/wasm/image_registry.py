@@ -109,7 +109,7 @@ class RegistryClient:
         self._scheme, self._authorization = "https", ""
 
     def manifest(self) -> tuple[Manifest, frozenset[str]]:
-        """Return the manifest of the image and the digests that identify it: its own, and that of its index if it has one.
+        """Return the manifest of the image and the digests that identify it: its own, and that of its index, if any.
 
         Raises FetchError if a manifest is unavailable or does not match its digest.
         """
@@ -173,7 +173,7 @@ class RegistryClient:
         return self._request(path, headers)
 
     def _authorize(self, challenge: str) -> str:
-        """Return the Authorization header for a challenge: the login itself, or a token from the server that it names."""
+        """Return the Authorization header for a challenge: the login, or a token from the server that it names."""
         scheme, _, text = challenge.partition(" ")
         if scheme.lower() == "basic":
             if self._login is None:

@@ -1,6 +1,7 @@
 """A cache of Wasm modules in files, from which Envoy loads them.
 
-The cache remembers the module behind each tag and URL. The pull policy decides when they are resolved again. Unused modules are removed.
+The cache remembers the module behind each tag and URL. The pull policy decides when they are resolved again. Unused
+modules are removed.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class CacheObserver(Protocol):
 class ModuleSource(NamedTuple):
     """The source of a module.
 
-    `resource` and `version` identify the configuration that refers to the module. `checksum` is the SHA-256 of the module for HTTP, or
-    of the image's manifest for a registry, or "" to accept any. `pull_secret` is the content of the Secret, or "".
+    `resource` and `version` identify the configuration that refers to the module. `checksum` is the SHA-256 of the
+    module for HTTP, or of the image's manifest for a registry, or "" to accept any. `pull_secret` is the content of the
+    Secret, or "".
     """
 
     url: str
@@ -65,8 +67,8 @@ class ModuleSource(NamedTuple):
 class ModuleCache:
     """The modules in a directory. Thread-safe.
 
-    `insecure_hosts` are registries and servers that are not verified, with `*` for all. `docker_config` is the Docker configuration for
-    images without a pull secret; it is read for each fetch.
+    `insecure_hosts` are registries and servers that are not verified, with `*` for all. `docker_config` is the Docker
+    configuration for images without a pull secret; it is read for each fetch.
     """
 
     def __init__(

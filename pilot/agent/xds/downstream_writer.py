@@ -18,8 +18,9 @@ _log = scope("xdsproxy")
 class DownstreamWriter:
     """Writes to Envoy's end of a stream.
 
-    Responses with extension configurations go through a queue of their own, because their Wasm modules are fetched first. All other
-    responses are written immediately. Failed fetches are retried with delays between the two `retry_delays`.
+    Responses with extension configurations go through a queue of their own, because their Wasm modules are fetched
+    first. All other responses are written immediately. Failed fetches are retried with delays between the two
+    `retry_delays`.
     """
 
     def __init__(self, context: Any, extensions: ExtensionStream | None, retry_delays: tuple[float, float]) -> None:

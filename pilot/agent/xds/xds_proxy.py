@@ -1,10 +1,10 @@
 """The ADS proxy: forwards Envoy's streams on a Unix socket to the control plane over TLS.
 
-Messages are forwarded as bytes. Each stream of Envoy corresponds to one stream to the control plane, and when one ends, so does the
-other. Envoy then opens a new stream and sends its complete state.
+Messages are forwarded as bytes. Each stream of Envoy corresponds to one stream to the control plane, and when one ends,
+so does the other. Envoy then opens a new stream and sends its complete state.
 
-The control plane's side runs in threads, because the asyncio API of gRPC does not report why a call ended while a message was being
-written.
+The control plane's side runs in threads, because the asyncio API of gRPC does not report why a call ended while a
+message was being written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class XdsObserver(Protocol):
 class XdsProxy:
     """The gRPC service.
 
-    `subscriptions` are the agent's own, whose responses never reach Envoy. `rewriter` rewrites extension configurations in a thread.
+    `subscriptions` are the agent's own, whose responses never reach Envoy. `rewriter` rewrites extension configurations
+    in a thread.
     """
 
     def __init__(

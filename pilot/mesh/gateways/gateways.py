@@ -1,7 +1,7 @@
-"""The Gateways that select a router, and their servers merged by port into one logical gateway.
+"""The Gateways that select a router, merged by port into one logical gateway.
 
-Servers are told apart by `ServerKey`, so that the merged gateway is a small hashable value: a server's own content is read by
-those who build from it, and an edit of a certificate's name does not touch the routes.
+The merged gateway refers to servers by `ServerKey`, so it stays a small hashable value. Builders read the contents of a
+server themselves, so an edit of a credential name does not affect routes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from pilot.mesh.registry.workloads import proxy_labels
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 
-KEEPS_PORTS = "experimental.istio.io/disable-gateway-port-translation"  # label of a Service that Gateway ports are not looked up in
+DISABLE_PORT_TRANSLATION = "experimental.istio.io/disable-gateway-port-translation"
+"""Label of Services that are ignored in the translation of Gateway ports."""
 
 
 class GatewaySelector(NamedTuple):
-    """Which routers a Gateway is for: those with all of the labels, or those of the services.
+    """The routers that a Gateway selects: those with all of the labels, or those that the services select.
 
-    `deployed`: the routers are deployed for it; `generated`: it is a listener of the Gateway API.
+    deployed: the routers were deployed for this Gateway.
+    generated: the Gateway was converted from a listener of the Gateway API.
     """
 
     gateway: ObjectKey
@@ -40,7 +42,7 @@ class GatewaySelector(NamedTuple):
 
 @hub
 def gateway_selectors(db: Mesh) -> tuple[GatewaySelector, ...]:
-    """Returns every Gateway with what it selects by (no labels: every router), oldest first."""
+    """Return the selector of every Gateway, oldest first. Empty labels select every router."""
     objects = [o for key in GATEWAY.all_keys(db) if (o := GATEWAY.get(db, key)) is not None]
     return tuple(_selector(o) for o in sorted(objects, key=age))
 
@@ -55,49 +57,51 @@ def _selector(o: Object[Gateway]) -> GatewaySelector:
 
 @derived
 def servers(db: Mesh, gateway: ObjectKey) -> tuple[Server, ...]:
-    """Returns the servers of a Gateway, with hosts of the forms `host` and `namespace/host` only."""
-    found = GATEWAY.get(db, gateway)
-    return tuple(qualify_hosts(s, gateway.namespace) for s in found.spec.servers) if found is not None else ()
+    """Return the servers of a Gateway with hosts normalized to `host` and `namespace/host`."""
+    row = GATEWAY.get(db, gateway)
+    return tuple(qualify_hosts(s, gateway.namespace) for s in row.spec.servers) if row is not None else ()
 
 
 @derived
 def server(db: Mesh, key: ServerKey) -> Server | None:
-    """Returns one server, with hosts as in `servers`; None where there is none at that position."""
-    found = servers(db, key.gateway)
-    return found[key.position] if key.position < len(found) else None
+    """Return one server with hosts as in `servers`, or None if it does not exist."""
+    listed = servers(db, key.gateway)
+    return listed[key.position] if key.position < len(listed) else None
 
 
 @derived
 def gateway_selection_key(db: Mesh, node_id: str) -> GatewaySelectionKey:
-    """Returns the Gateways that select the router of that node id, and its own service ports."""
+    """Return the Gateways that select a router, and the ports of its services."""
     proxy = find_proxy(db, node_id)
     labels = frozenset(proxy_labels(db, node_id).items())
     limit = proxy.namespace if db.settings.gateways.scope_to_namespace else None
-    mine = frozenset(target.ref for target in service_targets(db, node_id))
-    found = [s for s in gateway_selectors(db) if limit in (None, s.gateway.namespace) and _selects(s, labels, mine)]
+    refs = frozenset(target.ref for target in service_targets(db, node_id))
+    selectors = [s for s in gateway_selectors(db) if limit in (None, s.gateway.namespace) and _selects(s, labels, refs)]
     if db.settings.gateway_api.strict_merging:
-        found = _without_strangers(found)
-    named = tuple((s.gateway, s.services & mine) for s in found if s.services is not None)
-    return GatewaySelectionKey(tuple(s.gateway for s in found), service_ports(db, node_id) if found else (), named)
+        selectors = _in_home_namespaces(selectors)
+    named = tuple((s.gateway, s.services & refs) for s in selectors if s.services is not None)
+    ports = service_ports(db, node_id) if selectors else ()
+    return GatewaySelectionKey(tuple(s.gateway for s in selectors), ports, named)
 
 
 def _selects(selector: GatewaySelector, labels: frozenset[tuple[str, str]], services: frozenset[ServiceRef]) -> bool:
     return selector.labels <= labels if selector.services is None else not selector.services.isdisjoint(services)
 
 
-def _without_strangers(found: list[GatewaySelector]) -> list[GatewaySelector]:
-    """Returns, of the Gateways that select a router which is deployed for some, these and the others of their namespaces."""
-    home = {s.gateway.namespace for s in found if s.deployed}
-    return [s for s in found if s.generated or s.gateway.namespace in home] if home else found
+def _in_home_namespaces(selectors: list[GatewaySelector]) -> list[GatewaySelector]:
+    """Return, for a router that was deployed for some Gateways, only generated Gateways and those in the same
+    namespaces."""
+    home = {s.gateway.namespace for s in selectors if s.deployed}
+    return [s for s in selectors if s.generated or s.gateway.namespace in home] if home else selectors
 
 
 @derived
 def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
-    """Returns the ports of the services that select a router."""
+    """Return the ports of the services that select a router."""
     out = []
     for target in service_targets(db, node_id):
-        found = service(db, target.ref)
-        translates = found is None or not any(key == KEEPS_PORTS for key, _ in found.labels)
+        selecting = service(db, target.ref)
+        translates = selecting is None or not any(key == DISABLE_PORT_TRANSLATION for key, _ in selecting.labels)
         out.append(
             TargetPort(
                 target.port.number, target.target_port, target.port.protocol is Protocol.UDP, translates, target.ref
@@ -108,6 +112,6 @@ def service_ports(db: Mesh, node_id: str) -> tuple[TargetPort, ...]:
 
 @derived
 def merged_gateway(db: Mesh, selected: GatewaySelectionKey) -> MergedGateway:
-    """Returns the servers of the selected Gateways by port; what conflicts with an older server is rejected."""
+    """Return the servers of the selected Gateways by port. Servers that conflict with an older one are rejected."""
     listed = [(key, servers(db, key)) for key in selected.gateways]
     return merge(listed, selected.ports, db.settings.gateways.quic_listeners, dict(selected.named))

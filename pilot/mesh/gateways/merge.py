@@ -1,8 +1,8 @@
-"""Merging the servers of several Gateways by port: which may share a listener, and which conflict.
+"""Merging of the servers of several Gateways by port, with detection of conflicts.
 
-The rules of https://istio.io/latest/docs/reference/config/networking/gateway/ and what istiod makes of the cases that it leaves open:
-the first server of a port and bind address decides; plain HTTP servers share one route configuration, TLS servers are told apart by
-SNI, so that no host may repeat among them.
+The rules are those of https://istio.io/latest/docs/reference/config/networking/gateway/ and, where it is silent,
+istiod's: the first server of a port and bind address decides; plaintext HTTP servers share one route configuration; TLS
+servers are distinguished by SNI, so no host may repeat among them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ NOBODY: Mapping[ObjectKey, frozenset[ServiceRef]] = MappingProxyType({})
 
 
 class MergeKey(NamedTuple):
-    """Servers of one key share a listener. The protocol is as written, so that HTTPS and TLS on one port stay apart."""
+    """Servers with equal keys share a listener. The protocol is as configured, so HTTPS and TLS on one port stay
+    separate."""
 
     number: int
     protocol: str
@@ -47,9 +48,10 @@ def merge(
     quic: bool,
     named: Mapping[ObjectKey, frozenset[ServiceRef]] = NOBODY,
 ) -> MergedGateway:
-    """Returns the servers of Gateways, oldest first, merged. With `quic` HTTPS servers whose port is exposed over UDP answer HTTP/3 too.
+    """Return the merged servers of Gateways, which are given oldest first.
 
-    `named`: the services whose ports alone a Gateway means.
+    quic: HTTPS servers whose port is also exposed over UDP serve HTTP/3.
+    named: the services that a Gateway is limited to.
     """
     merger = _Merger(targets, quic)
     for name, servers in gateways:
@@ -59,22 +61,23 @@ def merge(
 
 
 def resolve_port(number: int, targets: Sequence[TargetPort]) -> int:
-    """Returns the port to listen on for a Gateway's port: what the first service with that port sends it to, else the port itself."""
+    """Return the port to listen on for a Gateway's port: the target port of the first service with it, else the port
+    itself."""
     return next((t.target for t in targets if t.translates and t.number == number), number)
 
 
 def resolve_named_port(number: int, targets: Sequence[TargetPort], services: frozenset[ServiceRef]) -> tuple[int, ...]:
-    """Returns the ports to listen on for a port of certain services: what each sends it to; () where none has it."""
+    """Return the target ports of a Gateway's port in certain services."""
     return tuple(sorted({t.target for t in targets if t.number == number and t.service in services}))
 
 
 class _Merger:
-    """The merged gateway while servers are added, one at a time."""
+    """Builds the merged gateway server by server."""
 
     def __init__(self, targets: Sequence[TargetPort], quic: bool) -> None:
         self.targets, self.quic = targets, quic
         self.by_key: dict[MergeKey, list[MergedServer]] = {}
-        self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plain HTTP servers
+        self.shared: dict[MergeKey, GatewayRouteKey | None] = {}  # the route of plaintext HTTP servers
         self.datagram: dict[MergeKey, list[MergedServer]] = {}
         self.plain: dict[int, MergeKey] = {}  # by port number
         self.routes: dict[GatewayRouteKey, list[ServerKey]] = {}
@@ -85,7 +88,7 @@ class _Merger:
 
     def add(self, key: ServerKey, server: Server, services: frozenset[ServiceRef] | None = None) -> None:
         if server.port is None:
-            self.rejected.append(Rejection(key, "it has no port"))
+            self.rejected.append(Rejection(key, "no port is set"))
         elif services is None:
             self._add(key, server, resolve_port(server.port.number, self.targets))
         else:
@@ -106,19 +109,20 @@ class _Merger:
             self.rejected.append(Rejection(key, reason))
 
     def _repeated(self, server: Server, number: int) -> list[str]:
-        """Returns the hosts that an older TLS server of the port and bind address has; where there is none, the hosts are taken.
+        """Return the hosts that an older TLS server on the port and bind address has. If there are none, reserve the
+        hosts.
 
-        The handshake does not tell which namespace's VirtualServices a host is for.
+        Namespaces are ignored, because a handshake does not name the namespace of a host's VirtualServices.
         """
-        taken = self.tls_hosts.setdefault(number, {})
+        reserved = self.tls_hosts.setdefault(number, {})
         names = sni_hosts(server) if is_tls(server) else server.hosts
-        repeated = [h for h in names if taken.get(h.lower()) == server.bind]
+        repeated = [h for h in names if reserved.get(h.lower()) == server.bind]
         if not repeated:
-            taken.update((h.lower(), server.bind) for h in names)
+            reserved.update((h.lower(), server.bind) for h in names)
         return repeated
 
     def _place(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
-        """Puts a server where it belongs; returns the reason where it cannot be, else ""."""
+        """Add a server to a listener. Return the reason if that is impossible, else ""."""
         current = self.plain.get(at.number)
         if current is not None:
             return self._join_plain(merged, server, at, current)
@@ -130,7 +134,7 @@ class _Merger:
     def _join_plain(self, merged: MergedServer, server: Server, at: MergeKey, current: MergeKey) -> str:
         if current.bind == at.bind:
             if not _compatible(parse_protocol(at.protocol), parse_protocol(current.protocol)):
-                return f"port {at.number} is {current.protocol} already"
+                return f"port {at.number} already has the protocol {current.protocol}"
             self._append(merged, current)
         elif at not in self.by_key:
             self._open(merged, server, at)
@@ -148,7 +152,7 @@ class _Merger:
     def _join_tls(self, merged: MergedServer, server: Server, at: MergeKey) -> str:
         if merged.route is not None:
             if merged.route in self.routes:
-                return f"port {at.number} already has a server of this port name"
+                return f"port {at.number} already has a server with this port name"
             self.routes[merged.route] = [merged.key]
         self.by_key.setdefault(at, []).append(merged)
         self._advertise(merged, server, at)
@@ -164,7 +168,7 @@ class _Merger:
         self._advertise(merged, server, at)
 
     def _advertise(self, merged: MergedServer, server: Server, at: MergeKey) -> None:
-        """Lets a server answer HTTP/3 too, where that is on and the server's port is exposed over UDP."""
+        """Enable HTTP/3 for a server if it is enabled and the server's port is exposed over UDP."""
         assert server.port is not None
         eligible = (
             self.quic
@@ -180,9 +184,9 @@ class _Merger:
     def result(self) -> MergedGateway:
         ports = tuple(
             MergedPort(
-                at.number, at.protocol, at.bind, self.shared.get(at), tuple(found), tuple(self.datagram.get(at, ()))
+                at.number, at.protocol, at.bind, self.shared.get(at), tuple(servers), tuple(self.datagram.get(at, ()))
             )
-            for at, found in self.by_key.items()
+            for at, servers in self.by_key.items()
         )
         return MergedGateway(
             ports,

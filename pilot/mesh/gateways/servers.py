@@ -1,4 +1,4 @@
-"""Servers of Gateways: what they are, and the shape of a router's merged gateway."""
+"""Servers of Gateways, and the merged gateway of a router."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pilot.mesh.model.service import ServiceRef
 
 
 class ServerKey(NamedTuple):
-    """A server of a Gateway, by its position there."""
+    """A server of a Gateway by its index."""
 
     gateway: ObjectKey
     position: int
 
 
 class TargetPort(NamedTuple):
-    """A port of a service that selects the router: what its pods listen on for it.
+    """A port of a service that selects the router, with its target port.
 
-    `translates` is False where the service opts out of having Gateway ports looked up in it.
+    `translates` is False if the service opts out of the translation of Gateway ports.
     """
 
     number: int
@@ -33,9 +33,9 @@ class TargetPort(NamedTuple):
 
 
 class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """The Gateways that select a router, oldest first, and the ports of its own services, in the order of the services.
+    """The Gateways that select a router, oldest first, and the ports of its services.
 
-    `named`: of those that are for certain services, the services of the router among these, whose ports alone they mean.
+    `named` maps Gateways that are limited to certain services to those of them that select the router.
     """
 
     gateways: tuple[ObjectKey, ...] = ()
@@ -44,9 +44,10 @@ class GatewaySelectionKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GatewayRouteKey(NamedTuple):
-    """A route configuration. That of plain HTTP: the port listened on and the bind address, which all its servers share.
+    """A route configuration.
 
-    That of an HTTPS server, its own: the port that the Gateway names, its name, and the Gateway.
+    For plaintext HTTP it has the listening port and bind address, because all servers there share it. For an HTTPS
+    server it has the Gateway's port, the port's name and the Gateway.
     """
 
     port: int
@@ -56,16 +57,17 @@ class GatewayRouteKey(NamedTuple):
 
 
 class MergedServer(NamedTuple):
-    """A server on a port of the router; `route` is None where it is not an HTTP server."""
+    """A server on a port of the router. `route` is None unless it is an HTTP server."""
 
     key: ServerKey
     route: GatewayRouteKey | None
 
 
 class MergedPort(msgspec.Struct, frozen=True):
-    """The servers of one port, protocol (as written) and bind address. `route` is the one that plain HTTP servers share.
+    """The servers with one port, configured protocol and bind address.
 
-    `quic`: those of them that answer HTTP/3 on the same port over UDP too.
+    route: the route configuration that plaintext HTTP servers share.
+    quic: the servers that also serve HTTP/3 on the same UDP port.
     """
 
     number: int
@@ -77,16 +79,17 @@ class MergedPort(msgspec.Struct, frozen=True):
 
 
 class Rejection(NamedTuple):
-    """A server that is left out of the merged gateway, and why."""
+    """A server that the merged gateway excludes, with the reason."""
 
     key: ServerKey
     reason: str
 
 
 class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
-    """All servers of a router. `ports` and `routes` (with their servers) are in the order of their first server.
+    """All servers of a router. Ports, and routes with their servers, are in the order of their first server.
 
-    `http3` has the routes that advertise HTTP/3. `auto_passthrough` tells that some server forwards by SNI alone, to any service of the mesh.
+    http3: the routes that advertise HTTP/3.
+    auto_passthrough: whether some server forwards to any service of the mesh by SNI.
     """
 
     ports: tuple[MergedPort, ...] = ()
@@ -97,7 +100,7 @@ class MergedGateway(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def qualify_hosts(server: Server, namespace: str) -> Server:
-    """Returns the server with `./host` made `namespace/host`, and `*/host` made `host`; `*/*` is every host, whatever else there is."""
+    """Return the server with `./host` as `namespace/host`, and `*/host` as `host`. `*/*` replaces all other hosts."""
     if not any(h.startswith(("./", "*/")) for h in server.hosts):
         return server
     if "*/*" in server.hosts:
@@ -111,12 +114,12 @@ def protocol_of(server: Server) -> Protocol:
 
 
 def passes_through(server: Server) -> bool:
-    """Returns whether TLS is forwarded unopened."""
+    """Return whether TLS is forwarded without termination."""
     return server.tls is not None and server.tls.mode in ("PASSTHROUGH", "AUTO_PASSTHROUGH")
 
 
 def is_tls(server: Server) -> bool:
-    """Returns whether the server has TLS settings that are not there for the redirect of plain HTTP alone."""
+    """Return whether the server uses TLS. The TLS settings of plaintext HTTP servers only configure redirects."""
     return server.tls is not None and not protocol_of(server).is_http
 
 
@@ -125,12 +128,12 @@ def terminates_https(server: Server) -> bool:
 
 
 def sni_hosts(server: Server) -> tuple[str, ...]:
-    """Returns the names that clients ask for, without namespaces, sorted; () where there is no TLS."""
+    """Return the server names that clients may send, sorted and without namespaces, or () without TLS."""
     return () if server.tls is None else tuple(sorted({h.rpartition("/")[2] for h in server.hosts}))
 
 
 def gateway_route_key(server: Server, number: int, gateway: ObjectKey) -> GatewayRouteKey | None:
-    """Returns the route configuration of a server that listens on a port, None where it is not an HTTP server."""
+    """Return the route configuration of a server on a listening port, or None unless it is an HTTP server."""
     assert server.port is not None
     protocol = protocol_of(server)
     if protocol.is_http:

@@ -1,7 +1,8 @@
-"""The routes of a delegate take the place of the route that names it.
+"""Delegation of VirtualServices: the routes of the delegate replace the route that refers to it.
 
-https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate: the delegate's conditions must be a subset
-of the root's; a route whose conditions are not is left out.
+The matches of a delegated route must be a subset of the root's, otherwise the route is left out.
+
+https://istio.io/latest/docs/reference/config/networking/virtual-service/#Delegate
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ T = TypeVar("T")
 
 
 def merge_routes(root: HTTPRoute, delegated: Iterable[HTTPRoute]) -> tuple[HTTPRoute, ...]:
-    """Returns the delegate's routes under the root's conditions; what a route does not say itself it has from the root."""
+    """Return the delegate's routes restricted to the root's matches. Unset fields are inherited from the root."""
     return tuple(merged for route in delegated if (merged := merge_route(root, route)) is not None)
 
 
 def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
-    """Returns one delegated route under the root's conditions, None where its own contradict them."""
+    """Return one delegated route restricted to the root's matches, or None if its matches contradict them."""
     match = merge_matches(root.match, route.match)
     if match is None:
         return None
@@ -47,7 +48,8 @@ def merge_route(root: HTTPRoute, route: HTTPRoute) -> HTTPRoute | None:
 def merge_matches(
     root: tuple[HTTPMatchRequest, ...], leaf: tuple[HTTPMatchRequest, ...]
 ) -> tuple[HTTPMatchRequest, ...] | None:
-    """Returns every pair of conditions that agree, in the leaf's order; None where one of the leaf's agrees with none of the root's."""
+    """Return all pairs of compatible matches in the leaf's order, or None if one of the leaf's is compatible with
+    none."""
     if not root or not leaf:
         return root or leaf
     merged: list[HTTPMatchRequest] = []
@@ -60,7 +62,7 @@ def merge_matches(
 
 
 def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequest:
-    """Returns the conditions of both; where both have one, the leaf's, which is the narrower."""
+    """Return the conditions of both. If both have a condition, the leaf's narrower one applies."""
     return replace(
         leaf,
         name=_joined(root.name, leaf.name),
@@ -80,7 +82,7 @@ def merge_match(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> HTTPMatchRequ
 
 
 def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
-    """Returns whether some conditions of the leaf are not a subset of the root's."""
+    """Return whether some condition of the leaf is not a subset of the root's."""
     texts = (
         (root.uri, leaf.uri),
         (root.scheme, leaf.scheme),
@@ -108,7 +110,7 @@ def contradicts(root: HTTPMatchRequest, leaf: HTTPMatchRequest) -> bool:
 
 
 def _widens(root: StringMatch | None, leaf: StringMatch | None) -> bool:
-    """Returns whether `leaf` is not a subset of `root`. A regular expression never is one: two of them are not compared."""
+    """Return whether `leaf` is not a subset of `root`. Regular expressions are never considered subsets."""
     if root is None or leaf is None:
         return False
     if root.exact:

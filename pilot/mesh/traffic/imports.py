@@ -1,6 +1,6 @@
-"""The services that a scope sees: those that its egress listeners import, and those that virtual services there lead to.
+"""The services that a scope imports: those of its egress listeners, and the destinations of their VirtualServices.
 
-Only the namespaces that a Sidecar names are read, so that a service which it does not see costs its proxies nothing.
+Only namespaces that the Sidecar names are read, so services outside of them cost its proxies nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from pilot.mesh.traffic.virtual_services import egress_virtual_services, virtual
 
 
 class ImportKey(NamedTuple):
-    """A service that a scope sees; `ports` are the numbers of those that it sees, None for all."""
+    """An imported service. `ports` are the imported port numbers, or None for all."""
 
     ref: ServiceRef
     ports: tuple[int, ...] | None = None
 
-    def visible_ports(self, seen: Service) -> tuple[Port, ...]:
-        """Returns the imported ports of the service that `ref` names."""
-        return seen.ports if self.ports is None else tuple(p for p in seen.ports if p.number in self.ports)
+    def visible_ports(self, imported_service: Service) -> tuple[Port, ...]:
+        """Return the imported ports of the service that `ref` refers to."""
+        ports = imported_service.ports
+        return ports if self.ports is None else tuple(p for p in ports if p.number in self.ports)
 
 
 @derived
 def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """Returns the services that egress listener `index` imports, by age; of one host name in several namespaces, one."""
+    """Return the services that egress listener `index` imports, by age, with one namespace per host name."""
     listener = egress_listeners(db, scope)[index]
     if listener.hosts.everything:
         refs: Iterable[ServiceRef] = visible_refs(db, scope.namespace)
@@ -63,14 +64,17 @@ def egress_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey,
 
 @hub
 def _public_imports(db: Mesh) -> tuple[ImportKey, ...] | None:
-    """Returns the imports of all who see just what everybody sees; None where that depends on who looks, because a host name repeats."""
+    """Return the imports of scopes that see only public services, or None if host names repeat, because then scopes
+    differ."""
     refs = public_refs(db)
     return tuple(map(ImportKey, refs)) if len({ref.hostname for ref in refs}) == len(refs) else None
 
 
 def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[ServiceRef]:
-    """Returns visible services that may be imported, found in the buckets that the hosts name: by age, but where there are wildcards those that are
-    exported to the namespace by name come before public ones."""
+    """Return the visible services that the hosts may import, by age.
+
+    With wildcards, services that are exported to the namespace by name precede public ones.
+    """
     everywhere = hosts.everywhere
     if everywhere is not None and everywhere.wildcards:
         return list(visible_refs(db, namespace))
@@ -84,30 +88,31 @@ def _candidates(db: Mesh, hosts: EgressHostsKey, namespace: str) -> list[Service
                 for host in sorted(imported.exact)
             )
     exact = everywhere is None and not any(s.wildcards for _, s in hosts.by_namespace)
-    seen: dict[ServiceRef, tuple[bool, tuple[str, str, str]]] = {}
+    order: dict[ServiceRef, tuple[bool, tuple[str, str, str]]] = {}
     for ref in (r for bucket in buckets for r in bucket):
         listed = service_summary(db, ref)
-        if listed is not None and listed.seen_from(namespace):
-            seen[ref] = not exact and "*" in listed.exported_to, listed.age
-    return sorted(seen, key=lambda r: seen[r])
+        if listed is not None and listed.is_visible_from(namespace):
+            order[ref] = not exact and "*" in listed.exported_to, listed.age
+    return sorted(order, key=lambda r: order[r])
 
 
 @derived
 def _at_port(db: Mesh, ref: ServiceRef, number: int) -> ImportKey | None:
-    """Returns the import of one port of a service; None where it has no such port."""
-    found = service(db, ref)
-    if found is None or found.port(number) is None:
+    """Return the import of one port of a service, or None if it has no such port."""
+    target = service(db, ref)
+    if target is None or target.port(number) is None:
         return None
-    return ImportKey(ref) if len(found.ports) == 1 else ImportKey(ref, (number,))
+    return ImportKey(ref) if len(target.ports) == 1 else ImportKey(ref, (number,))
 
 
 def _is_kubernetes(db: Mesh, ref: ServiceRef) -> bool:
-    found = service(db, ref)
-    return found is not None and found.registry is Registry.KUBERNETES
+    target = service(db, ref)
+    return target is not None and target.registry is Registry.KUBERNETES
 
 
 def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> tuple[ImportKey, ...]:
-    """Returns the imports with one namespace for each host name: the own namespace's, else Kubernetes' own, else the oldest."""
+    """Return the imports with one namespace per host name: the scope's own, else a Kubernetes Service's, else the
+    oldest."""
     chosen: dict[str, str] = {}
     repeated = False
     for ref, _ in imports:
@@ -124,46 +129,51 @@ def _one_namespace_each(db: Mesh, imports: list[ImportKey], namespace: str) -> t
 
 @derived
 def scope_services(db: Mesh, scope: ScopeFacet) -> Mapping[str, ImportKey]:
-    """Returns every service that the scope needs clusters for, by host name: what its egress listeners import, and where the virtual services of
-    these lead to."""
-    found: dict[str, ImportKey] = {}
+    """Return every service that the scope needs clusters for, by host name.
+
+    These are the imports of its egress listeners and the destinations of their VirtualServices.
+    """
+    imports: dict[str, ImportKey] = {}
     for index in range(len(egress_listeners(db, scope))):
         for item in egress_services(db, scope, index):
-            _add(db, found, item)
+            _add(db, imports, item)
         if not scope.gateway:
             for item in _inferred_imports(db, scope, index):
-                _add(db, found, item)
-    return found
+                _add(db, imports, item)
+    return imports
 
 
 @derived
 def imported(db: Mesh, scope: ScopeFacet, hostname: str) -> ImportKey | None:
-    """Returns the service that a host name means in a scope."""
+    """Return the service with a host name in a scope."""
     return scope_services(db, scope).get(hostname)
 
 
-def _add(db: Mesh, found: dict[str, ImportKey], item: ImportKey) -> None:
-    """Takes one more import. The first of a host name stays, except that Kubernetes' services come before others; the ports of one service that
-    several listeners import add up."""
-    before = found.get(item.ref.hostname)
+def _add(db: Mesh, imports: dict[str, ImportKey], item: ImportKey) -> None:
+    """Add an import.
+
+    The first import of a host name wins, except that Kubernetes Services precede others. Ports of one service that
+    several listeners import are united.
+    """
+    before = imports.get(item.ref.hostname)
     if before is None:
-        found[item.ref.hostname] = item
+        imports[item.ref.hostname] = item
     elif before.ref == item.ref:
         if before.ports is not None:
-            found[item.ref.hostname] = ImportKey(
+            imports[item.ref.hostname] = ImportKey(
                 item.ref, None if item.ports is None else tuple(dict.fromkeys(before.ports + item.ports))
             )
     elif _is_kubernetes(db, item.ref) and not _is_kubernetes(db, before.ref):
-        found[item.ref.hostname] = item
+        imports[item.ref.hostname] = item
 
 
-# -- where virtual services lead to ----------------------------------------------------------------------------------------
+# -- destinations of VirtualServices -----------------------------------------------------------------------------------
 
 
-class Lead(NamedTuple):
-    """A host name that a virtual service leads to, with the ports that its routes name, () for all.
+class RouteTarget(NamedTuple):
+    """A host name that a VirtualService routes to, with the ports that its routes name, or () for all.
 
-    `namespaces`: the only ones whose proxies are led there, () for all.
+    `namespaces` are the client namespaces that the routes are limited to, or () for all.
     """
 
     host: str
@@ -173,62 +183,68 @@ class Lead(NamedTuple):
 
 @derived
 def _inferred_imports(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ImportKey, ...]:
-    """Returns the services that the virtual services of an egress listener lead to, without those that the listener imports anyway."""
+    """Return the services that the VirtualServices of an egress listener route to, except those that it imports
+    anyway."""
     listener = egress_listeners(db, scope)[index]
     keys = egress_virtual_services(db, scope, index)
-    leads = {namespace: _leads(db, namespace) for namespace in {key.namespace for key in keys}}
+    targets = {namespace: _route_targets(db, namespace) for namespace in {key.namespace for key in keys}}
     imported = {i.ref.hostname for i in egress_services(db, scope, index)} if listener.hosts.everything else frozenset()
     port = listener.port.number if listener.match_port and listener.port is not None else None
-    found = [
-        _inferred(db, lead.host, scope.namespace, port, lead.ports)
+    inferred = [
+        _inferred(db, target.host, scope.namespace, port, target.ports)
         for key in keys
-        for lead in leads[key.namespace].get(key, ())
-        if lead.host not in imported and (not lead.namespaces or scope.namespace in lead.namespaces)
+        for target in targets[key.namespace].get(key, ())
+        if target.host not in imported and (not target.namespaces or scope.namespace in target.namespaces)
     ]
-    return tuple(i for i in found if i is not None)
+    return tuple(i for i in inferred if i is not None)
 
 
 @derived
 def _inferred(db: Mesh, hostname: str, namespace: str, port: int | None, ports: tuple[int, ...]) -> ImportKey | None:
-    """Returns the service that a route to a host name means, with the ports that the routes name (() for all).
+    """Return the service that routes to a host name refer to, with the ports that the routes name, or () for all.
 
-    A service of the own namespace comes first, then one of Kubernetes, then the oldest; or, as the settings say, the first by namespace.
+    A service in the scope's namespace wins, then a Kubernetes Service, then the oldest. A setting instead chooses the
+    first by namespace.
     """
     refs = refs_by_hostname(db, hostname)
     chosen = next((r for r in refs if r.namespace == namespace), None)
     if chosen is None:
-        seen = [r for r in refs if is_visible(db, r, namespace)]
+        visible = [r for r in refs if is_visible(db, r, namespace)]
         if db.settings.registry.best_namespace:
-            chosen = next((r for r in seen if _is_kubernetes(db, r)), seen[0] if seen else None)
+            chosen = next((r for r in visible if _is_kubernetes(db, r)), visible[0] if visible else None)
         else:
-            chosen = min(seen, key=lambda ref: ref.namespace, default=None)
-    found = service(db, chosen) if chosen is not None else None
-    if chosen is None or found is None:
+            chosen = min(visible, key=lambda ref: ref.namespace, default=None)
+    target = service(db, chosen) if chosen is not None else None
+    if chosen is None or target is None:
         return None
     if port is not None:
         return _at_port(db, chosen, port)
-    have = tuple(p.number for p in found.ports if p.number in ports)
-    if not ports or len(have) == len(found.ports):
+    existing = tuple(p.number for p in target.ports if p.number in ports)
+    if not ports or len(existing) == len(target.ports):
         return ImportKey(chosen)
-    return ImportKey(chosen, have) if have else None
+    return ImportKey(chosen, existing) if existing else None
 
 
 @derived
-def _leads_of(db: Mesh, key: ObjectKey, _: str) -> tuple[Lead, ...] | None:
-    found = virtual_service(db, key)
-    return find_leads(found.spec) or None if found is not None else None
+def _route_targets_of(db: Mesh, key: ObjectKey, _: str) -> tuple[RouteTarget, ...] | None:
+    row = virtual_service(db, key)
+    return find_route_targets(row.spec) or None if row is not None else None
 
 
-_leads: Gather[ObjectKey, [str], tuple[Lead, ...]] = Gather("leads", virtual_service_keys, _leads_of)
+_route_targets: Gather[ObjectKey, [str], tuple[RouteTarget, ...]] = Gather(
+    "route targets", virtual_service_keys, _route_targets_of
+)
 
 
-def find_leads(spec: VirtualService) -> tuple[Lead, ...]:
-    """Returns where the routes of a virtual service lead to. A destination without a port means all of the service's ports."""
-    found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
+def find_route_targets(spec: VirtualService) -> tuple[RouteTarget, ...]:
+    """Return the targets of a VirtualService's routes. A destination without a port stands for all ports of the
+    service."""
+    ports_by_target: dict[tuple[str, tuple[str, ...]], set[int]] = {}
 
     def add(to: Destination | None, namespaces: tuple[str, ...]) -> None:
         if to is not None:
-            found.setdefault((to.host, namespaces), set()).add(to.port.number if to.port is not None else 0)
+            ports = ports_by_target.setdefault((to.host, namespaces), set())
+            ports.add(to.port.number if to.port is not None else 0)
 
     for route in spec.http:
         sources = [m.source_namespace for m in route.match]
@@ -238,6 +254,6 @@ def find_leads(spec: VirtualService) -> tuple[Lead, ...]:
     for weighted in (w for routes in (*(r.route for r in spec.tcp), *(r.route for r in spec.tls)) for w in routes):
         add(weighted.destination, ())
     return tuple(
-        Lead(host, () if 0 in ports else tuple(sorted(ports)), namespaces)
-        for (host, namespaces), ports in found.items()
+        RouteTarget(host, () if 0 in ports else tuple(sorted(ports)), namespaces)
+        for (host, namespaces), ports in ports_by_target.items()
     )

@@ -1,4 +1,4 @@
-"""Settings of localities: for a service the rule's count, else its own, else the mesh's.
+"""Locality load balancing settings: those of the DestinationRule, else of the service, else of the mesh.
 
 https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/
 """
@@ -17,7 +17,10 @@ from pilot.mesh.model.service import Service
 
 
 class EffectiveLocality(NamedTuple):
-    """Without `setting` localities do not count. `forced` endpoints have priorities even where nothing ejects failing ones."""
+    """The effective setting; without one, localities are ignored.
+
+    `forced` says that endpoints get priorities even without outlier detection.
+    """
 
     setting: LocalityLoadBalancerSetting | ZoneAwareLoadBalancerSetting | None = None
     forced: bool = False
@@ -38,9 +41,10 @@ def effective_locality(
     mesh: LocalityLoadBalancerSetting | None,
     mesh_zones: ZoneAwareLoadBalancerSetting | None,
 ) -> EffectiveLocality:
-    """Returns the rule's setting, else the service's traffic distribution, else the mesh's; of rule and mesh the zone-aware one first.
+    """Return the rule's setting, else the service's traffic distribution, else the mesh's setting.
 
-    A zone-aware setting counts where it is switched off, too: it then keeps Envoy from preferring its zone by itself.
+    In rule and mesh, the zone-aware setting takes precedence. It applies even if disabled, because it then prevents
+    Envoy from preferring its own zone.
     """
     if rule is not None and rule.zone_aware_lb_setting is not None:
         return _zone_aware(rule.zone_aware_lb_setting)

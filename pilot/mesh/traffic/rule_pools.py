@@ -1,4 +1,4 @@
-"""The DestinationRules of one host in one namespace, merged into the entries that proxies choose from."""
+"""The DestinationRules of one host and namespace, merged into entries that proxies choose from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ PUBLIC, OWN = "*", "."
 
 
 class RuleDefaults(NamedTuple):
-    """Settings of rules: with `private` a rule without exportTo is for its own namespace; with `by_export` only rules of equal exportTo are
-    merged."""
+    """Settings that affect rules.
+
+    private: rules without exportTo apply only to their own namespace.
+    by_export: only rules with equal exportTo are merged.
+    """
 
     root_namespace: str
     private: bool
@@ -23,7 +26,7 @@ class RuleDefaults(NamedTuple):
 
 
 class PooledRule(NamedTuple):
-    """A rule as written. Without `selector` it is for all workloads."""
+    """A rule as configured. Without `selector` it applies to all workloads."""
 
     key: ObjectKey
     export_to: frozenset[str]
@@ -31,38 +34,42 @@ class PooledRule(NamedTuple):
 
     @property
     def reach(self) -> frozenset[str]:
-        """Returns where the rule is exported to: a rule for some workloads never is."""
+        """The namespaces that the rule is exported to. Rules with a selector are not exported."""
         return self.export_to if self.selector is None else frozenset((OWN,))
 
 
 class RuleEntry(NamedTuple):
-    """Rules merged into one; exportTo and selector are those of the first."""
+    """Rules merged into one, with the exportTo and selector of the first."""
 
     sources: tuple[ObjectKey, ...]
     reach: frozenset[str]
     selector: Labels | None
 
     def visible_in(self, namespace: str) -> bool:
-        """Returns whether the entry is exported to another namespace."""
+        """Return whether the entry is exported to another namespace."""
         return not self.reach or PUBLIC in self.reach or namespace in self.reach
 
 
 class Pools(msgspec.Struct, frozen=True):
-    """`local` is for clients of the rules' own namespace; `exported` has those that others may see; `private` has the rest, where the
-    namespace is the root namespace."""
+    """The entries of one host and namespace.
+
+    local: entries for clients in the same namespace.
+    exported: entries that other namespaces may see.
+    private: the other entries, if the namespace is the root namespace.
+    """
 
     local: tuple[RuleEntry, ...] = ()
     exported: tuple[RuleEntry, ...] = ()
     private: tuple[RuleEntry, ...] = ()
 
     def pool(self, name: str) -> tuple[RuleEntry, ...]:
-        """Returns the entries of a pool by the name of the field."""
+        """Return the entries of a pool by its field name."""
         entries: tuple[RuleEntry, ...] = getattr(self, name)
         return entries
 
 
 def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults) -> Pools:
-    """Returns the pools of the rules of one host and namespace, which are given in order of precedence."""
+    """Return the pools of the rules of one host and namespace, which are given in order of precedence."""
 
     def is_local(rule: PooledRule) -> bool:
         return not rule.reach or not rule.reach.isdisjoint((PUBLIC, OWN, namespace))
@@ -77,43 +84,43 @@ def build_pools(rules: list[PooledRule], namespace: str, defaults: RuleDefaults)
 
 
 def merge_entries(rules: Sequence[PooledRule], by_export: bool) -> tuple[RuleEntry, ...]:
-    """Returns the rules of one pool, which are given in order of precedence, as the entries that a client chooses from: those for some workloads
-    come first.
+    """Return the entries of one pool, those with a selector first. The rules are given in order of precedence.
 
-    Rules with one selector make one entry. A rule for all workloads counts for those that a selector chooses too, after theirs: with
-    `by_export` only where it is exported at least as far, which for a selector's entry is the own namespace.
+    Rules with equal selectors form one entry. Rules without a selector are appended to these entries too; with
+    `by_export`, only if they are exported at least as far.
     """
     by_selector: dict[Labels, list[PooledRule]] = {}
     for rule in rules:
         if rule.selector is not None:
             by_selector.setdefault(rule.selector, []).append(rule)
     general = [rule for rule in rules if rule.selector is None]
-    chosen = [
+    selected = [
         [*own, *(r for r in general if not by_export or _reaches(r, own[0].reach))] for own in by_selector.values()
     ]
-    everybody = _by_reach(general, bool(chosen)) if by_export else [general] if general else []
+    unselected = _by_reach(general, bool(selected)) if by_export else [general] if general else []
     return tuple(
-        RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*chosen, *everybody)
+        RuleEntry(tuple(r.key for r in group), group[0].reach, group[0].selector) for group in (*selected, *unselected)
     )
 
 
 def _by_reach(general: Iterable[PooledRule], selected: bool) -> list[list[PooledRule]]:
-    """Returns rules for all workloads in groups of which the first rule's export reaches least.
+    """Return rules without a selector in groups, of which the first rule has the smallest reach.
 
-    A rule belongs to every group whose reach it covers, and begins one of its own unless the latest group took it. Users see one more
-    thing that istiod does: where selectors choose some workloads, a rule that is exported to just the own namespace begins no first group.
+    A rule joins every group whose reach it covers, and starts its own group unless it joined the latest one. As in
+    istiod, if there are rules with selectors, a rule that is exported only to its own namespace does not start the
+    first group.
     """
     groups: list[list[PooledRule]] = []
     for rule in general:
-        taking = [group for group in groups if _reaches(rule, group[0].reach)]
-        for group in taking:
+        covered = [group for group in groups if _reaches(rule, group[0].reach)]
+        for group in covered:
             group.append(rule)
-        taken = taking[-1:] == groups[-1:] if groups else selected and rule.reach == {OWN}
-        if not taken:
+        joined_latest = covered[-1:] == groups[-1:] if groups else selected and rule.reach == {OWN}
+        if not joined_latest:
             groups.append([rule])
     return groups
 
 
 def _reaches(rule: PooledRule, reach: frozenset[str]) -> bool:
-    """Returns whether a rule is exported as far as that, by the names that both say. No exportTo at all is like no other."""
+    """Return whether a rule is exported at least to these namespaces. An empty exportTo covers only an empty one."""
     return rule.reach == reach or (bool(reach) and rule.reach >= reach)

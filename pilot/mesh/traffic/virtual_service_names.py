@@ -1,4 +1,4 @@
-"""Names in a VirtualService made whole: hosts and destinations as full host names, gateways as `namespace/name` or `mesh`."""
+"""Qualification of names in a VirtualService: full host names, and gateways as `namespace/name` or `mesh`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MESH = "mesh"
 
 
 def qualify_gateway(name: str, namespace: str) -> str:
-    """Returns `namespace/name` of a gateway as a VirtualService in a namespace names it.
+    """Return `namespace/name` for a gateway name in a VirtualService.
 
-    Besides `name`, `namespace/name` and `./name` there is the form of a host name, `name.namespace.svc.…`, of old configurations.
+    The forms are `name`, `namespace/name`, `./name` and, in old configurations, the host name `name.namespace.svc.…`.
     """
     if name == MESH:
         return name
@@ -40,13 +40,13 @@ def qualify_gateway(name: str, namespace: str) -> str:
 
 
 def gateway_key(name: str) -> ObjectKey:
-    """Returns the key of a gateway by its whole name, `namespace/name`."""
+    """Return the key of a gateway with the qualified name `namespace/name`."""
     namespace, _, rest = name.partition("/")
     return ObjectKey(namespace, rest)
 
 
 def qualify_names(spec: VirtualService, namespace: str, domain: str) -> VirtualService:
-    """Returns the same rules with whole names, as they are meant in the namespace of their object."""
+    """Return the VirtualService with all names qualified for the namespace of its object."""
     return _Qualifier(namespace, domain).virtual_service(spec)
 
 
@@ -67,11 +67,11 @@ class _Qualifier:
     def gateways(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(qualify_gateway(g, self.namespace) for g in names)
 
-    def destination(self, leads: Destination | None) -> Destination | None:
-        if leads is None:
+    def destination(self, to: Destination | None) -> Destination | None:
+        if to is None:
             return None
-        host = full_name(leads.host, self.namespace, self.domain)
-        return leads if host == leads.host else replace(leads, host=host)
+        host = full_name(to.host, self.namespace, self.domain)
+        return to if host == to.host else replace(to, host=host)
 
     def http_route(self, rule: HTTPRoute) -> HTTPRoute:
         return replace(

@@ -1,8 +1,8 @@
-"""VirtualServices as they are meant: whole names, delegates merged; and which of them a proxy's namespace sees.
+"""VirtualServices with qualified names and merged delegates, and their visibility.
 
-What a VirtualService is bound to (`Binding`) is read apart from its rules, so that an edit of the rules reaches nothing but the
-hosts that it is for. Lists are in the order in which VirtualServices that compete are tried: those exported to the viewer's
-namespace alone, those exported to it from others, those exported to all; by age in each.
+The bindings of a VirtualService (`Binding`) are separate from its rules, so an edit of the rules affects only its
+hosts. Lists are in order of precedence: those exported only to the viewer's namespace, those exported to it from
+others, those exported to all; by age in each group.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ K = TypeVar("K")
 
 
 class Binding(msgspec.Struct, frozen=True, cache_hash=True):
-    """The hosts, gateways and namespaces that a VirtualService is bound to. `export_to` is {"*"} for all namespaces, {} for none.
+    """The hosts, gateways and namespaces that a VirtualService is bound to.
 
-    `by_route`: it is made of routes of the Gateway API. Of those for the mesh a client follows the ones of its own namespace, which come
-    first, and those of the service's namespace.
+    export_to: the namespaces that see it, {"*"} for all, {} for none.
+    by_route: it was converted from routes of the Gateway API. Clients in the mesh use such routes in their own
+    namespace,
+        which come first, and in the service's namespace.
     """
 
     key: ObjectKey
@@ -51,7 +53,7 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return self.created, self.key.name, self.key.namespace
 
     def rank(self, viewer: str) -> int | None:
-        """Returns its place among what a namespace sees, None where that does not see it."""
+        """Return its rank among the bindings that a namespace sees, or None if it is not visible there."""
         if PUBLIC in self.export_to:
             return 2
         if viewer in self.export_to:
@@ -59,20 +61,20 @@ class Binding(msgspec.Struct, frozen=True, cache_hash=True):
         return None
 
     def is_own_route(self, viewer: str) -> bool:
-        """Returns whether it is made of routes of that namespace."""
+        """Return whether it was converted from routes in a namespace."""
         return self.by_route and self.key.namespace == viewer
 
-    def reaches(self, viewer: str, owner: str) -> bool:
-        """Returns whether clients of a namespace follow it to a service of namespace `owner`."""
+    def applies(self, viewer: str, owner: str) -> bool:
+        """Return whether it applies to clients in one namespace and a service in the namespace `owner`."""
         return not self.by_route or self.key.namespace in (viewer, owner)
 
 
-# -- one VirtualService ----------------------------------------------------------------------------------------------------
+# -- one VirtualService ------------------------------------------------------------------------------------------------
 
 
 @derived
 def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """Returns the object as written, with whole names."""
+    """Return the object with qualified names."""
     row: Object[VirtualService] | None = VIRTUAL_SERVICE.get(db, key)
     if row is None or is_made_of_routes(row):
         return row
@@ -80,26 +82,24 @@ def qualified(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
 
 
 def is_made_of_routes(o: Object[VirtualService]) -> bool:
-    """Returns whether a VirtualService is what routes of the Gateway API became; its names are whole."""
+    """Return whether a VirtualService was converted from routes of the Gateway API. Its names are already qualified."""
     return o.origin is not None and o.origin.semantics == "gateway"
 
 
 @derived
 def virtual_service(db: Mesh, key: ObjectKey) -> Object[VirtualService] | None:
-    """Returns the object with whole names (gateways are `namespace/name` or `mesh`) and delegates merged in; None if it is a delegate itself."""
-    found = qualified(db, key)
-    if found is None or not found.spec.hosts:
+    """Return the object with qualified names and merged delegates, or None if it is a delegate itself."""
+    row = qualified(db, key)
+    if row is None or not row.spec.hosts:
         return None
-    if not any(rule.delegate for rule in found.spec.http):
-        return found
-    rules = tuple(
-        r for rule in found.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,))
-    )
-    return replace(found, spec=replace(found.spec, http=rules))
+    if not any(rule.delegate for rule in row.spec.http):
+        return row
+    rules = tuple(r for rule in row.spec.http for r in (_delegated(db, key, rule).rules if rule.delegate else (rule,)))
+    return replace(row, spec=replace(row.spec, http=rules))
 
 
 class Delegated(NamedTuple):
-    """The rules that a rule with a delegate becomes, or the reason why it becomes nothing."""
+    """The rules that replace a rule with a delegate, and the reason if some or all are left out."""
 
     rules: tuple[HTTPRoute, ...] = ()
     reason: str = ""
@@ -108,28 +108,23 @@ class Delegated(NamedTuple):
 def _delegated(db: Mesh, root: ObjectKey, rule: HTTPRoute) -> Delegated:
     assert rule.delegate is not None
     key = ObjectKey(rule.delegate.namespace or root.namespace, rule.delegate.name)
-    found = qualified(db, key)
-    if found is None:
-        return Delegated(reason=f"no VirtualService {key.namespace}/{key.name}")
-    if found.spec.hosts:
-        return Delegated(
-            reason=f"VirtualService {key.namespace}/{key.name} has hosts of its own, so it cannot be a delegate"
-        )
-    if not {PUBLIC, root.namespace} & exported_to(db, found.spec.export_to, key.namespace):
+    row = qualified(db, key)
+    if row is None:
+        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} not found")
+    if row.spec.hosts:
+        return Delegated(reason=f"VirtualService {key.namespace}/{key.name} has hosts, so it cannot be a delegate")
+    if not {PUBLIC, root.namespace} & exported_to(db, row.spec.export_to, key.namespace):
         return Delegated(
             reason=f"VirtualService {key.namespace}/{key.name} is not exported to namespace {root.namespace}"
         )
-    merged = merge_routes(rule, found.spec.http)
-    return Delegated(
-        merged,
-        ""
-        if len(merged) == len(found.spec.http)
-        else f"conditions of {key.namespace}/{key.name} contradict the root's",
-    )
+    merged = merge_routes(rule, row.spec.http)
+    complete = len(merged) == len(row.spec.http)
+    return Delegated(merged, "" if complete else f"matches of {key.namespace}/{key.name} contradict the root's")
 
 
 def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
-    """Yields a problem for each rule of a VirtualService with whole names whose delegate is missing, out of sight, or contradicts it."""
+    """Yield a problem for each rule of a qualified VirtualService whose delegate is missing, invisible or
+    contradictory."""
     for index, rule in enumerate(o.spec.http):
         reason = _delegated(db, o.key, rule).reason if rule.delegate and o.spec.hosts else ""
         if reason:
@@ -138,40 +133,40 @@ def check_delegates(db: Mesh, o: Object[VirtualService]) -> Problems:
 
 @derived
 def binding(db: Mesh, key: ObjectKey) -> Binding | None:
-    """Returns what a VirtualService is bound to; None for a delegate."""
-    found = qualified(db, key)
-    if found is None or not found.spec.hosts:
+    """Return the binding of a VirtualService, or None for a delegate."""
+    row = qualified(db, key)
+    if row is None or not row.spec.hosts:
         return None
-    exported = exported_to(db, found.spec.export_to, key.namespace)
-    gateways = tuple(dict.fromkeys(found.spec.gateways)) or (MESH,)
-    return Binding(key, found.created, found.spec.hosts, gateways, exported, is_made_of_routes(found))
+    exported = exported_to(db, row.spec.export_to, key.namespace)
+    gateways = tuple(dict.fromkeys(row.spec.gateways)) or (MESH,)
+    return Binding(key, row.created, row.spec.hosts, gateways, exported, is_made_of_routes(row))
 
 
 def exported_to(db: Mesh, export_to: tuple[str, ...], namespace: str) -> frozenset[str]:
-    """Returns the namespaces that may see an object which says `export_to`, by the mesh's default where it says nothing."""
+    """Return the namespaces that see an object with this exportTo. The mesh's default applies if it is empty."""
     return visible_to(export_to or default_export(db), namespace)
 
 
 @derived
 def default_export(db: Mesh) -> tuple[str, ...]:
-    """Returns `defaultVirtualServiceExportTo` of the mesh config."""
+    """Return `defaultVirtualServiceExportTo` of the mesh config."""
     return mesh_config(db).default_virtual_service_export_to or (PUBLIC,)
 
 
 def visible_to(export_to: Iterable[str], namespace: str) -> frozenset[str]:
-    """Returns `exportTo` with names in place of `.`; `*` beats all others, then `~` does."""
+    """Return exportTo with `.` replaced by the namespace. `*` takes precedence over all others, then `~`."""
     names = {namespace if e == OWN else e for e in export_to}
     if PUBLIC in names:
         return frozenset((PUBLIC,))
     return frozenset() if NOBODY in names else frozenset(names)
 
 
-# -- which of them a namespace sees ----------------------------------------------------------------------------------------
+# -- visibility by namespace -------------------------------------------------------------------------------------------
 
 
 @hub
 def virtual_service_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
-    """Returns the keys of a namespace's VirtualServices."""
+    """Return the keys of a namespace's VirtualServices."""
     return VIRTUAL_SERVICE.keys(db, "namespace", namespace)
 
 
@@ -182,7 +177,7 @@ _bindings: Gather[ObjectKey, [str], Binding] = Gather(
 
 @derived
 def bindings_in(db: Mesh, namespace: str) -> tuple[Binding, ...]:
-    """Returns the bindings of a namespace's VirtualServices, by age."""
+    """Return the bindings of a namespace's VirtualServices, by age."""
     return tuple(sorted(_bindings(db, namespace).values(), key=lambda b: b.age))
 
 
@@ -192,7 +187,10 @@ def _namespaces(db: Mesh) -> tuple[str, ...]:
 
 
 class BindingsByViewer(NamedTuple):
-    """Every VirtualService, by age: by gateway where it is exported to all, by viewer and gateway where it is not."""
+    """All bindings by age: public ones by gateway, others by viewer and gateway.
+
+    `private` has those in the viewer's namespace, `exported` those from other namespaces.
+    """
 
     public: Mapping[str, tuple[Binding, ...]]
     private: Mapping[tuple[str, str], tuple[Binding, ...]]
@@ -201,7 +199,7 @@ class BindingsByViewer(NamedTuple):
 
 @hub
 def bindings_by_viewer(db: Mesh) -> BindingsByViewer:
-    """Returns all VirtualServices of the mesh by who sees them."""
+    """Return all bindings in the mesh by viewer."""
     public: dict[str, list[Binding]] = {}
     private: dict[tuple[str, str], list[Binding]] = {}
     exported: dict[tuple[str, str], list[Binding]] = {}
@@ -223,7 +221,7 @@ def _frozen(lists: dict[K, list[Binding]]) -> dict[K, tuple[Binding, ...]]:
 
 @derived
 def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
-    """Returns what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`)."""
+    """Return the bindings to a gateway (`mesh` or `namespace/name`) that a namespace sees."""
     everything = bindings_by_viewer(db)
     own, other = everything.private.get((namespace, gateway), ()), everything.exported.get((namespace, gateway), ())
     public = everything.public.get(gateway, ())
@@ -234,12 +232,12 @@ def bindings_for(db: Mesh, namespace: str, gateway: str) -> tuple[Binding, ...]:
 
 @derived
 def virtual_services_for(db: Mesh, namespace: str, gateway: str) -> tuple[ObjectKey, ...]:
-    """Returns the keys of what a namespace sees that is bound to a gateway (`mesh` or `namespace/name`), in the order they are tried."""
+    """Return the keys of the VirtualServices of a gateway that a namespace sees, in order of precedence."""
     return _keys(db, bindings_for(db, namespace, gateway), gateway)
 
 
 def _keys(db: Mesh, bindings: tuple[Binding, ...], gateway: str) -> tuple[ObjectKey, ...]:
-    """Returns the keys of bindings. What all see is listed once, not for each namespace that does."""
+    """Return the keys of bindings. The keys of public bindings are shared between namespaces."""
     return (
         _public_keys(db, gateway)
         if bindings == bindings_by_viewer(db).public.get(gateway)
@@ -254,7 +252,10 @@ def _public_keys(db: Mesh, gateway: str) -> tuple[ObjectKey, ...]:
 
 @derived
 def viewers(db: Mesh) -> frozenset[str]:
-    """Returns the namespaces that see a VirtualService of the mesh which not all see, or see their own routes first; all others see the same."""
+    """Return the namespaces whose view of the mesh's VirtualServices differs from that of all others.
+
+    They see VirtualServices that are not public, or have their own routes, which come first.
+    """
     everything = bindings_by_viewer(db)
     own = frozenset(b.key.namespace for b in everything.public.get(MESH, ()) if b.by_route)
     return own.union(
@@ -264,15 +265,15 @@ def viewers(db: Mesh) -> frozenset[str]:
 
 @derived
 def egress_virtual_services(db: Mesh, scope: ScopeFacet, index: int) -> tuple[ObjectKey, ...]:
-    """Returns the keys of what egress listener `index` of a scope imports, in the order they are tried."""
+    """Return the keys of the VirtualServices that egress listener `index` imports, in order of precedence."""
     hosts = None if scope.gateway else egress_listeners(db, scope)[index].hosts
-    found = egress_bindings(db, scope.namespace, hosts)
-    return _keys(db, found, MESH) if hosts is None or hosts.everything else tuple(b.key for b in found)
+    bindings = egress_bindings(db, scope.namespace, hosts)
+    return _keys(db, bindings, MESH) if hosts is None or hosts.everything else tuple(b.key for b in bindings)
 
 
 @derived
 def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Binding, ...]:
-    """Returns what a namespace sees of the mesh's VirtualServices through the host sets of an egress listener (None: everything)."""
+    """Return the bindings to the mesh that a namespace sees through an egress listener's hosts, or all for None."""
     if hosts is None or hosts.everything:
         return bindings_for(db, namespace, MESH)
     if hosts.everywhere is not None and hosts.everywhere.hosts:
@@ -285,7 +286,8 @@ def egress_bindings(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> t
 
 
 def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
-    """Returns whether a VirtualService is imported: one of its hosts overlaps with one that is imported from its namespace."""
+    """Return whether a VirtualService is imported: one of its hosts overlaps with a host imported from its
+    namespace."""
     if hosts is None or hosts.everything:
         return True
     sets = [s for s in (hosts.find(bound.key.namespace), hosts.everywhere) if s is not None]
@@ -295,42 +297,42 @@ def imports(hosts: EgressHostsKey | None, bound: Binding) -> bool:
 
 
 def _overlaps(imported: HostSet, host: str, whole: bool) -> bool:
-    """Returns whether a host is imported; where it is not asked for as a `whole`, some of a wildcard is enough."""
+    """Return whether a host is imported. Unless `whole` is set, a partial overlap with a wildcard is enough."""
     wild, overlap = is_wildcard(host), subset_of if whole else matches
     return any(host == h or ((wild or is_wildcard(h)) and overlap(host, h)) for h in imported.hosts)
 
 
-# -- which of them a host has ----------------------------------------------------------------------------------------------
+# -- VirtualServices by host -------------------------------------------------------------------------------------------
 
 
 class ViewerKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Who looks at the mesh's VirtualServices: a namespace ("" for those that see only what all see) through `hosts` (None: all)."""
+    """A view of the mesh's VirtualServices: by namespace ("" sees only public ones), limited to `hosts` (None: all)."""
 
     namespace: str
     hosts: EgressHostsKey | None = None
 
     def sort(self, bindings: Iterable[Binding]) -> list[Binding]:
-        """Returns those that the viewer sees, in the order they are tried."""
-        seen = [
+        """Return the bindings that the viewer sees, in order of precedence."""
+        ranked = [
             (rank, not b.is_own_route(self.namespace), b.age, b)
             for b in bindings
             if MESH in b.gateways and (rank := b.rank(self.namespace)) is not None and imports(self.hosts, b)
         ]
-        return [b for *_, b in sorted(seen)] if len(seen) > 1 else [b for *_, b in seen]
+        return [b for *_, b in sorted(ranked)] if len(ranked) > 1 else [b for *_, b in ranked]
 
 
 @derived
 def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Returns the keys of those that may route a service of that host name and namespace, in the order they are tried.
+    """Return the keys of the VirtualServices that may route a service, by its host and namespace, in order of
+    precedence.
 
-    Those that name it; without any, the one with the longest wildcard that covers it.
+    These are the VirtualServices with exactly this host, else the one with the longest wildcard that covers it.
     """
     name = host.lower()
     if not is_wildcard(name):
-        found = [b for key in VIRTUAL_SERVICE.keys(db, "host", name) if (b := binding(db, key)) is not None]
-        named = [b for b in found if b.reaches(viewer.namespace, owner)]
-        if shown := viewer.sort(named):
-            return tuple(b.key for b in shown)
+        exact = [b for key in VIRTUAL_SERVICE.keys(db, "host", name) if (b := binding(db, key)) is not None]
+        if visible := viewer.sort(b for b in exact if b.applies(viewer.namespace, owner)):
+            return tuple(b.key for b in visible)
     wild = _wildcards(db, viewer)
     closest = most_specific(name, wild) if wild else None
     return (wild[closest],) if closest is not None else ()
@@ -338,29 +340,29 @@ def virtual_services_of(db: Mesh, host: str, owner: str, viewer: ViewerKey) -> t
 
 @derived
 def virtual_services_at_waypoint(db: Mesh, host: str, owner: str, namespace: str) -> tuple[ObjectKey, ...]:
-    """Returns the keys of those that a waypoint of a namespace applies to a service of that host name and namespace, in the order they are tried.
+    """Return the keys of the VirtualServices that a waypoint applies to a service, in order of precedence.
 
-    Only the namespaces of the two have a say; all that cover the service count, wildcards too.
+    They are in the namespace of the waypoint or of the service, and all that cover the host apply, including wildcards.
     """
     name = host.lower()
-    named = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", name))
-    found = [b for b in (*named, *_wildcard_bindings(db)) if b is not None and b.key.namespace in (namespace, owner)]
-    covering = {b.key: b for b in found if any(matches(h.lower(), name) for h in b.hosts)}
+    exact = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "host", name))
+    candidates = [b for b in (*exact, *_wildcard_bindings(db)) if b and b.key.namespace in (namespace, owner)]
+    covering = {b.key: b for b in candidates if any(matches(h.lower(), name) for h in b.hosts)}
     return tuple(b.key for b in ViewerKey(namespace).sort(covering.values()))
 
 
 @hub
 def _wildcard_bindings(db: Mesh) -> tuple[Binding, ...]:
-    found = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "wildcard", True))
-    return tuple(b for b in found if b is not None and not b.by_route)
+    bindings = (binding(db, key) for key in VIRTUAL_SERVICE.keys(db, "wildcard", True))
+    return tuple(b for b in bindings if b is not None and not b.by_route)
 
 
 @derived
 def _wildcards(db: Mesh, viewer: ViewerKey) -> Mapping[str, ObjectKey]:
-    """Returns wildcard hosts, each with the first VirtualService that has it."""
-    found: dict[str, ObjectKey] = {}
+    """Return wildcard hosts, each with the first VirtualService that has it."""
+    first: dict[str, ObjectKey] = {}
     for bound in viewer.sort(_wildcard_bindings(db)):
         for host in bound.hosts:
             if is_wildcard(host):
-                found.setdefault(host.lower(), bound.key)
-    return found
+                first.setdefault(host.lower(), bound.key)
+    return first

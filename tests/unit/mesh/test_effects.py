@@ -17,7 +17,7 @@ from pilot.config.networking.workload_entry import REGISTRATION_GROUP
 from pilot.ingest.mesh_config import decode_mesh_networks
 from pilot.lib import labels
 from pilot.lib.duration import Duration
-from pilot.mesh.gateways.gateways import KEEPS_PORTS
+from pilot.mesh.gateways.gateways import DISABLE_PORT_TRANSLATION
 from pilot.mesh.registry.auto_addresses import OPT_OUT
 from pilot.mesh.registry.endpoint_slices import MULTICLUSTER_LABEL
 from pilot.mesh.registry.external_addresses import NODE_SELECTOR
@@ -244,7 +244,7 @@ LABELS: tuple[tuple[str, str, Plain], ...] = (
     (MULTICLUSTER_LABEL, "api", API_SLICE),
     (SERVICE_NAME_LABEL, "api", API_SLICE),
     (GATEWAY_PORT_LABEL, "15444", GATEWAY),
-    (KEEPS_PORTS, "true", ROUTED),
+    (DISABLE_PORT_TRANSLATION, "true", ROUTED),
 )
 ANNOTATIONS: tuple[tuple[str, str, Plain], ...] = (
     (CONNECT_STRATEGY, "RACE_FIRST_TCP_CONNECT", ENTRY),

@@ -65,10 +65,10 @@ def test_https_servers_have_routes_of_their_own_named_by_the_gateways_port() -> 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (http(80), http(80, protocol="TCP"), "HTTP already"),
-        (http(80, protocol="TCP"), http(80), "TCP already"),
-        (http(80, protocol="TCP"), http(80, protocol="TCP"), "TCP already"),
-        (http(443), https(443, "a.com"), "HTTP already"),
+        (http(80), http(80, protocol="TCP"), "protocol HTTP"),
+        (http(80, protocol="TCP"), http(80), "protocol TCP"),
+        (http(80, protocol="TCP"), http(80, protocol="TCP"), "protocol TCP"),
+        (http(443), https(443, "a.com"), "protocol HTTP"),
         (https(443, "a.com", "b.com"), https(443, "b.com", "c.com", name="other"), "TLS for b.com"),
         (http(80, "a.com", redirect=True), http(80, "a.com", redirect=True), "TLS for a.com"),
         (https(443, "a.com"), https(443, "a.com", protocol="TLS", mode="PASSTHROUGH"), "TLS for a.com"),

@@ -148,9 +148,9 @@ def test_tls_is_that_of_its_port_and_never_less_than_what_is_asked_for(
     ("wrong", "says"),
     [
         (backend(type_="Service"), "unsupported backend type"),
-        (backend(host="web.shop.svc.cluster.local"), "name of the cluster"),
-        (backend(host="Web.Shop.SVC.cluster.local"), "name of the cluster"),
-        (backend(host="web.shop.svc.clusterset.local"), "name of the cluster"),
+        (backend(host="web.shop.svc.cluster.local"), "in the cluster domain"),
+        (backend(host="Web.Shop.SVC.cluster.local"), "in the cluster domain"),
+        (backend(host="web.shop.svc.clusterset.local"), "in the cluster domain"),
         (backend(host="''"), "externalHostname.hostname"),
         (backend(host="'*.example.net'"), "externalHostname.hostname"),
         (backend(host="'not a name'"), "externalHostname.hostname"),

@@ -14,7 +14,7 @@ from pilot.mesh.traffic.destination_rules import (
     inbound_merged_rule_key,
     merged_rule,
     merged_rule_key,
-    merged_rule_seen,
+    visible_rule_key,
 )
 from testing.mesh.world import World
 
@@ -147,7 +147,7 @@ def test_rules_of_one_host_are_merged_oldest_first() -> None:
 def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found = world(rule("svc", "r"), rule("svc", "s", "other"))
     other = ServiceRef("other.svc.svc.cluster.local", "svc")
-    nodes = {ref: found.mesh.watch(merged_rule_seen, *EVERYBODY, ref) for ref in (API, other)}
+    nodes = {ref: found.mesh.watch(visible_rule_key, *EVERYBODY, ref) for ref in (API, other)}
     ran: list[object] = []
     found.mesh.on_run = lambda node: ran.append(node.fn)
     hit = found.mesh.commit(
@@ -161,7 +161,7 @@ def test_an_edit_reaches_only_the_services_of_its_host() -> None:
     found.mesh.refresh(nodes[API])
     assert nodes[API].value == ()
     assert nodes[other].value
-    assert ran.count(merged_rule_seen) == 1
+    assert ran.count(visible_rule_key) == 1
 
 
 NAMESPACES = ("client", "svc", "other", "istio-system", "elsewhere")
@@ -201,6 +201,6 @@ def test_clients_of_namespaces_without_rules_for_a_host_follow_what_everybody_fo
         for client in NAMESPACES:
             for labels in (NOBODY, frozenset({("app", "x")})):
                 for ref in refs:
-                    assert merged_rule_key(found.mesh, client, ref, labels) == merged_rule_seen(
+                    assert merged_rule_key(found.mesh, client, ref, labels) == visible_rule_key(
                         found.mesh, client, labels, ref
                     )

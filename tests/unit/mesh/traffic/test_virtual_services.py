@@ -113,8 +113,8 @@ def test_delegates_take_the_place_of_their_route() -> None:
 @pytest.mark.parametrize(
     ("leaf", "reason"),
     [
-        ("", "no VirtualService team/leaf"),
-        (written("leaf", "team", "hosts: [x.com], " + TO), "hosts of its own"),
+        ("", "VirtualService team/leaf not found"),
+        (written("leaf", "team", "hosts: [x.com], " + TO), "has hosts"),
         (written("leaf", "team", 'exportTo: ["."], ' + TO), "not exported"),
         (
             written("leaf", "team", "http: [{match: [{uri: {prefix: /b}}], route: [{destination: {host: r}}]}]"),

@@ -1,4 +1,4 @@
-"""Builds the clusters that every proxy of a kind has: for what leads nowhere, and for what goes where the client wanted."""
+"""Builds the clusters that every proxy of a type has: the black hole, passthrough and credential server clusters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pilot.mesh.tables.mesh_config import mesh_config
 _Cluster = cluster_pb2.Cluster
 
 
-# iptables lets connections from these addresses go to the application instead of back to the proxy.
+# iptables lets connections from these addresses reach the application instead of redirecting them to the proxy.
 BIND_IPV4, BIND_IPV6 = "127.0.0.6", "::6"
 
 
@@ -43,7 +43,7 @@ CREDENTIAL_SOCKET = "./var/run/secrets/credential-uds/socket"
 
 
 def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Returns a cluster without endpoints, for routes whose destination does not exist."""
+    """Return a cluster without endpoints, for routes whose destination does not exist."""
     name = names.BLACK_HOLE_CLUSTER
     return _Cluster(
         name=name,
@@ -54,34 +54,36 @@ def build_black_hole(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
 
 
 def build_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Returns the cluster to where the client went, for what no service is known for."""
-    draft = _passing(names.PASSTHROUGH_CLUSTER, traits, defaults)
+    """Return the cluster that forwards to the original destination if no service is known for it."""
+    draft = _draft_passthrough(names.PASSTHROUGH_CLUSTER, traits, defaults)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
     return draft.build()
 
 
 def build_inbound_passthrough(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Returns the cluster to the application, for ports that no service has."""
-    draft = _passing(names.INBOUND_PASSTHROUGH_CLUSTER, traits, defaults)
-    both = (BIND_IPV4, BIND_IPV6) if traits.ipv6 else (BIND_IPV4,)
-    draft.cluster.upstream_bind_config.CopyFrom(build_bind_config(both if traits.ipv4 else (BIND_IPV6,)))
+    """Return the cluster that forwards to the application on ports without a service."""
+    draft = _draft_passthrough(names.INBOUND_PASSTHROUGH_CLUSTER, traits, defaults)
+    addresses = (BIND_IPV4, BIND_IPV6) if traits.ipv6 else (BIND_IPV4,)
+    draft.cluster.upstream_bind_config.CopyFrom(build_bind_config(addresses if traits.ipv4 else (BIND_IPV6,)))
     return draft.build()
 
 
-def _passing(name: str, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
+def _draft_passthrough(name: str, traits: ClusterTraitsKey, defaults: ClusterDefaults) -> ClusterDraft:
     cluster = _Cluster(name=name, type=_Cluster.ORIGINAL_DST, lb_policy=_Cluster.CLUSTER_PROVIDED)
-    cluster.alt_stat_name = with_stat_delimiter(names.PASSTHROUGH_CLUSTER)  # of both, so that they are one in metrics
+    # Metrics report inbound and outbound passthrough under one name.
+    cluster.alt_stat_name = with_stat_delimiter(names.PASSTHROUGH_CLUSTER)
     draft = ClusterDraft(cluster)
     _use_downstream_protocol(draft, traits)
     pool = defaults.traffic_policy.connection_pool if defaults.traffic_policy is not None else None
-    # On a draft of its own: the mesh's pool sets limits, timeouts and keepalive, but not how HTTP passes through.
+    # A separate draft, because the mesh's pool sets limits, timeouts and keepalive, but must not change the HTTP
+    # options.
     apply_connection_pool(ClusterDraft(cluster), EffectivePolicy(connection_pool=pool), defaults)
     return draft
 
 
 def _use_downstream_protocol(draft: ClusterDraft, traits: ClusterTraitsKey) -> None:
-    """Lets the cluster speak any protocol; connections that are idle for long are closed."""
+    """Use the protocol of the downstream connection, and close idle connections after some minutes."""
     if traits.preserve_case:
         draft.options.explicit_http_config.http_protocol_options.CopyFrom(PRESERVE_CASE)
     draft.use_downstream_protocol()
@@ -91,18 +93,22 @@ def _use_downstream_protocol(draft: ClusterDraft, traits: ClusterTraitsKey) -> N
 def build_allow_any_dynamic(
     traits: ClusterTraitsKey, defaults: ClusterDefaults, tls: ClientTLSSettings | None, max_hosts: int, dns_proxy: str
 ) -> cluster_pb2.Cluster:
-    """Returns the cluster of the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS: hosts of no service, resolved when they are asked for."""
-    plain = tls is None or tls.mode == "DISABLE"
+    """Return the cluster for the outbound traffic policy ALLOW_ANY_DYNAMIC_DNS.
+
+    It resolves hosts without a service when requests name them.
+    """
+    plaintext = tls is None or tls.mode == "DISABLE"
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     draft = build_dynamic_forward_proxy(
-        names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plain
+        names.ALLOW_ANY_DYNAMIC_DNS_CLUSTER, build_allow_any_dns_cache(family, max_hosts, dns_proxy), insecure=plaintext
     )
     apply_connection_pool(draft, NO_POLICY, defaults)
-    if tls is not None and not plain:
+    if tls is not None and not plaintext:
         context = build_context(draft, tls, TlsPeer(), traits, defaults)
         if context is not None:
             draft.cluster.transport_socket.CopyFrom(build_upstream_tls(context))
-    if not draft.has_options:  # TLS that takes its SNI from the request speaks HTTP/1.1
+    # With TLS that takes its SNI from the request, the cluster speaks HTTP/1.1.
+    if not draft.has_options:
         _use_downstream_protocol(draft, traits)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
@@ -110,7 +116,7 @@ def build_allow_any_dynamic(
 
 
 def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Returns the cluster of the user's own SDS server behind a socket in the pod."""
+    """Return the cluster for the user's SDS server, which listens on a socket in the pod."""
     name = names.SDS_EXTERNAL_CLUSTER
     cluster = _Cluster(
         name=name,
@@ -127,34 +133,34 @@ def build_credential_server(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     return draft.build()
 
 
-def _named(*clusters: cluster_pb2.Cluster) -> Mapping[str, Resource]:
+def _by_name(*clusters: cluster_pb2.Cluster) -> Mapping[str, Resource]:
     return {c.name: Resource.of(CLUSTER, c) for c in clusters}
 
 
 @derived
 def sidecar_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
-    """Returns the clusters that the outbound side of every sidecar has."""
+    """Return the clusters that every sidecar has on its outbound side."""
     defaults = cluster_defaults(db)
-    return _named(build_black_hole(defaults), build_passthrough(traits, defaults))
+    return _by_name(build_black_hole(defaults), build_passthrough(traits, defaults))
 
 
 @derived
 def inbound_builtin_clusters(db: Mesh, traits: ClusterTraitsKey) -> Mapping[str, Resource]:
-    """Returns the clusters that the inbound side of every sidecar has."""
-    return _named(build_inbound_passthrough(traits, cluster_defaults(db)))
+    """Return the clusters that every sidecar has on its inbound side."""
+    return _by_name(build_inbound_passthrough(traits, cluster_defaults(db)))
 
 
 @derived
 def router_builtin_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters that every router has, which has no original destination to pass through to."""
-    return _named(build_black_hole(cluster_defaults(db)))
+    """Return the clusters that every router has. It has no original destination to pass through to."""
+    return _by_name(build_black_hole(cluster_defaults(db)))
 
 
 @derived
 def dynamic_dns_clusters(db: Mesh, traits: ClusterTraitsKey, dns_proxy: str) -> Mapping[str, Resource]:
-    """Returns the clusters of sidecars that may ask for any host by dynamic DNS."""
+    """Return the clusters of sidecars that resolve any host by dynamic DNS."""
     tls = mesh_config(db).outbound_traffic_policy.tls
-    return _named(
+    return _by_name(
         build_allow_any_dynamic(
             traits, cluster_defaults(db), tls, db.settings.clusters.dynamic_dns_max_hosts, dns_proxy
         )
@@ -163,5 +169,5 @@ def dynamic_dns_clusters(db: Mesh, traits: ClusterTraitsKey, dns_proxy: str) -> 
 
 @derived
 def credential_server_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters of proxies with an SDS server of the user's own."""
-    return _named(build_credential_server(cluster_defaults(db)))
+    """Return the clusters of proxies with the user's own SDS server."""
+    return _by_name(build_credential_server(cluster_defaults(db)))

@@ -1,4 +1,4 @@
-"""Builds one outbound cluster: a port of a service, or of a subset of it, under the rule that applies."""
+"""Builds the outbound cluster for a port of a service, or of one of its subsets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from pilot.mesh.traffic.destination_rules import MergedRule
 _Cluster = cluster_pb2.Cluster
 
 
-# Envoy drops endpoints that drain, unless it is told to keep them for the sessions that they still have.
+# Envoy drops draining endpoints unless it is configured to keep them for their existing sessions.
 _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
     statuses=[
         health_check_pb2.HealthStatus.HEALTHY,
@@ -58,10 +58,11 @@ _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
 
 
 class ClusterDestination(NamedTuple):
-    """Says what a cluster leads to. `subset` is one of `rule`, or None for the whole service.
+    """Destination of a cluster: a port of `service`, or of `subset` if that is not None.
 
-    `sni_routed`: the cluster is for a gateway that forwards by SNI and leaves the client's TLS as it is. `redis`: a filter shards the
-    port by key. `all_hbone`: there are endpoints, and all of them take HBONE.
+    `rule` is the merged DestinationRule that contains the subset. `sni_routed` clusters belong to a gateway that
+    forwards by SNI and leaves the client's TLS intact. `redis` is set if a filter shards the port by key. `all_hbone`
+    is set if there are endpoints and all of them accept HBONE.
     """
 
     service: Service
@@ -74,110 +75,125 @@ class ClusterDestination(NamedTuple):
 
 
 class ClusterShape(NamedTuple):
-    """Holds the policy of a cluster, and its discovery type before (`start`) and after (`final`) that policy's load balancer has its say."""
+    """Effective policy of a cluster, with its discovery type before and after the policy is applied."""
 
     policy: EffectivePolicy
-    start: cluster_pb2.Cluster.DiscoveryType
-    final: cluster_pb2.Cluster.DiscoveryType
+    initial_type: cluster_pb2.Cluster.DiscoveryType
+    final_type: cluster_pb2.Cluster.DiscoveryType
 
 
-def find_cluster_shape(to: ClusterDestination, proxy_type: NodeType, defaults: ClusterDefaults) -> ClusterShape:
-    """Returns the shape of a cluster for a kind of proxy. A subset starts with what became of the whole service, or passes through by itself."""
-    rule = to.rule.spec.traffic_policy if to.rule is not None else None
-    policy = effective_port_policy(rule, to.port.number, defaults.traffic_policy)
-    start = discovery_type(to.service, proxy_type is NodeType.ROUTER, defaults.headless_eds)
-    final = apply_policy_to_type(start, policy, to.redis)
-    if to.subset is None:
-        return ClusterShape(policy, start, final)
-    own = effective_subset_policy(policy, to.subset.traffic_policy, to.port.number)
-    start = _Cluster.ORIGINAL_DST if passes_through(to.subset.traffic_policy) else final
-    return ClusterShape(own, start, apply_policy_to_type(start, own, to.redis))
+def find_cluster_shape(
+    destination: ClusterDestination, proxy_type: NodeType, defaults: ClusterDefaults
+) -> ClusterShape:
+    """Return the shape of a cluster for proxies of a type.
+
+    A subset starts from the final type of the whole service, unless its own policy passes through.
+    """
+    rule_policy = destination.rule.spec.traffic_policy if destination.rule is not None else None
+    policy = effective_port_policy(rule_policy, destination.port.number, defaults.traffic_policy)
+    initial_type = discovery_type(destination.service, proxy_type is NodeType.ROUTER, defaults.headless_eds)
+    final_type = apply_policy_to_type(initial_type, policy, destination.redis)
+    if destination.subset is None:
+        return ClusterShape(policy, initial_type, final_type)
+    subset_policy = effective_subset_policy(policy, destination.subset.traffic_policy, destination.port.number)
+    initial_type = _Cluster.ORIGINAL_DST if passes_through(destination.subset.traffic_policy) else final_type
+    return ClusterShape(
+        subset_policy, initial_type, apply_policy_to_type(initial_type, subset_policy, destination.redis)
+    )
 
 
 def build_outbound(
-    to: ClusterDestination,
+    destination: ClusterDestination,
     accounts: tuple[str, ...],
     mtls: Mode,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None = None,
 ) -> cluster_pb2.Cluster | None:
-    """Returns the cluster; None where it must hold `endpoints` and has none, for Envoy refuses it."""
-    shape = find_cluster_shape(to, traits.type, defaults)
-    if is_dynamic(to.service) and not to.sni_routed:
-        draft = draft_dynamic_cluster(cluster_name(to), to, traits, defaults)
-    elif shape.start in INLINE and endpoints is None:
+    """Return the cluster, or None if it must contain endpoints and has none. Envoy rejects such clusters."""
+    shape = find_cluster_shape(destination, traits.type, defaults)
+    if is_dynamic(destination.service) and not destination.sni_routed:
+        draft = draft_dynamic_cluster(cluster_name(destination), destination, traits, defaults)
+    elif shape.initial_type in INLINE and endpoints is None:
         return None
     else:
-        draft = _start(to, shape.start, traits, defaults, endpoints)
-    _apply_policy(draft, to, shape.policy, accounts, mtls, traits, defaults)
+        draft = _draft_outbound(destination, shape.initial_type, traits, defaults, endpoints)
+    _apply_policy(draft, destination, shape.policy, accounts, mtls, traits, defaults)
     apply_eds(draft.cluster)
-    if to.service.is_pool and traits.type is NodeType.ROUTER and to.subset is None:
+    if destination.service.is_pool and traits.type is NodeType.ROUTER and destination.subset is None:
         apply_override_host(draft.cluster)
     if defaults.metadata_exchange and traits.metadata_exchange:
         draft.cluster.filters.add().CopyFrom(build_metadata_exchange_filter(defaults.metadata_exchange_labels))
-    _describe(draft.cluster, to, shape.policy)
+    _describe(draft.cluster, destination, shape.policy)
     return draft.build()
 
 
-def cluster_name(to: ClusterDestination) -> str:
-    """Returns the name of a cluster."""
-    build = names.dns_srv if to.sni_routed else names.outbound_cluster
-    return build(to.port.number, to.subset.name if to.subset is not None else "", to.service.hostname)
+def cluster_name(destination: ClusterDestination) -> str:
+    """Return the name of a cluster."""
+    build = names.dns_srv if destination.sni_routed else names.outbound_cluster
+    return build(
+        destination.port.number,
+        destination.subset.name if destination.subset is not None else "",
+        destination.service.hostname,
+    )
 
 
 @lru_cache(maxsize=64)
 def build_metadata_exchange_filter(labels: tuple[str, ...]) -> filter_pb2.Filter:
-    """Returns the upstream network filter that exchanges metadata with peers over TCP."""
+    """Return the upstream network filter that exchanges metadata with peers over TCP."""
     return filter_pb2.Filter(name=METADATA_EXCHANGE_FILTER, typed_config=build_metadata_exchange_config(labels))
 
 
 def draft_dynamic_cluster(
-    name: str, to: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
+    name: str, destination: ClusterDestination, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> ClusterDraft:
-    """Returns a cluster of a wildcard host, with nothing but how its hosts are resolved and what is spoken."""
+    """Return a cluster for a wildcard host that has only its DNS cache and protocol set."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
-    draft = build_dynamic_forward_proxy(name, build_dns_cache(names.dns_cache(to.service.hostname), family))
-    apply_protocol(draft, to.port.protocol, traits)
+    draft = build_dynamic_forward_proxy(name, build_dns_cache(names.dns_cache(destination.service.hostname), family))
+    apply_protocol(draft, destination.port.protocol, traits)
     return draft
 
 
-def _start(
-    to: ClusterDestination,
-    start: cluster_pb2.Cluster.DiscoveryType,
+def _draft_outbound(
+    destination: ClusterDestination,
+    initial_type: cluster_pb2.Cluster.DiscoveryType,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> ClusterDraft:
-    draft = draft_cluster(cluster_name(to), to, start, traits, defaults, endpoints)
-    cluster, service = draft.cluster, to.service
+    draft = draft_cluster(cluster_name(destination), destination, initial_type, traits, defaults, endpoints)
+    cluster, service = draft.cluster, destination.service
     if pattern := defaults.outbound_stat_name:
-        subset = to.subset.name if to.subset is not None else ""
-        cluster.alt_stat_name = with_stat_delimiter(build_stat_name(pattern, service, to.port, subset))
+        subset = destination.subset.name if destination.subset is not None else ""
+        cluster.alt_stat_name = with_stat_delimiter(build_stat_name(pattern, service, destination.port, subset))
     if defaults.telemetry_label:
         metadata.add_services(cluster, (service,))
-    if to.subset is None and not to.sni_routed and (service.session_label or service.session_header_label):
+    if (
+        destination.subset is None
+        and not destination.sni_routed
+        and (service.session_label or service.session_header_label)
+    ):
         cluster.common_lb_config.override_host_status.CopyFrom(_KEEP_DRAINING)
     return draft
 
 
 def draft_cluster(
     name: str,
-    to: ClusterDestination,
-    start: cluster_pb2.Cluster.DiscoveryType,
+    destination: ClusterDestination,
+    initial_type: cluster_pb2.Cluster.DiscoveryType,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> ClusterDraft:
-    """Returns a cluster with nothing but how its endpoints are found and what is spoken."""
-    service, port = to.service, to.port
-    cluster = _Cluster(name=name, type=start, alt_stat_name=with_stat_delimiter(name))
+    """Return a cluster that has only its endpoint discovery and protocol set."""
+    service, port = destination.service, destination.port
+    cluster = _Cluster(name=name, type=initial_type, alt_stat_name=with_stat_delimiter(name))
     cluster.common_lb_config.SetInParent()
-    if start in INLINE:
+    if initial_type in INLINE:
         apply_dns(cluster, service, traits, defaults)
         cluster.load_assignment.CopyFrom(endpoints)
         cluster.load_assignment.cluster_name = name
-    elif start == _Cluster.ORIGINAL_DST and has_target_port_override(service, port):
+    elif initial_type == _Cluster.ORIGINAL_DST and has_target_port_override(service, port):
         cluster.original_dst_lb_config.upstream_port_override.value = int(port.target)
     draft = ClusterDraft(cluster)
     apply_protocol(draft, port.protocol, traits)
@@ -185,56 +201,56 @@ def draft_cluster(
 
 
 def has_target_port_override(service: Service, port: Port) -> bool:
-    """Returns whether a ServiceEntry without endpoints says that its hosts listen on another port."""
+    """Return whether a ServiceEntry without endpoints declares that its hosts listen on a different port."""
     without_endpoints = service.resolution is Resolution.PASSTHROUGH and service.registry is Registry.EXTERNAL
     return without_endpoints and isinstance(port.target, int) and port.target not in (0, port.number)
 
 
 def _apply_policy(
     draft: ClusterDraft,
-    to: ClusterDestination,
+    destination: ClusterDestination,
     policy: EffectivePolicy,
     accounts: tuple[str, ...],
     mtls: Mode,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> None:
-    service, port = to.service, to.port
+    service, port = destination.service, destination.port
     apply_h2_upgrade(draft, port.protocol, policy.connection_pool, defaults.h2_upgrade)
     apply_connection_pool(draft, policy, defaults)
     if policy.outlier_detection is not None:
         apply_outlier_detection(draft, policy.outlier_detection, forces_unhealthy(service, defaults))
-    apply_load_balancing(draft, policy.load_balancer, service, to.redis, defaults, traits.type)
-    if not to.sni_routed:
-        apply_upstream_tls(draft, policy.tls, _peer(to, draft, accounts, mtls), traits, defaults)
+    apply_load_balancing(draft, policy.load_balancer, service, destination.redis, defaults, traits.type)
+    if not destination.sni_routed:
+        apply_upstream_tls(draft, policy.tls, _peer(destination, draft, accounts, mtls), traits, defaults)
         if policy.proxy_protocol is not None:
             apply_proxy_protocol(draft, policy.proxy_protocol)
     if draft.passes_through:
         draft.cluster.lb_policy = _Cluster.CLUSTER_PROVIDED
 
 
-def _peer(to: ClusterDestination, draft: ClusterDraft, accounts: tuple[str, ...], mtls: Mode) -> TlsPeer:
-    service = to.service
-    subset = to.subset.name if to.subset is not None else ""
+def _peer(destination: ClusterDestination, draft: ClusterDraft, accounts: tuple[str, ...], mtls: Mode) -> TlsPeer:
+    service = destination.service
+    subset = destination.subset.name if destination.subset is not None else ""
     return TlsPeer(
-        sni="" if draft.dynamic else names.dns_srv(to.port.number, subset, service.hostname),
+        sni="" if draft.dynamic else names.dns_srv(destination.port.number, subset, service.hostname),
         accounts=() if draft.dynamic else accounts,
         mtls=mtls,
-        external=service.mesh_external,
-        entry=service.registry is Registry.EXTERNAL,
-        for_workloads=to.rule is not None and to.rule.spec.workload_selector is not None,
+        is_external=service.mesh_external,
+        is_service_entry=service.registry is Registry.EXTERNAL,
+        has_workload_selector=destination.rule is not None and destination.rule.spec.workload_selector is not None,
     )
 
 
-def _describe(cluster: cluster_pb2.Cluster, to: ClusterDestination, policy: EffectivePolicy) -> None:
-    if to.subset is None and to.all_hbone:
+def _describe(cluster: cluster_pb2.Cluster, destination: ClusterDestination, policy: EffectivePolicy) -> None:
+    if destination.subset is None and destination.all_hbone:
         metadata.disable_metadata_exchange(cluster)
-    elif to.subset is None and to.service.mesh_external:
+    elif destination.subset is None and destination.service.mesh_external:
         metadata.mark_external(cluster)
-    if to.rule is None:
+    if destination.rule is None:
         return
-    metadata.set_rule(cluster, to.rule.key)
-    if to.subset is not None:
-        metadata.set_subset(cluster, to.subset.name)
+    metadata.set_rule(cluster, destination.rule.key)
+    if destination.subset is not None:
+        metadata.set_subset(cluster, destination.subset.name)
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):
         metadata.disable_alpn_override(cluster)

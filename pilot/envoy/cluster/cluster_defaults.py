@@ -1,4 +1,4 @@
-"""Holds what the mesh config and the settings say to every cluster, and what of a proxy its clusters are made by."""
+"""Settings of the mesh config and the control plane that apply to every cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pilot.config.networking.destination_rule import (
 )
 from pilot.derive import hub
 from pilot.lib.duration import Duration
-from pilot.mesh.model.ambient import sends_hbone
+from pilot.mesh.model.ambient_features import sends_hbone
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds the part of the mesh config and the settings that clusters are made by, so that any other edit of it leaves them alone."""
+    """Settings that clusters depend on. Edits of other settings do not affect clusters."""
 
     connect_timeout: Duration
     dns_refresh_rate: Duration
@@ -55,7 +55,7 @@ class ClusterDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def cluster_defaults(db: Mesh) -> ClusterDefaults:
-    """Returns the defaults of this mesh."""
+    """Return the defaults of this mesh."""
     mesh, settings = mesh_config(db), db.settings
     return ClusterDefaults(
         connect_timeout=mesh.connect_timeout,

@@ -1,4 +1,4 @@
-"""Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+"""A cluster under construction: the message, and its HTTP options, which are packed at the end."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 class ClusterDraft:
-    """Is filled by the builders in order; `options` comes into being when one first asks for it."""
+    """A cluster that several builders fill in turn. Its HTTP options are created on first access."""
 
     __slots__ = ("_options", "cluster", "dynamic")
 
     def __init__(self, cluster: cluster_pb2.Cluster, dynamic: bool = False) -> None:
         self.cluster = cluster
-        self.dynamic = dynamic  # a dynamic forward proxy, whose hosts are resolved as requests ask for them
+        self.dynamic = dynamic  # a dynamic forward proxy resolves the host of each request
         self._options: http_protocol_options_pb2.HttpProtocolOptions | None = None
 
     @property
     def options(self) -> http_protocol_options_pb2.HttpProtocolOptions:
-        """Returns the HTTP options, which are there from then on."""
+        """Return the HTTP options, creating them if necessary."""
         if self._options is None:
             self._options = http_protocol_options_pb2.HttpProtocolOptions()
         return self._options
 
     @property
     def has_options(self) -> bool:
-        """Returns whether anybody has asked for HTTP options yet."""
+        """Return whether the HTTP options exist."""
         return self._options is not None
 
     @property
     def protocol(self) -> str:
-        """Returns which upstream protocol is chosen: the name of the field of `options`, or ""."""
+        """Return the chosen upstream protocol as the name of the field in `options`, or ""."""
         return (self._options is not None and self._options.WhichOneof("upstream_protocol_options")) or ""
 
     @property
     def is_http2(self) -> bool:
-        """Returns whether the cluster speaks HTTP/2 and nothing else."""
+        """Return whether the cluster speaks only HTTP/2."""
         return self._options is not None and self._options.explicit_http_config.HasField("http2_protocol_options")
 
     @property
     def passes_through(self) -> bool:
-        """Returns whether the cluster goes to where the client went."""
+        """Return whether the cluster forwards to the original destination of the connection."""
         return bool(self.cluster.type == cluster_pb2.Cluster.ORIGINAL_DST)
 
     def use_http2(self) -> None:
-        """Makes it speak nothing but HTTP/2, unless a protocol is chosen already."""
+        """Use only HTTP/2, unless a protocol is already chosen."""
         if not self.protocol:
             self.options.explicit_http_config.http2_protocol_options.SetInParent()
 
     def use_downstream_protocol(self) -> None:
-        """Makes it speak the protocol that the client speaks."""
+        """Use the protocol of the downstream connection."""
         http1 = protocol_pb2.Http1ProtocolOptions()
         if self.options.explicit_http_config.HasField("http_protocol_options"):
             http1.CopyFrom(self.options.explicit_http_config.http_protocol_options)
@@ -63,7 +63,7 @@ class ClusterDraft:
         follow.http2_protocol_options.SetInParent()
 
     def build(self) -> cluster_pb2.Cluster:
-        """Returns the finished cluster."""
+        """Return the finished cluster."""
         if self._options is not None:
             if not self.protocol:  # required by Envoy
                 self._options.explicit_http_config.http_protocol_options.SetInParent()

@@ -1,4 +1,4 @@
-"""Writes what clusters carry for filters and for people: metadata under the key `istio`."""
+"""Cluster metadata under the key `istio`, for filters, telemetry and users."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ KEY = "istio"
 
 
 def istio_fields(cluster: cluster_pb2.Cluster) -> struct_pb2.Struct:
-    """Returns the metadata, created where there is none."""
+    """Return the metadata, creating it if necessary."""
     fields: struct_pb2.Struct = cluster.metadata.filter_metadata[KEY]
     return fields
 
 
 def add_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> None:
-    """Adds the services that the cluster stands for, from which telemetry takes its labels."""
+    """Add the services of the cluster, which telemetry reports as its destination."""
     values = istio_fields(cluster).fields["services"].list_value.values
     for service in services:
         fields = values.add().struct_value.fields
@@ -31,27 +31,27 @@ def add_services(cluster: cluster_pb2.Cluster, services: Iterable[Service]) -> N
 
 
 def set_rule(cluster: cluster_pb2.Cluster, rule: ObjectKey) -> None:
-    """Sets the DestinationRule that shaped the cluster."""
+    """Set the DestinationRule that configures the cluster."""
     istio_fields(cluster).fields["config"].string_value = names.config_path(
         "destination-rule", rule.namespace, rule.name
     )
 
 
 def set_subset(cluster: cluster_pb2.Cluster, subset: str) -> None:
-    """Sets the subset that the cluster leads to."""
+    """Set the subset of the cluster."""
     istio_fields(cluster).fields["subset"].string_value = subset
 
 
 def mark_external(cluster: cluster_pb2.Cluster) -> None:
-    """Marks a cluster outside of the mesh: nobody there exchanges metadata."""
+    """Mark a cluster outside the mesh, where peers do not exchange metadata."""
     istio_fields(cluster).fields["external"].bool_value = True
 
 
 def disable_metadata_exchange(cluster: cluster_pb2.Cluster) -> None:
-    """Marks a cluster whose endpoints are all reached through tunnels: nobody exchanges metadata in these."""
+    """Mark a cluster whose endpoints are all reached through tunnels, where peers do not exchange metadata."""
     istio_fields(cluster).fields["disable_mx"].bool_value = True
 
 
 def disable_alpn_override(cluster: cluster_pb2.Cluster) -> None:
-    """Marks TLS as the application's own, so that the filter istio.alpn does not rewrite what it offers."""
+    """Mark the TLS of the cluster as the application's own, so that the filter `istio.alpn` leaves its ALPN intact."""
     istio_fields(cluster).fields["alpn_override"].string_value = "false"

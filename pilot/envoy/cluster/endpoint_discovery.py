@@ -1,4 +1,4 @@
-"""Decides how Envoy finds the endpoints of a cluster."""
+"""Discovery of a cluster's endpoints: EDS, DNS, the original destination, or a dynamic forward proxy."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from pilot.mesh.model.service import Port, Registry, Resolution, Service
 _Cluster = cluster_pb2.Cluster
 
 
-INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # the types whose endpoints are part of the cluster
+INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # types with endpoints inside the cluster
 
 
 def discovery_type(service: Service, router: bool, headless_eds: bool = False) -> cluster_pb2.Cluster.DiscoveryType:
-    """Returns how Envoy finds the endpoints of a service. A router cannot pass through what has no original destination, and uses EDS instead."""
+    """Return the discovery type for a service.
+
+    A router has no original destination, so it uses EDS instead of passing through.
+    """
     if service.resolution is Resolution.DNS_LB:
         return _Cluster.LOGICAL_DNS if service.race_connect else _Cluster.STRICT_DNS
     if service.resolution is Resolution.DNS_ROUND_ROBIN_LB:
@@ -42,31 +45,31 @@ def discovery_type(service: Service, router: bool, headless_eds: bool = False) -
 
 
 def is_dynamic(service: Service) -> bool:
-    """Returns whether a service is a wildcard whose hosts are resolved when requests ask for them."""
+    """Return whether a service is a wildcard host that is resolved on request."""
     return service.resolution is Resolution.DYNAMIC_DNS and service.hostname.startswith("*")
 
 
 def has_cluster(service: Service, port: Port) -> bool:
-    """Returns whether a port gets a cluster. An alias has none: it leads to the clusters of the service that it names."""
+    """Return whether a port has a cluster. An alias has none: its routes use the clusters of the target service."""
     if port.protocol is Protocol.UDP or service.resolution is Resolution.ALIAS:
         return False
     return not is_dynamic(service) or port.protocol in HOST_AWARE_PROTOCOLS
 
 
 def apply_policy_to_type(
-    found: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False
+    initial_type: cluster_pb2.Cluster.DiscoveryType, policy: EffectivePolicy, redis: bool = False
 ) -> cluster_pb2.Cluster.DiscoveryType:
-    """Returns what becomes of a type under a policy: a load balancer PASSTHROUGH takes the client's word for the endpoint.
+    """Return the discovery type under a policy. The load balancer PASSTHROUGH uses the original destination.
 
-    `redis`: the port is sharded by a filter, which knows no passing through.
+    A Redis port is sharded by a filter, which cannot pass through.
     """
     passes = policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"
-    return _Cluster.ORIGINAL_DST if passes and not redis else found
+    return _Cluster.ORIGINAL_DST if passes and not redis else initial_type
 
 
 @lru_cache(maxsize=1)
 def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
-    """Returns the configuration by which endpoints come over ADS; Envoy waits for them without a time limit."""
+    """Return the configuration for endpoints over ADS. Envoy waits for them without a timeout."""
     config = _Cluster.EdsClusterConfig()
     config.eds_config.ads.SetInParent()
     config.eds_config.resource_api_version = 2  # V3
@@ -75,7 +78,7 @@ def _over_ads() -> cluster_pb2.Cluster.EdsClusterConfig:
 
 
 def apply_eds(cluster: cluster_pb2.Cluster) -> None:
-    """Sets that endpoints come by the name of the cluster, where its type is EDS."""
+    """Configure EDS under the cluster's name, if the type is EDS."""
     if cluster.WhichOneof("cluster_discovery_type") == "type" and cluster.type == _Cluster.EDS:
         cluster.eds_cluster_config.CopyFrom(_over_ads())
         cluster.eds_cluster_config.service_name = cluster.name
@@ -87,7 +90,7 @@ RESOLVER = "envoy.network.dns_resolver.cares"
 def lookup_family(
     ipv4: bool, ipv6: bool, dual_stack: bool, ipv6_only_has_ipv4: bool
 ) -> cluster_pb2.Cluster.DnsLookupFamily:
-    """Returns which addresses a proxy that has those families asks DNS for."""
+    """Return the DNS lookup family for a proxy with these IP families."""
     if ipv4 and ipv6:
         return _Cluster.ALL if dual_stack else _Cluster.V4_ONLY
     if ipv6:
@@ -97,7 +100,10 @@ def lookup_family(
 
 @lru_cache(maxsize=8)
 def _resolver(udp_max_queries: int) -> extension_pb2.TypedExtensionConfig:
-    """Returns a resolver that changes its socket often: one that is used for too many queries gets answers that are not its own."""
+    """Return a resolver that changes its socket often.
+
+    After too many queries on one socket, answers may belong to other queries.
+    """
     config = cares_dns_resolver_pb2.CaresDnsResolverConfig(
         udp_max_queries=wrappers_pb2.UInt32Value(value=udp_max_queries)
     )
@@ -107,7 +113,7 @@ def _resolver(udp_max_queries: int) -> extension_pb2.TypedExtensionConfig:
 def apply_dns(
     cluster: cluster_pb2.Cluster, service: Service, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> None:
-    """Sets how, and how often, the endpoints are resolved."""
+    """Configure how, and how often, the endpoints are resolved."""
     family = lookup_family(traits.ipv4, traits.ipv6, defaults.dual_stack, defaults.ipv6_only_has_ipv4)
     cluster.dns_lookup_family = _Cluster.ALL if service.race_connect else family
     cluster.typed_dns_resolver_config.CopyFrom(_resolver(defaults.dns_udp_max_queries))
@@ -119,12 +125,16 @@ def apply_dns(
 DYNAMIC_FORWARD_PROXY = "envoy.clusters.dynamic_forward_proxy"
 
 
-# Only with these is the host of a request known: in its authority, or in the SNI.
+# Protocols that carry the host, in the authority or in the SNI.
 HOST_AWARE_PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP2})
 
 
 def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, insecure: bool = False) -> ClusterDraft:
-    """Returns a cluster over a DNS cache, which must be the same in the filters before it; `insecure`: hosts need not be verified."""
+    """Return a cluster that uses a DNS cache, whose configuration must be the same in the filter.
+
+    If `insecure`, the hosts' certificates need not be verified.
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto
+    """
     config = dynamic_pb2.ClusterConfig(dns_cache_config=cache, allow_insecure_cluster_options=insecure)
     cluster = cluster_pb2.Cluster(
         name=name,
@@ -133,10 +143,3 @@ def build_dynamic_forward_proxy(name: str, cache: dns_cache_pb2.DnsCacheConfig, 
         cluster_type=cluster_pb2.Cluster.CustomClusterType(name=DYNAMIC_FORWARD_PROXY, typed_config=pack(config)),
     )
     return ClusterDraft(cluster, dynamic=True)
-
-
-# DOC """Sets up clusters whose endpoints Envoy resolves by DNS."""
-# DOC """Builds clusters that resolve the host of each request when it comes.
-#
-# https://www.envoyproxy.io/docs/envoy/latest/api-v3/extensions/clusters/dynamic_forward_proxy/v3/cluster.proto
-# """

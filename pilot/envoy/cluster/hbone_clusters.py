@@ -1,4 +1,4 @@
-"""Builds the clusters that tunnels of HBONE are made of: those that lead to a listener inside of the proxy, and those that connect to the other end.
+"""Builds the clusters of HBONE tunnels: those that lead to internal listeners, and those that connect to the other end.
 
 https://istio.io/latest/docs/ambient/architecture/hbone/
 """
@@ -40,7 +40,7 @@ from pilot.mesh.tables.trust import trust_domains
 _Cluster = cluster_pb2.Cluster
 
 
-WAYPOINT = "waypoint"  # in an endpoint's metadata: the address of the waypoint that the tunnel ends at, where that is not the destination itself
+WAYPOINT = "waypoint"  # endpoint metadata: address of the waypoint where the tunnel ends, unless at the destination
 
 
 _HOUR = Duration.of(3600)
@@ -50,7 +50,7 @@ _CLEANUP = duration_pb2.Duration(seconds=60)
 
 
 def build_internal_listener_cluster(name: str, listener: str, socket: base_pb2.TransportSocket) -> ClusterDraft:
-    """Returns a cluster to a listener inside of the proxy."""
+    """Return a cluster that connects to an internal listener."""
     cluster = _Cluster(
         name=name, type=_Cluster.STATIC, alt_stat_name=with_stat_delimiter(name), transport_socket=socket
     )
@@ -63,7 +63,7 @@ def build_internal_listener_cluster(name: str, listener: str, socket: base_pb2.T
 
 
 def build_decapsulation_cluster(name: str, listener: str) -> cluster_pb2.Cluster:
-    """Returns a cluster to a listener inside of the proxy that speaks whatever its client speaks."""
+    """Return a cluster that connects to an internal listener with the protocol of the downstream connection."""
     draft = build_internal_listener_cluster(name, listener, build_internal_upstream())
     draft.use_downstream_protocol()
     draft.options.common_http_protocol_options.idle_timeout.CopyFrom(duration_pb2.Duration(seconds=IDLE_SECONDS))
@@ -73,7 +73,10 @@ def build_decapsulation_cluster(name: str, listener: str) -> cluster_pb2.Cluster
 def build_origination_cluster(
     name: str, socket: base_pb2.TransportSocket, defaults: ClusterDefaults, to_waypoints: bool, pooled: bool = True
 ) -> cluster_pb2.Cluster:
-    """Returns the cluster that connects to the other end of tunnels. `to_waypoints`: an endpoint may name one as that end."""
+    """Return the cluster that connects to the other end of tunnels.
+
+    If `to_waypoints`, endpoints may name a waypoint as that end.
+    """
     cluster = _Cluster(
         name=name,
         type=_Cluster.ORIGINAL_DST,
@@ -84,15 +87,17 @@ def build_origination_cluster(
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
     cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
     if to_waypoints:
-        _lead_to_waypoints(cluster)
+        _allow_waypoints(cluster)
     cluster.transport_socket.CopyFrom(socket)
     apply_circuit_breakers(cluster, None)
     return finish_connect_cluster(ClusterDraft(cluster), defaults, pooled)
 
 
 def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, pooled: bool) -> cluster_pb2.Cluster:
-    """Returns the cluster, which asks for tunnels by HTTP/2. Not `pooled`: each tunnel has a connection of its own, for a tunnel in it cannot be
-    shared."""
+    """Return the cluster, which requests tunnels by HTTP/2 CONNECT.
+
+    If not `pooled`, each tunnel has its own connection, because a tunnel inside it cannot be shared.
+    """
     common = draft.options.common_http_protocol_options
     common.idle_timeout.CopyFrom(
         build_duration(_HOUR if defaults.hbone_idle_timeout is None else defaults.hbone_idle_timeout)
@@ -109,7 +114,7 @@ def finish_connect_cluster(draft: ClusterDraft, defaults: ClusterDefaults, poole
 
 
 def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
-    """Returns the cluster of a gateway between networks that hands on a tunnel as it is, to the workload or waypoint where it ends."""
+    """Return the cluster with which an east-west gateway forwards a tunnel unchanged to its workload or waypoint."""
     name = names.FORWARD_INNER_CONNECT
     cluster = _Cluster(
         name=name,
@@ -119,51 +124,58 @@ def build_forwarding_cluster(defaults: ClusterDefaults) -> cluster_pb2.Cluster:
     )
     cluster.connect_timeout.CopyFrom(build_duration(defaults.connect_timeout))
     cluster.cleanup_interval.CopyFrom(_CLEANUP)
-    _lead_to_waypoints(cluster)
+    _allow_waypoints(cluster)
     apply_circuit_breakers(cluster, None)
     return cluster
 
 
-def _lead_to_waypoints(cluster: cluster_pb2.Cluster) -> None:
-    """Sets that an endpoint may name a waypoint as the other end of tunnels."""
+def _allow_waypoints(cluster: cluster_pb2.Cluster) -> None:
+    """Let endpoints name a waypoint as the other end of tunnels."""
     segment = metadata_pb2.MetadataKey.PathSegment(key=WAYPOINT)
     cluster.original_dst_lb_config.upstream_port_override.value = HBONE_PORT
     cluster.original_dst_lb_config.metadata_key.CopyFrom(metadata_pb2.MetadataKey(key=ORIGINAL_DST, path=[segment]))
 
 
-def _named(clusters: Iterable[cluster_pb2.Cluster]) -> Mapping[str, Resource]:
+def _by_name(clusters: Iterable[cluster_pb2.Cluster]) -> Mapping[str, Resource]:
     return {c.name: Resource.of(CLUSTER, c) for c in clusters}
 
 
-def _client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
+def _tunnel_client(db: Mesh, prefixes: tuple[str, ...] = ()) -> base_pb2.TransportSocket:
     return build_tunnel_client(build_tunnel_context(trust_domains(db), db.settings.tls.compliance_policy, prefixes))
 
 
 @derived
 def originating_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters of sidecars and gateways that send HBONE."""
-    return _named(
-        (build_origination_cluster(names.CONNECT_ORIGINATE, _client(db), cluster_defaults(db), to_waypoints=True),)
+    """Return the clusters of sidecars and gateways that send HBONE."""
+    return _by_name(
+        (
+            build_origination_cluster(
+                names.CONNECT_ORIGINATE, _tunnel_client(db), cluster_defaults(db), to_waypoints=True
+            ),
+        )
     )
 
 
 @derived
 def terminating_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters of proxies that take HBONE."""
-    return _named((build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
+    """Return the clusters of proxies that accept HBONE."""
+    return _by_name((build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),))
 
 
 @derived
 def waypoint_builtin_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource]:
-    """Returns the clusters that every waypoint of a namespace has: what it forwards to may be of this namespace, whoever runs it."""
-    skips = db.settings.tls.skip_validate_trust_domain
-    prefixes = () if skips else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
-    return _named(
+    """Return the clusters that every waypoint in a namespace has.
+
+    Upstream peers may have any identity in the waypoint's namespace.
+    """
+    skip_trust_domain = db.settings.tls.skip_validate_trust_domain
+    prefixes = () if skip_trust_domain else (f"{PREFIX}{mesh_config(db).trust_domain}/ns/{namespace}/sa/",)
+    return _by_name(
         (
             build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
             build_decapsulation_cluster(names.ENCAP_CLUSTER, names.CONNECT_ORIGINATE),
             build_origination_cluster(
-                names.CONNECT_ORIGINATE, _client(db, prefixes), cluster_defaults(db), to_waypoints=True
+                names.CONNECT_ORIGINATE, _tunnel_client(db, prefixes), cluster_defaults(db), to_waypoints=True
             ),
         )
     )
@@ -171,9 +183,9 @@ def waypoint_builtin_clusters(db: Mesh, namespace: str) -> Mapping[str, Resource
 
 @derived
 def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters that every gateway between networks has."""
+    """Return the clusters that every east-west gateway has."""
     defaults = cluster_defaults(db)
-    return _named(
+    return _by_name(
         (
             build_decapsulation_cluster(names.MAIN_INTERNAL, names.MAIN_INTERNAL),
             build_internal_listener_cluster(
@@ -187,17 +199,19 @@ def forwarding_clusters(db: Mesh) -> Mapping[str, Resource]:
 
 @derived
 def double_hbone_clusters(db: Mesh) -> Mapping[str, Resource]:
-    """Returns the clusters of tunnels in tunnels, by which other networks are reached: the inner one ends at the workload or its waypoint, the outer
-    one at the gateway of the network."""
-    defaults, client = cluster_defaults(db), _client(db)
+    """Return the clusters of double HBONE, a tunnel inside a tunnel, which reaches other networks.
+
+    The inner tunnel ends at the workload or its waypoint, the outer tunnel at the gateway of the network.
+    """
+    defaults, socket = cluster_defaults(db), _tunnel_client(db)
     inner = build_internal_listener_cluster(
-        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal_upstream(client, name=TLS_INSIDE)
+        names.INNER_CONNECT_ORIGINATE, names.OUTER_CONNECT_ORIGINATE, build_internal_upstream(socket, name=TLS_INSIDE)
     )
-    return _named(
+    return _by_name(
         (
             finish_connect_cluster(inner, defaults, pooled=False),
             build_origination_cluster(
-                names.OUTER_CONNECT_ORIGINATE, client, defaults, to_waypoints=False, pooled=False
+                names.OUTER_CONNECT_ORIGINATE, socket, defaults, to_waypoints=False, pooled=False
             ),
         )
     )

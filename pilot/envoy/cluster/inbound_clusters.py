@@ -1,4 +1,4 @@
-"""Builds the inbound clusters of a sidecar: one for each port that its workload listens on, which leads to the application."""
+"""Builds a sidecar's inbound clusters: one per port of the workload, which forwards to the application."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ from pilot.mesh.traffic.imports import scope_services
 _Cluster = cluster_pb2.Cluster
 
 
-MAX_DURATION_SECONDS = 9_223_372_035  # seconds; as long as a duration can be
+MAX_DURATION_SECONDS = 9_223_372_035
 
 
 LOCALHOSTS = ("127.0.0.1", "::1")
 
 
 class InboundClusterKey(NamedTuple):
-    """Says what an inbound cluster is built for. `services`: the first one decides; () where only a Sidecar knows the port.
+    """An inbound cluster: its port, and the services and rules that configure it.
 
-    `endpoint`: None for where the client went. `sidecar`: whose connection pool comes before that of rules.
+    `services` is empty if only a Sidecar declares the port; otherwise the first service decides. `endpoint` is None for
+    the original destination. The connection pool of `sidecar` takes precedence over that of rules.
     """
 
     number: int
@@ -61,53 +62,56 @@ class InboundClusterKey(NamedTuple):
 
 
 def build_inbound(
-    to: InboundClusterKey,
+    key: InboundClusterKey,
     services: tuple[Service, ...],
     policy: EffectivePolicy,
     rule: MergedRule | None,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> cluster_pb2.Cluster:
-    """Returns the cluster. `services`: those of the target's port, the first decides; the one that a Sidecar stands in for has no
-    metadata."""
-    name = names.inbound_cluster(to.number)
-    first = services[0]
+    """Return the cluster.
+
+    `services` are those with the target port; the first one decides. A placeholder for a port that only a Sidecar
+    declares is not listed in the metadata.
+    """
+    name = names.inbound_cluster(key.number)
+    first_service = services[0]
     pattern = defaults.inbound_stat_name
-    stat_name = build_stat_name(pattern, first, to.port, target_port=to.number) if pattern else name
+    stat_name = build_stat_name(pattern, first_service, key.port, target_port=key.number) if pattern else name
     cluster = _Cluster(
         name=name,
-        type=_Cluster.STATIC if to.endpoint is not None else _Cluster.ORIGINAL_DST,
+        type=_Cluster.STATIC if key.endpoint is not None else _Cluster.ORIGINAL_DST,
         alt_stat_name=with_stat_delimiter(stat_name),
     )
     cluster.common_lb_config.SetInParent()
-    if to.endpoint is not None:
-        _lead_to(cluster, to.endpoint)
+    if key.endpoint is not None:
+        _add_endpoint(cluster, key.endpoint)
     else:
         cluster.lb_policy = _Cluster.CLUSTER_PROVIDED
-        if has_target_port_override(first, to.port):
-            cluster.original_dst_lb_config.upstream_port_override.value = int(to.port.target)
+        if has_target_port_override(first_service, key.port):
+            cluster.original_dst_lb_config.upstream_port_override.value = int(key.port.target)
         cluster.cleanup_interval.CopyFrom(duration_pb2.Duration(seconds=MAX_DURATION_SECONDS))
     draft = ClusterDraft(cluster)
-    apply_protocol(draft, to.port.protocol, traits)
-    if defaults.telemetry_label and not first.mesh_external:
+    apply_protocol(draft, key.port.protocol, traits)
+    if defaults.telemetry_label and not first_service.mesh_external:
         metadata.add_services(cluster, services)
         if rule is not None and rule.spec.traffic_policy is not None:
             metadata.set_rule(cluster, rule.key)
     apply_connection_pool(draft, policy, defaults)
-    if to.endpoint is None or to.endpoint.address not in LOCALHOSTS:
+    if key.endpoint is None or key.endpoint.address not in LOCALHOSTS:
         cluster.upstream_bind_config.CopyFrom(build_bind_config(inbound_bind_addresses(traits, defaults)))
     return draft.build()
 
 
 def inbound_bind_addresses(traits: ClusterTraitsKey, defaults: ClusterDefaults) -> tuple[str, ...]:
-    """Returns the addresses that connections to the application come from, by which iptables lets them through."""
+    """Return the source addresses of connections to the application, which iptables exempts from redirection."""
     if traits.ipv4 and traits.ipv6:
         return (BIND_IPV4, BIND_IPV6) if defaults.dual_stack else (BIND_IPV4,)
     return (BIND_IPV4,) if traits.ipv4 else (BIND_IPV6,)
 
 
-def _lead_to(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
-    """Gives the cluster one endpoint: a TCP address, or a Unix socket where the port is 0."""
+def _add_endpoint(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
+    """Add one endpoint: a TCP address, or a Unix socket if the port is 0."""
     address = address_pb2.Address()
     if endpoint.port:
         address.socket_address.address = endpoint.address
@@ -122,8 +126,11 @@ def _lead_to(cluster: cluster_pb2.Cluster, endpoint: DefaultEndpoint) -> None:
 def inbound_policy(
     rule: MergedRule | None, port: int, pool: ConnectionPoolSettings | None, defaults: ClusterDefaults
 ) -> EffectivePolicy:
-    """Returns the policy of an inbound cluster: only limits, those of the Sidecar, else those of the rule, which the client keeps too,
-    else the mesh's."""
+    """Return the policy of an inbound cluster, which only sets limits.
+
+    The Sidecar's connection pool takes precedence over the rule's, which clients enforce too, and that over the mesh's
+    default.
+    """
     policy = effective_port_policy(
         rule.spec.traffic_policy if rule is not None else None, port, defaults.traffic_policy
     )
@@ -131,19 +138,19 @@ def inbound_policy(
 
 
 def find_inbound_pool(sidecar: Sidecar | None, number: int) -> ConnectionPoolSettings | None:
-    """Returns the connection pool that a Sidecar sets for a port of the workload, if it sets any."""
+    """Return the connection pool that a Sidecar sets for a port of the workload, if any."""
     if sidecar is None:
         return None
-    own = (
+    pools = (
         i.connection_pool
         for i in sidecar.ingress
         if i.port is not None and i.port.number == number and i.connection_pool is not None
     )
-    return next(own, sidecar.inbound_connection_pool)
+    return next(pools, sidecar.inbound_connection_pool)
 
 
 def placeholder_service(declared_by: ObjectKey, port: Port) -> Service:
-    """Returns a service for a port that only a Sidecar knows."""
+    """Return a service for a port that only a Sidecar declares."""
     return Service(
         hostname=f"{declared_by.name}.{declared_by.namespace}",
         namespace=declared_by.namespace,
@@ -157,49 +164,59 @@ def placeholder_service(declared_by: ObjectKey, port: Port) -> Service:
 
 
 @derived
-def _inbound_cluster(db: Mesh, to: InboundClusterKey, traits: ClusterTraitsKey) -> Resource | None:
+def _inbound_cluster(db: Mesh, key: InboundClusterKey, traits: ClusterTraitsKey) -> Resource | None:
     defaults = cluster_defaults(db)
-    found: dict[str, Service] = {}
-    for target in to.services:
-        if target.port.number == to.port.number and (served := service(db, target.ref)) is not None:
-            found.setdefault(served.hostname, served)
-    services = tuple(found.values())
+    by_hostname: dict[str, Service] = {}
+    for target in key.services:
+        if target.port.number == key.port.number and (row := service(db, target.ref)) is not None:
+            by_hostname.setdefault(row.hostname, row)
+    services = tuple(by_hostname.values())
     if not services:
-        if to.declared_by is None:
+        if key.declared_by is None:
             return None
-        services = (placeholder_service(to.declared_by, to.port),)
-    rule = merged_rule(db, to.rule_key) if to.rule_key else None
-    policy = inbound_policy(rule, to.port.number, find_inbound_pool(find_sidecar(db, to.sidecar), to.number), defaults)
-    return Resource.of(CLUSTER, build_inbound(to, services, policy, rule, traits, defaults))
+        services = (placeholder_service(key.declared_by, key.port),)
+    rule = merged_rule(db, key.rule_key) if key.rule_key else None
+    policy = inbound_policy(
+        rule, key.port.number, find_inbound_pool(find_sidecar(db, key.sidecar), key.number), defaults
+    )
+    return Resource.of(CLUSTER, build_inbound(key, services, policy, rule, traits, defaults))
 
 
 @derived
 def inbound_clusters(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Returns the inbound clusters of a sidecar by name: one for each port that it takes traffic on."""
+    """Return the inbound clusters of a sidecar by name, one for each port that accepts traffic."""
     traits = inbound_traits(inbound)
     keys = [_cluster_key(db, port, inbound, traits) for port in inbound_ports(db, inbound)]
-    built = (_inbound_cluster(db, key, traits) for key in keys)
-    return {r.name: r for r in built if r is not None}
+    clusters = (_inbound_cluster(db, key, traits) for key in keys)
+    return {r.name: r for r in clusters if r is not None}
 
 
 def _rule_key(db: Mesh, inbound: InboundFacet, hostname: str) -> MergedRuleKey:
-    """Returns what the rule for a service is made of; () for one that the scope of the workload does not see itself."""
-    seen = scope_services(db, inbound.scope).get(hostname)
-    return inbound_merged_rule_key(db, inbound.scope.namespace, seen.ref) if seen is not None else ()
+    """Return the key of the rule for a service, or () if the workload's own scope does not include the service."""
+    item = scope_services(db, inbound.scope).get(hostname)
+    return inbound_merged_rule_key(db, inbound.scope.namespace, item.ref) if item is not None else ()
 
 
-def _cluster_key(db: Mesh, served: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey) -> InboundClusterKey:
-    """Returns what the cluster of a port is made of."""
-    first = served.targets[0] if served.targets else None
+def _cluster_key(
+    db: Mesh, inbound_port: InboundPort, inbound: InboundFacet, traits: ClusterTraitsKey
+) -> InboundClusterKey:
+    """Return the key of the cluster for a port."""
+    first = inbound_port.targets[0] if inbound_port.targets else None
     rule_key = _rule_key(db, inbound, first.ref.hostname) if first is not None else ()
     key = InboundClusterKey(
-        served.number, served.port, served.targets, rule_key, None, inbound.scope.sidecar, served.declared_by
+        inbound_port.number,
+        inbound_port.port,
+        inbound_port.targets,
+        rule_key,
+        None,
+        inbound.scope.sidecar,
+        inbound_port.declared_by,
     )
-    if served.ingress is None:
+    if inbound_port.ingress is None:
         host = local_host(traits) if cluster_defaults(db).inbound_localhost else ""
-        return key._replace(endpoint=DefaultEndpoint(host, served.number)) if host else key
-    endpoint = parse_default_endpoint(served.ingress.default_endpoint, inbound.ips, traits)
-    services = (ServiceTarget(first.ref, served.port, served.number),) if first is not None else ()
+        return key._replace(endpoint=DefaultEndpoint(host, inbound_port.number)) if host else key
+    endpoint = parse_default_endpoint(inbound_port.ingress.default_endpoint, inbound.ips, traits)
+    services = (ServiceTarget(first.ref, inbound_port.port, inbound_port.number),) if first is not None else ()
     return key._replace(endpoint=endpoint, services=services)
 
 
@@ -213,21 +230,22 @@ POD_IPV4, POD_IPV6 = "0.0.0.0", "::"
 
 
 class DefaultEndpoint(NamedTuple):
-    """Holds an address of the application; a Unix socket is its path, with port 0."""
+    """An address of the application. For a Unix socket, it is the path, and the port is 0."""
 
     address: str
     port: int
 
 
 def local_host(traits: ClusterTraitsKey) -> str:
-    """Returns the loopback address of a proxy: IPv4's, where it has that."""
+    """Return the loopback address of a proxy, preferring IPv4."""
     return LOCAL_IPV4 if traits.ipv4 else LOCAL_IPV6
 
 
 def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> DefaultEndpoint | None:
-    """Returns the address in a `defaultEndpoint`; None where it has none, alone or beside a port: traffic goes where the client sent it.
+    """Return the address in a Sidecar's `defaultEndpoint`, or None to forward to the original destination.
 
-    `ips`: the addresses of the proxy, which 0.0.0.0 and :: stand for; a loopback address is one of a family that the proxy has.
+    `ips` are the proxy's addresses, which replace 0.0.0.0 and ::. A loopback address is converted to an IP family of
+    the proxy. https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
     """
     if text.startswith(UNIX):
         return DefaultEndpoint(text.removeprefix(UNIX), 0)
@@ -239,7 +257,7 @@ def parse_default_endpoint(text: str, ips: tuple[str, ...], traits: ClusterTrait
 
 
 def _resolve(host: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> str:
-    """Returns the address that a host stands for; "" for a host that is not allowed."""
+    """Return the address for a host, or "" if the host is not allowed."""
     if host == POD_IPV4:
         return next((ip for ip in ips if is_address(ip) and ":" not in ip), LOCAL_IPV4)
     if host == POD_IPV6:
@@ -249,9 +267,3 @@ def _resolve(host: str, ips: tuple[str, ...], traits: ClusterTraitsKey) -> str:
     if host == LOCAL_IPV6:
         return LOCAL_IPV6 if traits.ipv6 else LOCAL_IPV4
     return ""
-
-
-# DOC """Reads where the ingress listener of a Sidecar sends its traffic.
-#
-# https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener
-# """

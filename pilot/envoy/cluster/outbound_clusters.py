@@ -1,4 +1,4 @@
-"""Derives the outbound clusters of a proxy. Each is resolved in the proxy's scope and then built once for all who resolve it alike."""
+"""Derives a proxy's outbound clusters. Proxies with the same traits and rules share each cluster."""
 
 from __future__ import annotations
 
@@ -22,65 +22,82 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def all_accept_mtls(db: Mesh, ref: ServiceRef, port: int) -> bool:
-    """Returns whether a port has endpoints and all of them take mesh TLS: where the client chooses the endpoint, it is all or none."""
-    found = endpoints(db, ref, port)
-    return bool(found) and all(e.tls_mode != "disabled" for e in found)
+    """Return whether a port has endpoints and all of them accept mesh mTLS.
+
+    If the client chooses the endpoint, the cluster uses mTLS for all endpoints or for none.
+    """
+    rows = endpoints(db, ref, port)
+    return bool(rows) and all(e.tls_mode != "disabled" for e in rows)
 
 
 @derived
 def all_accept_hbone(db: Mesh, ref: ServiceRef, port: int) -> bool:
-    """Returns whether a port has endpoints and all of them take HBONE."""
-    found = endpoints(db, ref, port)
-    return bool(found) and all(e.hbone for e in found)
+    """Return whether a port has endpoints and all of them accept HBONE."""
+    rows = endpoints(db, ref, port)
+    return bool(rows) and all(e.hbone for e in rows)
 
 
-def peer_mtls_mode(db: Mesh, service: Service, port: int, passing: bool) -> Mode:
-    """Returns what clients take for granted of a service's workloads. `passing`: the client chooses the endpoint."""
+def peer_mtls_mode(db: Mesh, service: Service, port: int, client_chooses: bool) -> Mode:
+    """Return the mTLS mode that clients assume for a service's workloads.
+
+    `client_chooses` is set if the client chooses the endpoint.
+    """
     if service.mesh_external:
         return "UNKNOWN"
-    if passing and not all_accept_mtls(db, service.ref, port):
+    if client_chooses and not all_accept_mtls(db, service.ref, port):
         return "DISABLE"
     mode = namespace_mtls(db, service.namespace)
     return "PERMISSIVE" if mode == "UNKNOWN" else mode
 
 
-def _passing(to: ClusterDestination) -> bool:
-    """Returns whether the client chooses the endpoint, by the service or by the rule."""
-    policy = to.subset if to.subset is not None else (to.rule.spec if to.rule is not None else None)
-    return to.service.resolution is Resolution.PASSTHROUGH or passes_through(
+def _passes_through(destination: ClusterDestination) -> bool:
+    """Return whether the client chooses the endpoint, because of the service's resolution or the rule."""
+    policy = (
+        destination.subset
+        if destination.subset is not None
+        else (destination.rule.spec if destination.rule is not None else None)
+    )
+    return destination.service.resolution is Resolution.PASSTHROUGH or passes_through(
         policy.traffic_policy if policy is not None else None
     )
 
 
 def resolve_cluster(
     db: Mesh,
-    ruled: ResolvedClusterKey,
+    key: ResolvedClusterKey,
     traits: ClusterTraitsKey,
     inline: endpoint_pb2.ClusterLoadAssignment | None,
     sni_routed: bool = False,
 ) -> Resource | None:
-    """Returns the cluster of a key; `inline`: the endpoints of one that holds them. No node of its own."""
-    to, key = find_destination(db, ruled, sni_routed), ruled.cluster
-    if to is None:
+    """Return the cluster for a key. Not memoised.
+
+    `inline` has the endpoints of clusters that contain them.
+    """
+    destination, cluster_key = find_destination(db, key, sni_routed), key.cluster
+    if destination is None:
         return None
-    mtls = "UNKNOWN" if sni_routed else peer_mtls_mode(db, to.service, key.port, _passing(to))
+    mtls = (
+        "UNKNOWN"
+        if sni_routed
+        else peer_mtls_mode(db, destination.service, cluster_key.port, _passes_through(destination))
+    )
     if db.settings.ambient.enabled and not sni_routed:
-        to = to._replace(all_hbone=all_accept_hbone(db, key.ref, key.port))
-    accounts = () if sni_routed else service_accounts(db, key.ref)
-    built = build_outbound(to, accounts, mtls, traits, cluster_defaults(db), inline)
-    return cluster_resource(built) if built is not None else None
+        destination = destination._replace(all_hbone=all_accept_hbone(db, cluster_key.ref, cluster_key.port))
+    accounts = () if sni_routed else service_accounts(db, cluster_key.ref)
+    cluster = build_outbound(destination, accounts, mtls, traits, cluster_defaults(db), inline)
+    return cluster_resource(cluster) if cluster is not None else None
 
 
-def cluster_resource(built: cluster_pb2.Cluster) -> Resource:
-    """Returns the resource of a cluster; one with endpoints by EDS is ready only with these."""
-    eds = built.HasField("eds_cluster_config")
-    return Resource.of(CLUSTER, built, warms=built.name if eds else "")
+def cluster_resource(cluster: cluster_pb2.Cluster) -> Resource:
+    """Return the resource for a cluster. A cluster with EDS is ready only once its endpoints arrive."""
+    eds = cluster.HasField("eds_cluster_config")
+    return Resource.of(CLUSTER, cluster, warms=cluster.name if eds else "")
 
 
 @derived
-def location_independent_cluster(db: Mesh, ruled: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
-    """Returns the cluster of a key, where it is the same wherever its proxy is."""
-    return resolve_cluster(db, ruled, traits, None)
+def location_independent_cluster(db: Mesh, key: ResolvedClusterKey, traits: ClusterTraitsKey) -> Resource | None:
+    """Return the cluster for a key, if it does not depend on the proxy's location."""
+    return resolve_cluster(db, key, traits, None)
 
 
 outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
@@ -89,4 +106,7 @@ outbound_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gathe
     location_independent_cluster,
     passed=lambda outbound: (outbound_traits(outbound),),
 )
-"""The outbound clusters without endpoints of their own. The argument is the facet `without_location`, so that proxies of all places share them."""
+"""The outbound clusters without inline endpoints.
+
+The argument is the facet `without_location`, so that proxies in all locations share them.
+"""

@@ -1,6 +1,6 @@
-"""Decides how a cluster is called in metrics. https:
+"""Names of clusters and listeners in metrics.
 
-istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
+https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from pilot.mesh.model.service import Port, Registry, Service
 
 
 def with_stat_delimiter(name: str) -> str:
-    """Returns a name as metrics need it, with a delimiter at its end."""
+    """Return a name with the delimiter that metrics need."""
     return name + STAT_DELIMITER
 
 
 def build_stat_name(
     pattern: str, service: Service | None, port: Port, subset: str = "", target_port: int | None = 0
 ) -> str:
-    """Returns a pattern of the mesh config (outboundClusterStatName, inboundClusterStatName) with its variables filled in.
+    """Return a stat name pattern of the mesh config with its variables expanded.
 
-    `service`: None where no service has the port. `target_port`: None leaves its variable as it is, as inbound TCP statistics have it.
+    `service` is None if no service has the port. If `target_port` is None, its variable stays, as in inbound TCP
+    statistics.
     """
     hostname = service.hostname if service is not None else ""
     short, name = hostname, hostname
@@ -38,7 +39,4 @@ def build_stat_name(
     return pattern
 
 
-STAT_DELIMITER = ";"  # ends a name in metrics, so that names with dots can be told apart
-
-
-# DOC """Holds a cluster while it is built: the message, and its HTTP options, which become an Any at the end."""
+STAT_DELIMITER = ";"  # marks the end of a name, because names contain dots

@@ -1,6 +1,6 @@
-"""Builds the clusters of the services behind a waypoint: one for each port by what is spoken on it, and one for each subset of that.
+"""Builds the clusters for the services behind a waypoint: one per port, protocol and subset.
 
-Where the port does not say what is spoken, there are two: one for HTTP and one for any other protocol.
+A port without a known protocol has two clusters, one for HTTP and one for other protocols.
 """
 
 from __future__ import annotations
@@ -42,32 +42,35 @@ from pilot.mesh.registry.services import service
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import MergedRuleKey, inbound_merged_rule_key, merged_rule
 
-_DYNAMIC = frozenset((Protocol.HTTP,))  # by SNI alone, a client could ask for any host
+_DYNAMIC = frozenset((Protocol.HTTP,))  # with the SNI only, a client could request any host
 
 
 class VipKey(NamedTuple):
-    """Names a port of a service behind a waypoint, or of a subset of it; `speaks` is HTTP or TCP, `subset` "" for the whole service."""
+    """A port of a service behind a waypoint, or of one of its subsets.
+
+    `protocol` is HTTP or TCP. `subset` is "" for the whole service.
+    """
 
     ref: ServiceRef
     port: int
-    speaks: str
+    protocol: str
     subset: str = ""
 
     @property
     def name(self) -> str:
-        """Returns the cluster's name."""
-        return names.vip_cluster(self.port, vip_subset(self.speaks, self.subset), self.ref.hostname)
+        """Return the cluster's name."""
+        return names.vip_cluster(self.port, vip_subset(self.protocol, self.subset), self.ref.hostname)
 
 
 class ResolvedVipKey(NamedTuple):
-    """Names a cluster, and the DestinationRules that make the one which it follows."""
+    """A cluster, with the DestinationRules that are merged into its rule."""
 
     cluster: VipKey
     rule: MergedRuleKey
 
 
 def possible_protocols(protocol: Protocol) -> tuple[str, ...]:
-    """Returns what may be spoken on a port: HTTP, TCP or both."""
+    """Return the protocols that may be used on a port: HTTP, TCP or both."""
     if protocol is Protocol.UNSUPPORTED:
         return TCP, HTTP
     return (HTTP,) if protocol.is_http else (TCP,)
@@ -75,111 +78,120 @@ def possible_protocols(protocol: Protocol) -> tuple[str, ...]:
 
 @derived
 def service_vip_keys(db: Mesh, ref: ServiceRef, namespace: str) -> tuple[ResolvedVipKey, ...]:
-    """Returns the clusters of a service for the waypoints of a namespace."""
-    found = service(db, ref)
-    if found is None:
+    """Return the clusters of a service for the waypoints in a namespace."""
+    row = service(db, ref)
+    if row is None:
         return ()
     rule_key = inbound_merged_rule_key(db, namespace, ref)
     rule = merged_rule(db, rule_key) if rule_key else None
     subsets = (
-        dict.fromkeys(("", *(s.name for s in rule.spec.subsets)))
-        if rule is not None and not is_dynamic(found)
-        else ("",)
+        dict.fromkeys(("", *(s.name for s in rule.spec.subsets))) if rule is not None and not is_dynamic(row) else ("",)
     )
-    return tuple(ResolvedVipKey(key, rule_key) for key in _keys(found, tuple(subsets)))
+    return tuple(ResolvedVipKey(key, rule_key) for key in _keys(row, tuple(subsets)))
 
 
-def _keys(found: Service, subsets: tuple[str, ...]) -> Iterator[VipKey]:
-    for port, speaking in vip_ports(found):
+def _keys(service: Service, subsets: tuple[str, ...]) -> Iterator[VipKey]:
+    for port, protocols in vip_ports(service):
         for subset in subsets:
-            for speaks in speaking:
-                yield VipKey(found.ref, port.number, speaks, subset)
+            for protocol in protocols:
+                yield VipKey(service.ref, port.number, protocol, subset)
 
 
-def vip_ports(found: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
-    """Yields the ports of a service that a waypoint serves, each with what may be spoken there."""
-    for number in dict.fromkeys(p.number for p in found.ports):
-        port = cluster_port(found, number)
-        if port is not None and has_cluster(found, port) and (not is_dynamic(found) or port.protocol in _DYNAMIC):
+def vip_ports(service: Service) -> Iterator[tuple[Port, tuple[str, ...]]]:
+    """Yield the ports of a service that a waypoint serves, each with its possible protocols."""
+    for number in dict.fromkeys(p.number for p in service.ports):
+        port = cluster_port(service, number)
+        if port is not None and has_cluster(service, port) and (not is_dynamic(service) or port.protocol in _DYNAMIC):
             yield port, possible_protocols(port.protocol)
 
 
-def find_vip_destination(db: Mesh, ruled: ResolvedVipKey) -> ClusterDestination | None:
-    """Returns what a key stands for; None where it no longer stands for anything. No node of its own."""
-    key, rule_key = ruled
-    found = service(db, key.ref)
-    port = cluster_port(found, key.port) if found is not None else None
-    if found is None or port is None:
+def find_vip_destination(db: Mesh, key: ResolvedVipKey) -> ClusterDestination | None:
+    """Return the destination for a key, or None if it no longer exists. Not memoised."""
+    vip_key, rule_key = key
+    row = service(db, vip_key.ref)
+    port = cluster_port(row, vip_key.port) if row is not None else None
+    if row is None or port is None:
         return None
     rule = merged_rule(db, rule_key) if rule_key else None
-    subset = rule.subset(key.subset) if rule is not None and key.subset else None
-    return None if key.subset and subset is None else ClusterDestination(found, port, rule, subset)
+    subset = rule.subset(vip_key.subset) if rule is not None and vip_key.subset else None
+    return None if vip_key.subset and subset is None else ClusterDestination(row, port, rule, subset)
 
 
-def has_inline_endpoints(found: Service) -> bool:
-    """Returns whether the clusters of a service hold their endpoints, so that they depend on where the waypoint is."""
-    return not is_dynamic(found) and discovery_type(found, router=False) in INLINE
+def has_inline_endpoints(service: Service) -> bool:
+    """Return whether a service's clusters contain their endpoints, and so depend on the waypoint's location."""
+    return not is_dynamic(service) and discovery_type(service, router=False) in INLINE
 
 
-def vip_discovery_type(to: ClusterDestination) -> cluster_pb2.Cluster.DiscoveryType:
-    """Returns how Envoy finds the endpoints of a cluster."""
+def vip_discovery_type(destination: ClusterDestination) -> cluster_pb2.Cluster.DiscoveryType:
+    """Return the discovery type of a cluster."""
     return (
-        apply_policy_to_type(discovery_type(to.service, router=False), vip_policy(to))
-        if not is_dynamic(to.service)
+        apply_policy_to_type(discovery_type(destination.service, router=False), vip_policy(destination))
+        if not is_dynamic(destination.service)
         else cluster_pb2.Cluster.STATIC
     )
 
 
-def vip_policy(to: ClusterDestination) -> EffectivePolicy:
-    """Returns the policy of a cluster: what the rule says and nothing else."""
-    whole = effective_port_policy(to.rule.spec.traffic_policy if to.rule is not None else None, to.port.number, None)
-    return whole if to.subset is None else effective_subset_policy(whole, to.subset.traffic_policy, to.port.number)
+def vip_policy(destination: ClusterDestination) -> EffectivePolicy:
+    """Return the policy of a cluster. Only the rule applies, not the mesh's defaults."""
+    whole = effective_port_policy(
+        destination.rule.spec.traffic_policy if destination.rule is not None else None, destination.port.number, None
+    )
+    return (
+        whole
+        if destination.subset is None
+        else effective_subset_policy(whole, destination.subset.traffic_policy, destination.port.number)
+    )
 
 
 def resolve_vip(
-    db: Mesh, ruled: ResolvedVipKey, traits: ClusterTraitsKey, endpoints: endpoint_pb2.ClusterLoadAssignment | None
+    db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey, endpoints: endpoint_pb2.ClusterLoadAssignment | None
 ) -> cluster_pb2.Cluster | None:
-    """Returns the cluster of a key; `endpoints` where it holds them, without which there is none. No node of its own."""
-    to = find_vip_destination(db, ruled)
-    if to is None or (endpoints is None and has_inline_endpoints(to.service)):
+    """Return the cluster for a key, or None if it lacks its inline `endpoints`. Not memoised."""
+    destination = find_vip_destination(db, key)
+    if destination is None or (endpoints is None and has_inline_endpoints(destination.service)):
         return None
-    return build_vip(ruled.cluster, to, traits, cluster_defaults(db), endpoints)
+    return build_vip(key.cluster, destination, traits, cluster_defaults(db), endpoints)
 
 
 def build_vip(
     key: VipKey,
-    to: ClusterDestination,
+    destination: ClusterDestination,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
     endpoints: endpoint_pb2.ClusterLoadAssignment | None,
 ) -> cluster_pb2.Cluster:
-    """Returns the cluster."""
-    if is_dynamic(to.service):
-        draft = draft_dynamic_cluster(key.name, to, traits, defaults)
+    """Return the cluster."""
+    if is_dynamic(destination.service):
+        draft = draft_dynamic_cluster(key.name, destination, traits, defaults)
     else:
-        draft = draft_cluster(key.name, to, discovery_type(to.service, router=False), traits, defaults, endpoints)
-    policy = vip_policy(to)
+        draft = draft_cluster(
+            key.name, destination, discovery_type(destination.service, router=False), traits, defaults, endpoints
+        )
+    policy = vip_policy(destination)
     apply_connection_pool(draft, policy, defaults)
-    apply_h2_upgrade(draft, to.port.protocol, policy.connection_pool, defaults.h2_upgrade)
+    apply_h2_upgrade(draft, destination.port.protocol, policy.connection_pool, defaults.h2_upgrade)
     if policy.outlier_detection is not None:
         apply_outlier_detection(draft, policy.outlier_detection, defaults.always_send_unhealthy)
-    apply_load_balancing(draft, policy.load_balancer, to.service, False, defaults, NodeType.WAYPOINT)
+    apply_load_balancing(draft, policy.load_balancer, destination.service, False, defaults, NodeType.WAYPOINT)
     apply_eds(draft.cluster)
     _set_socket(draft, policy, traits, defaults)
-    metadata.add_services(draft.cluster, (to.service,))
-    if to.rule is not None and policy != EffectivePolicy():
-        metadata.set_rule(draft.cluster, to.rule.key)
-    metadata.set_subset(draft.cluster, vip_subset(key.speaks, key.subset))
+    metadata.add_services(draft.cluster, (destination.service,))
+    if destination.rule is not None and policy != EffectivePolicy():
+        metadata.set_rule(draft.cluster, destination.rule.key)
+    metadata.set_subset(draft.cluster, vip_subset(key.protocol, key.subset))
     return draft.build()
 
 
 def _set_socket(
     draft: ClusterDraft, policy: EffectivePolicy, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> None:
-    """Sets what the tunnel carries: what the rule originates, else plain bytes, for the tunnel is encrypted."""
+    """Set the transport socket that the tunnel carries.
+
+    The cluster originates TLS if the rule says so. Otherwise it sends plaintext, because the tunnel is encrypted.
+    """
     inner = PLAIN
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):
-        context = build_context(draft, policy.tls, TlsPeer(for_workloads=True), traits, defaults)
+        context = build_context(draft, policy.tls, TlsPeer(has_workload_selector=True), traits, defaults)
         inner = build_upstream_tls(context) if context is not None else PLAIN
     if policy.proxy_protocol is not None:
         inner = build_proxy_protocol(inner, policy.proxy_protocol)

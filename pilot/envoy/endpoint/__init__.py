@@ -1,0 +1,1 @@
+"""Endpoints (EDS): load assignments, and the clusters that contain their endpoints."""

@@ -1,4 +1,4 @@
-"""Says from where one cluster's endpoints are seen: of a client's place only what they depend on, so that clients share them."""
+"""Location of a client, as far as a cluster's endpoints depend on it, so that clients share them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 
 CrossNetwork = Literal["sni", "hbone", "none"]
-"""How endpoints behind a gateway between networks are reached: by SNI through mesh mTLS, by a tunnel in a tunnel, or not at all."""
+"""How a client reaches endpoints behind gateways of other networks: mTLS by SNI, double HBONE, or not at all."""
 
 
 class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Holds what endpoints depend on of a client's place; fields are empty where they do not matter. `label_values`: the client's values of
-    the labels that decide who is near. `hbone`: it may begin tunnels to them; `ways`: how it passes the gateways of other networks."""
+    """Location of a client. Fields that do not affect a cluster's endpoints are empty.
+
+    `label_values` are the client's values of the labels that determine the failover priority. `hbone` is set if the
+    client may originate tunnels.
+    """
 
     locality: Locality = Locality()
     label_values: tuple[str, ...] = ()
@@ -31,20 +34,20 @@ class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):
     ipv6: bool = True
     sidecar: bool = True
     hbone: bool = False
-    ways: CrossNetwork = "sni"
+    cross_network: CrossNetwork = "sni"
 
-    def sees(self, network: str) -> bool:
-        """Returns whether the client asked to see a network; one without a name is always seen."""
+    def can_view(self, network: str) -> bool:
+        """Return whether a network is in the client's requested network view. An unnamed network always is."""
         return not self.networks or not network or network in self.networks
 
     def in_network(self, network: str) -> bool:
-        """Returns whether the client is in a network, as far as both are known."""
+        """Return whether the client is in a network. An unknown network matches."""
         return not network or not self.network or network == self.network
 
 
 @lru_cache(maxsize=256)
 def unlocated_client(cluster_id: str, hbone: bool = False) -> ClientLocationKey:
-    """Returns the vantage of every client of a Kubernetes cluster that sends HBONE, or of every one that does not."""
+    """Return a location with only the Kubernetes cluster, for endpoints that depend on nothing else."""
     return ClientLocationKey(cluster_id=cluster_id, hbone=hbone)
 
 
@@ -53,15 +56,15 @@ def build_client_location(
     outbound: OutboundFacet,
     multi_network: bool,
     hbone: bool = False,
-    ways: CrossNetwork = "sni",
+    cross_network: CrossNetwork = "sni",
 ) -> ClientLocationKey:
-    """Returns the vantage of a client, for an outbound cluster of this policy."""
-    reach, balance = outbound.reach, policy.balance
-    if balance is None and not multi_network and not reach.networks and not policy.node_local:
+    """Return the location of a client for an outbound cluster with this policy."""
+    reach, balancing = outbound.reach, policy.balancing
+    if balancing is None and not multi_network and not reach.networks and not policy.node_local:
         return unlocated_client(reach.cluster_id, hbone)
     return ClientLocationKey(
-        locality=reach.locality if balance is not None and balance.needs_locality else Locality(),
-        label_values=_nearness(balance.failover_priority, outbound) if balance is not None else (),
+        locality=reach.locality if balancing is not None and balancing.needs_locality else Locality(),
+        label_values=_label_values(balancing.failover_priority, outbound) if balancing is not None else (),
         node=reach.node if policy.node_local else "",
         cluster_id=reach.cluster_id,
         network=reach.network if multi_network else "",
@@ -70,16 +73,16 @@ def build_client_location(
         ipv6=reach.ipv6 if multi_network else True,
         sidecar=outbound.type is NodeType.SIDECAR if multi_network else True,
         hbone=hbone,
-        ways=ways,
+        cross_network=cross_network,
     )
 
 
-def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...]:
-    """Returns the client's value of each label, or that which stands in its place ("key=value")."""
-    if not asked:
+def _label_values(failover_priority: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...]:
+    """Return the client's value of each label, or the value that the setting overrides ("key=value")."""
+    if not failover_priority:
         return ()
     reach = outbound.reach
-    have = {
+    values = {
         label.REGION: reach.locality.region,
         label.ZONE: reach.locality.zone,
         label.SUBZONE: reach.locality.subzone,
@@ -87,21 +90,22 @@ def _nearness(asked: tuple[str, ...], outbound: OutboundFacet) -> tuple[str, ...
         label.HOSTNAME: reach.node,
         **dict(outbound.labels),
     }
-    parts = (a.split("=") for a in asked)
-    return tuple(p[1] if len(p) == 2 else have.get(p[0], "") for p in parts)
+    parts = (item.split("=") for item in failover_priority)
+    return tuple(p[1] if len(p) == 2 else values.get(p[0], "") for p in parts)
 
 
-def label_distance(endpoint: Endpoint, asked: tuple[str, ...], client: tuple[str, ...]) -> int:
-    """Returns how far an endpoint is by labels: 0 where all are alike, else more the earlier the first that differs.
+def label_distance(endpoint: Endpoint, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> int:
+    """Return the distance of an endpoint by labels: 0 if all match, else more the earlier the first mismatch.
 
-    Where the network comes first and differs, the others still count, and the endpoint is farther than any of the same network.
+    If the network comes first and differs, the other labels are still compared, and the endpoint is farther away than
+    any endpoint in the same network.
     """
     labels = dict(endpoint.labels)
-    beyond = 0
-    for i, (key, value) in enumerate(zip((a.partition("=")[0] for a in asked), client, strict=True)):
+    network_distance = 0
+    for i, (key, value) in enumerate(zip((a.partition("=")[0] for a in failover_priority), client, strict=True)):
         if labels.get(key, "") != value:
-            if i == 0 and asked[0] == label.NETWORK:
-                beyond = len(asked)
+            if i == 0 and failover_priority[0] == label.NETWORK:
+                network_distance = len(failover_priority)
                 continue
-            return beyond + len(asked) - i
-    return beyond
+            return network_distance + len(failover_priority) - i
+    return network_distance

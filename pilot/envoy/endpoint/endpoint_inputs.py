@@ -13,7 +13,7 @@ from pilot.envoy.endpoint.endpoint_policy import (
 )
 from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION
-from pilot.mesh.model.ambient import sends_hbone, serves_waypoints, uses_double_hbone
+from pilot.mesh.model.ambient_features import sends_hbone, serves_waypoints, uses_double_hbone
 from pilot.mesh.model.endpoint import Endpoint
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType

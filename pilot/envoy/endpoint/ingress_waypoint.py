@@ -11,7 +11,7 @@ from pilot.envoy.cluster.cluster_keys import ClusterKey
 from pilot.lib.addresses import joined
 from pilot.mesh.ambient.attachments import service_attachment
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.model.ambient import ingress_enters_waypoints
+from pilot.mesh.model.ambient_features import ingress_enters_waypoints
 from pilot.mesh.model.endpoint import Endpoint
 from pilot.mesh.model.service import Registry, Service, ServiceRef
 from pilot.mesh.registry.endpoints import endpoints

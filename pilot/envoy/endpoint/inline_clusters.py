@@ -1,4 +1,4 @@
-"""Derives the outbound clusters that hold their endpoints, which Envoy resolves by DNS or takes as they are."""
+"""Derives the outbound clusters that contain their endpoints, which Envoy resolves by DNS or uses directly."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from pilot.mesh.tables.database import Mesh
 
 
 @derived
-def _inline_cluster(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    return resolve_cluster(db, ruled, outbound_traits(outbound), inline_load_assignment(db, ruled, outbound))
+def _inline_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
+    return resolve_cluster(db, key, outbound_traits(outbound), inline_load_assignment(db, key, outbound))
 
 
 inline_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "outbound clusters with endpoints", inline_keys, _inline_cluster, passed=item_arguments
 )
-"""The outbound clusters of a proxy that hold their endpoints, with the names that Envoy resolves by DNS; nearer endpoints come first."""
+"""The outbound clusters of a proxy that contain their endpoints, with closer endpoints first."""
 
 
 @derived
-def _sni_routed_cluster(db: Mesh, ruled: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
-    to = find_destination(db, ruled)
-    if to is None or to.service.mesh_external or is_dynamic(to.service):
+def _sni_routed_cluster(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet) -> Resource | None:
+    destination = find_destination(db, key)
+    if destination is None or destination.service.mesh_external or is_dynamic(destination.service):
         return None
     inline = (
-        inline_load_assignment(db, ruled, outbound, sni=True)
-        if discovery_type(to.service, router=True) in INLINE
+        inline_load_assignment(db, key, outbound, sni=True)
+        if discovery_type(destination.service, router=True) in INLINE
         else None
     )
-    return resolve_cluster(db, ruled, outbound_traits(outbound), inline, sni_routed=True)
+    return resolve_cluster(db, key, outbound_traits(outbound), inline, sni_routed=True)
 
 
 sni_routed_clusters: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "clusters routed to by SNI", cluster_keys, _sni_routed_cluster, passed=item_arguments
 )
-"""The further clusters of a router with a Gateway of mode AUTO_PASSTHROUGH: the services of the mesh once more, by the names that clients
-send as SNI, without any TLS of the router's own."""
+"""Additional clusters of a router with a Gateway of mode AUTO_PASSTHROUGH.
+
+They have the names that clients send as SNI, and no TLS of the router's own.
+"""

@@ -1,4 +1,4 @@
-"""Writes one endpoint as Envoy's LbEndpoint. It is filled in place, which costs a third of putting messages together."""
+"""Builds an LbEndpoint in place, which takes a third of the time of assembling messages."""
 
 from __future__ import annotations
 
@@ -27,19 +27,27 @@ _STATUS = {
 
 
 class EndpointTunnel(NamedTuple):
-    """Describes the tunnel by which an endpoint is reached. `destination`: where it leads, "host:port"; `waypoint`: the address that it ends at,
-    "" where that is the destination. `chosen`: the cluster has other transport sockets too, so that the endpoint says which one. `within`: the
-    destination of a tunnel inside of it, "host:port", where it only leads to a gateway of another network. `listener`: where it begins."""
+    """Tunnel to an endpoint.
+
+    - `destination`: the "host:port" that the tunnel requests.
+    - `waypoint`: the address where the tunnel ends, or "" for the destination.
+    - `matches_socket`: the cluster has other transport sockets too, so the endpoint selects one.
+    - `inner_destination`: the "host:port" that a tunnel inside this one requests, through a gateway of another network.
+    - `listener`: the internal listener where the tunnel starts.
+    """
 
     destination: str
     waypoint: str = ""
-    chosen: bool = True
-    within: str = ""
+    matches_socket: bool = True
+    inner_destination: str = ""
     listener: str = names.CONNECT_ORIGINATE
 
 
 class LocalityMember(NamedTuple):
-    """Holds an endpoint as a client sees it. `mtls`: mesh mTLS is used where its workload takes it. `tunnel`: it is reached by one."""
+    """An endpoint from the perspective of a client.
+
+    `mtls` is set if mesh mTLS is used, provided that the workload accepts it.
+    """
 
     endpoint: Endpoint
     mtls: bool
@@ -48,16 +56,20 @@ class LocalityMember(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """Returns what its transport socket is chosen by: what its workload takes, "" for plain text."""
-        if self.tunnel is not None and self.tunnel.chosen:
+        """Return the TLS mode that selects the transport socket, or "" for plaintext."""
+        if self.tunnel is not None and self.tunnel.matches_socket:
             return ""
         return self.endpoint.tls_mode if self.mtls and self.endpoint.tls_mode != "disabled" else ""
 
 
 class LbEndpointOptions(msgspec.Struct, frozen=True):
-    """Says how endpoints are shown. `canonical`: the name and revision of the service that stand for those of its endpoints, with
-    `namespace`, where a service outside of the mesh is labelled; else "". `draining_label`: a label by which a workload drains.
-    `telemetry`: name workloads. `dual_stack`: show all addresses."""
+    """Options for the description of endpoints.
+
+    - `telemetry`: add the metadata of workloads.
+    - `dual_stack`: add all addresses.
+    - `draining_label`: a label that marks a workload as draining.
+    - `canonical`, `namespace`: canonical name, revision and namespace of a labelled service outside the mesh, else "".
+    """
 
     telemetry: bool = True
     dual_stack: bool = False
@@ -67,18 +79,18 @@ class LbEndpointOptions(msgspec.Struct, frozen=True):
 
 
 def fill_lb_endpoint(
-    message: endpoint_components_pb2.LbEndpoint, member: LocalityMember, show: LbEndpointOptions
+    message: endpoint_components_pb2.LbEndpoint, member: LocalityMember, lb_options: LbEndpointOptions
 ) -> None:
-    """Fills an empty message with an endpoint."""
+    """Fill an empty message with an endpoint."""
     e, tunnel = member.endpoint, member.tunnel
     if tunnel is not None:
         _fill_internal(message.endpoint.address, tunnel)
     else:
         fill_address(message.endpoint.address, e.addresses[0], e.port)
-    if show.dual_stack and tunnel is None:
+    if lb_options.dual_stack and tunnel is None:
         for other in e.addresses[1:]:
             fill_address(message.endpoint.additional_addresses.add().address, other, e.port)
-    if health := health_check_pb2.DRAINING if is_draining(e, show.draining_label) else _STATUS[e.health]:
+    if health := health_check_pb2.DRAINING if is_draining(e, lb_options.draining_label) else _STATUS[e.health]:
         message.health_status = health
     message.load_balancing_weight.value = member.weight
     metadata = message.metadata
@@ -86,33 +98,33 @@ def fill_lb_endpoint(
     if transport := member.transport:
         metadata.filter_metadata[TRANSPORT_SOCKET_MATCH].fields[TLS_MODE].string_value = transport
     if tunnel is not None:
-        _tell_tunnel(metadata, tunnel)
-    if show.telemetry:
-        metadata.filter_metadata[ISTIO].fields["workload"].string_value = workload_text(e, show)
+        _add_tunnel_metadata(metadata, tunnel)
+    if lb_options.telemetry:
+        metadata.filter_metadata[ISTIO].fields["workload"].string_value = workload_text(e, lb_options)
 
 
 def _fill_internal(message: address_pb2.Address, tunnel: EndpointTunnel) -> None:
-    """Fills an empty message with the listener where the tunnel begins; what tells endpoints apart is where they lead."""
+    """Fill an empty message with the tunnel's internal listener. The tunnel's end identifies the endpoint."""
     internal = message.envoy_internal_address
-    internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.within else tunnel.listener
+    internal.server_listener_name = names.INNER_CONNECT_ORIGINATE if tunnel.inner_destination else tunnel.listener
     internal.endpoint_id = tunnel.waypoint or tunnel.destination
 
 
-def _tell_tunnel(metadata: base_pb2.Metadata, tunnel: EndpointTunnel) -> None:
-    """Adds what the listener where the tunnel begins must know."""
+def _add_tunnel_metadata(metadata: base_pb2.Metadata, tunnel: EndpointTunnel) -> None:
+    """Add the metadata that the tunnel's internal listener needs."""
     fields = metadata.filter_metadata[ORIGINAL_DST].fields
     fields["local"].string_value = tunnel.destination
     if tunnel.waypoint:
         fields["waypoint"].string_value = tunnel.waypoint
-    if tunnel.within:
+    if tunnel.inner_destination:
         inner = metadata.filter_metadata[ISTIO].fields["double_hbone"].struct_value
-        inner.fields["hbone_target_address"].string_value = tunnel.within
-    if tunnel.chosen:
+        inner.fields["hbone_target_address"].string_value = tunnel.inner_destination
+    if tunnel.matches_socket:
         metadata.filter_metadata[TRANSPORT_SOCKET_MATCH].fields["tunnel"].string_value = "http"
 
 
 def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
-    """Fills an empty message with a TCP address; with a Unix socket where there is no port."""
+    """Fill an empty message with a TCP address, or with a Unix socket if the port is 0."""
     if port:
         socket = message.socket_address
         socket.address, socket.port_value = address, port
@@ -121,16 +133,16 @@ def fill_address(message: address_pb2.Address, address: str, port: int) -> None:
 
 
 def is_draining(e: Endpoint, draining_label: str) -> bool:
-    """Returns whether an endpoint keeps the sessions that it has and takes no new ones."""
+    """Return whether an endpoint keeps its sessions but accepts no new ones."""
     return e.health is EndpointHealth.DRAINING or (
         bool(draining_label) and any(k == draining_label and v for k, v in e.labels)
     )
 
 
-def workload_text(e: Endpoint, show: LbEndpointOptions) -> str:
-    """Returns `workload;namespace;canonical name;canonical revision;cluster`, from which Istio's telemetry takes its labels."""
+def workload_text(e: Endpoint, lb_options: LbEndpointOptions) -> str:
+    """Return the workload's "name;namespace;canonical name;canonical revision;cluster" for Istio's telemetry."""
     labels: Mapping[str, str] = dict(e.labels)
-    name, revision = show.canonical if show.canonical[0] else canonical_service(labels, e.workload)
+    name, revision = lb_options.canonical if lb_options.canonical[0] else canonical_service(labels, e.workload)
     return ";".join(
-        (e.workload, show.namespace or e.namespace, name, "" if revision == LATEST else revision, e.cluster_id)
+        (e.workload, lb_options.namespace or e.namespace, name, "" if revision == LATEST else revision, e.cluster_id)
     )

@@ -34,7 +34,7 @@ from pilot.envoy.endpoint.ingress_waypoint import IngressWaypoint, ingress_waypo
 from pilot.envoy.resource import Resource
 from pilot.lib.addresses import joined
 from pilot.lib.xds_types import ENDPOINT
-from pilot.mesh.model.ambient import prefers_hbone
+from pilot.mesh.model.ambient_features import prefers_hbone
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.registry.clusterset import endpoint_visibility

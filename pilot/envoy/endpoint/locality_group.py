@@ -1,4 +1,4 @@
-"""Holds the endpoints of one locality and priority while they are arranged."""
+"""Endpoints of one locality and priority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_WEIGHT = 2**32 - 1
 
 
 class LocalityGroup(msgspec.Struct):
-    """Is filled by one step after the other and never shared. `weight` None: not said."""
+    """Group of endpoints that several steps modify in turn. It is never shared. A `weight` of None is unset."""
 
     locality: Locality
     members: list[LocalityMember]
@@ -22,23 +22,27 @@ class LocalityGroup(msgspec.Struct):
     weight: int | None = None
 
     def weigh(self) -> None:
-        """Sets the weight to that of the members together; without members there is none."""
+        """Set the weight to the sum of the members' weights, or to None without members."""
         self.weight = min(sum(m.weight for m in self.members), MAX_WEIGHT) if self.members else None
 
-    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, show: LbEndpointOptions) -> None:
-        """Fills an empty message."""
-        where = message.locality
-        where.SetInParent()
-        where.region, where.zone, where.sub_zone = self.locality.region, self.locality.zone, self.locality.subzone
+    def fill(self, message: endpoint_components_pb2.LocalityLbEndpoints, lb_options: LbEndpointOptions) -> None:
+        """Fill an empty message."""
+        locality = message.locality
+        locality.SetInParent()
+        locality.region, locality.zone, locality.sub_zone = (
+            self.locality.region,
+            self.locality.zone,
+            self.locality.subzone,
+        )
         for member in self.members:
-            fill_lb_endpoint(message.lb_endpoints.add(), member, show)
+            fill_lb_endpoint(message.lb_endpoints.add(), member, lb_options)
         if self.weight is not None:
             message.load_balancing_weight.value = self.weight
         message.priority = self.priority
 
 
 def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
-    """Returns the members by their localities, as these were written, in their order."""
+    """Return the members by locality, in the order of the localities' names."""
     groups: dict[str, LocalityGroup] = {}
     for member in members:
         e = member.endpoint
@@ -46,17 +50,17 @@ def group_by_locality(members: Iterable[LocalityMember]) -> list[LocalityGroup]:
         if group is None:
             group = groups[e.locality_text] = LocalityGroup(e.locality, [])
         group.members.append(member)
-    found = [groups[text] for text in sorted(groups)]
-    for group in found:
+    ordered = [groups[text] for text in sorted(groups)]
+    for group in ordered:
         group.weigh()
-    return found
+    return ordered
 
 
 def build_assignment(
-    name: str, groups: Iterable[LocalityGroup], show: LbEndpointOptions
+    name: str, groups: Iterable[LocalityGroup], lb_options: LbEndpointOptions
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    """Returns the assignment of a cluster."""
-    built = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
+    """Return the assignment of a cluster."""
+    assignment = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
     for group in groups:
-        group.fill(built.endpoints.add(), show)
-    return built
+        group.fill(assignment.endpoints.add(), lb_options)
+    return assignment

@@ -1,4 +1,4 @@
-"""Gives groups of endpoints priorities, or weights, by how far they are from the client."""
+"""Assigns priorities or weights to groups of endpoints by their distance from the client."""
 
 from __future__ import annotations
 
@@ -17,62 +17,65 @@ _LOCALITY_STEPS, _REGION_STEPS = 5, 3
 
 
 def arrange_by_locality(
-    groups: list[LocalityGroup], balance: LocalityBalancing, client_location: ClientLocationKey
+    groups: list[LocalityGroup], balancing: LocalityBalancing, client: ClientLocationKey
 ) -> list[LocalityGroup]:
-    """Returns the groups arranged for a client; groups are split where members of one locality are not equally near."""
-    if balance.distribute:
-        distribute(groups, balance.distribute, client_location.locality)
+    """Return the groups arranged for a client.
+
+    A group is split if members in the same locality have different distances.
+    """
+    if balancing.distribute:
+        distribute(groups, balancing.distribute, client.locality)
         return groups
-    if balance.failover_priority:
-        groups = [part for g in groups for part in _split(g, balance.failover_priority, client_location.label_values)]
-        _close_ranks(groups)
-    if balance.by_region:
+    if balancing.failover_priority:
+        groups = [part for g in groups for part in _split(g, balancing.failover_priority, client.label_values)]
+        _renumber(groups)
+    if balancing.by_region:
         _rank(
             groups,
             _REGION_STEPS,
-            [_region_rank(g.locality, client_location.locality, balance.failover) for g in groups],
+            [_region_rank(g.locality, client.locality, balancing.failover) for g in groups],
         )
-    elif balance.by_locality:
+    elif balancing.by_locality:
         _rank(
             groups,
             _LOCALITY_STEPS,
-            [_locality_rank(g.locality, client_location.locality, balance.failover) for g in groups],
+            [_locality_rank(g.locality, client.locality, balancing.failover) for g in groups],
         )
     return groups
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------------
+# -- weights ---------------------------------------------------------------------------------------
 def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
-    """Gives localities the weights that the first rule for the client's locality says; others lose their endpoints."""
+    """Set the weights of the first rule for the client's locality. Other localities lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
     if rule is None:
         return
-    left = list(groups)
+    remaining = list(groups)
     for pattern, weight in rule.to.items():
-        chosen = [g for g in left if matches(g.locality, pattern)]
-        left = [g for g in left if not matches(g.locality, pattern)]
-        total = sum(g.weight or 1 for g in chosen)
-        for g in chosen:
+        matching = [g for g in remaining if matches(g.locality, pattern)]
+        remaining = [g for g in remaining if not matches(g.locality, pattern)]
+        total = sum(g.weight or 1 for g in matching)
+        for g in matching:
             if share := math.ceil((g.weight or 1) * weight / total):
                 g.weight = share
-    for g in left:
+    for g in remaining:
         g.members = []
 
 
 def matches(locality: Locality, pattern: str) -> bool:
-    """Returns whether a locality is one of "region/zone/subzone", where "*" is any and a level missing at the end is too."""
+    """Return whether a locality matches "region/zone/subzone". "*" and missing trailing levels match anything."""
     region, zone, subzone = split_locality(pattern)
     return (
         region in ("*", locality.region) and zone in ("*", "", locality.zone) and subzone in ("*", "", locality.subzone)
     )
 
 
-# -- priorities --------------------------------------------------------------------------------------------------------------
-def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
-    """Returns the members of a group by their distance, as groups of that priority."""
+# -- priorities ------------------------------------------------------------------------------------
+def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
+    """Return the members of a group by distance, as groups with that priority."""
     by_distance: dict[int, list[LocalityMember]] = {}
     for member in group.members:
-        by_distance.setdefault(label_distance(member.endpoint, asked, client), []).append(member)
+        by_distance.setdefault(label_distance(member.endpoint, failover_priority, client), []).append(member)
     parts = [LocalityGroup(group.locality, by_distance[d], d) for d in sorted(by_distance)]
     for part in parts:
         part.weigh()
@@ -80,8 +83,11 @@ def _split(group: LocalityGroup, asked: tuple[str, ...], client: tuple[str, ...]
 
 
 def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
-    """Returns 0 for the same subzone, 1 for the same zone, 2 for the same region, 3 for another; 4 where the rule for the client's region
-    names one and this is not it."""
+    """Return the rank of a locality for a client.
+
+    0 is the same subzone, 1 the same zone, 2 the same region, 3 another region, and 4 another region than the one that
+    the failover rule for the client's region prefers.
+    """
     if locality.region == client.region:
         if locality.zone != client.zone:
             return 2
@@ -91,21 +97,21 @@ def _locality_rank(locality: Locality, client: Locality, failover: Iterable[Fail
 
 
 def _region_rank(locality: Locality, client: Locality, failover: Iterable[Failover]) -> int:
-    """Returns 0 for the same region, 1 for that which the rule for the client's region names, 2 for another."""
+    """Return 0 for the same region, 1 for the failover region of the client's region, and 2 for others."""
     if locality.region == client.region:
         return 0
     return 1 if next((f.to for f in failover if f.from_ == client.region), None) == locality.region else 2
 
 
 def _rank(groups: list[LocalityGroup], steps: int, ranks: list[int]) -> None:
-    """Sets priorities by rank within the priorities that the groups have."""
+    """Set priorities by rank within the existing priorities."""
     for group, rank in zip(groups, ranks, strict=True):
         group.priority = group.priority * steps + rank
-    _close_ranks(groups)
+    _renumber(groups)
 
 
-def _close_ranks(groups: list[LocalityGroup]) -> None:
-    """Renumbers the priorities from 0 without gaps, as Envoy wants them."""
+def _renumber(groups: list[LocalityGroup]) -> None:
+    """Renumber the priorities from 0 without gaps, as Envoy requires."""
     order = {p: i for i, p in enumerate(sorted({g.priority for g in groups}))}
     for g in groups:
         g.priority = order[g.priority]

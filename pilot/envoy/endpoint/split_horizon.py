@@ -1,4 +1,4 @@
-"""Replaces endpoints of other networks with the gateways of these.
+"""Replaces endpoints in other networks with the gateways of these networks.
 
 https://istio.io/latest/docs/ops/deployment/deployment-models/#multiple-networks
 """
@@ -18,46 +18,47 @@ _NO_TUNNEL = EndpointTunnel("")
 def replace_with_gateways(
     groups: list[LocalityGroup],
     gateways: NetworkGateways,
-    client_location: ClientLocationKey,
+    client: ClientLocationKey,
     tunnel: EndpointTunnel = _NO_TUNNEL,
 ) -> list[LocalityGroup]:
-    """Returns the groups as a client reaches them. Weights are multiplied, so that an endpoint's divides evenly among its gateways.
+    """Return the groups as a client reaches them.
 
-    Only mesh mTLS passes a gateway that routes by SNI: other endpoints behind one are left out. A gateway that takes HBONE passes on what comes
-    to it in a `tunnel` with another one inside.
+    Weights are multiplied, so that an endpoint's weight divides evenly among its gateways. A gateway that routes by SNI
+    only forwards mesh mTLS, so other endpoints behind it are dropped. A gateway that accepts HBONE forwards the tunnel
+    inside `tunnel`.
     """
-    return [_reach(group, gateways, client_location, tunnel) for group in groups]
+    return [_reach(group, gateways, client, tunnel) for group in groups]
 
 
 def _reach(
-    group: LocalityGroup, gateways: NetworkGateways, client_location: ClientLocationKey, tunnel: EndpointTunnel
+    group: LocalityGroup, gateways: NetworkGateways, client: ClientLocationKey, tunnel: EndpointTunnel
 ) -> LocalityGroup:
-    by_sni = client_location.ways == "sni"
-    out = LocalityGroup(group.locality, [], group.priority)
+    by_sni = client.cross_network == "sni"
+    reached = LocalityGroup(group.locality, [], group.priority)
     loads: dict[NetworkGateway, int] = {}
     for member in group.members:
         e = member.endpoint
         weight = min(member.weight * gateways.scale, MAX_WEIGHT)
-        into = [g for g in gateways.into(e.network, e.cluster_id) if (g.port if by_sni else g.hbone_port)]
-        if not by_sni and not client_location.in_network(e.network) and (client_location.ways == "none" or not into):
+        network_gateways = [g for g in gateways.into(e.network, e.cluster_id) if (g.port if by_sni else g.hbone_port)]
+        if not by_sni and not client.in_network(e.network) and (client.cross_network == "none" or not network_gateways):
             continue
-        if not into or (client_location.network and client_location.in_network(e.network)) or not e.network:
+        if not network_gateways or (client.network and client.in_network(e.network)) or not e.network:
             if e.addresses[0]:
-                out.members.append(member._replace(weight=weight))
+                reached.members.append(member._replace(weight=weight))
             continue
-        reachable = [g for g in into if _reaches(client_location, g.address)]
+        reachable = [g for g in network_gateways if _reaches(client, g.address)]
         if reachable and (not by_sni or is_mtls(member)):
             for g in reachable:
                 loads[g] = loads.get(g, 0) + weight // len(reachable)
     for g in sorted(loads, key=lambda g: (g.address, g.port)):
-        led = None if by_sni else tunnel._replace(destination=joined(g.address, g.hbone_port))
-        out.members.append(LocalityMember(_gateway_endpoint(g), by_sni, loads[g] or 1, led))
-    out.weigh()
-    return out
+        member_tunnel = None if by_sni else tunnel._replace(destination=joined(g.address, g.hbone_port))
+        reached.members.append(LocalityMember(_gateway_endpoint(g), by_sni, loads[g] or 1, member_tunnel))
+    reached.weigh()
+    return reached
 
 
 def keep_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
-    """Returns the groups with none but endpoints of mesh mTLS: all that a gateway may pass connections on to by SNI."""
+    """Return the groups with only mesh mTLS endpoints, which a gateway can route to by SNI."""
     for group in groups:
         group.members = [m for m in group.members if is_mtls(m)]
         group.weigh()
@@ -65,7 +66,7 @@ def keep_mtls(groups: list[LocalityGroup]) -> list[LocalityGroup]:
 
 
 def is_mtls(member: LocalityMember) -> bool:
-    """Returns whether connections to an endpoint use mesh mTLS."""
+    """Return whether connections to an endpoint use mesh mTLS."""
     return member.transport == "istio"
 
 
@@ -81,8 +82,11 @@ def _gateway_endpoint(g: NetworkGateway) -> Endpoint:
     )
 
 
-def _reaches(client_location: ClientLocationKey, address: str) -> bool:
-    """Returns whether the client has the family of a gateway's address; one without a known family, or with both, reaches all."""
-    if client_location.ipv4 == client_location.ipv6:
+def _reaches(client: ClientLocationKey, address: str) -> bool:
+    """Return whether the client has the IP family of a gateway's address.
+
+    A client with both families, or with unknown families, reaches all.
+    """
+    if client.ipv4 == client.ipv6:
         return True
-    return is_ipv4(address) if client_location.ipv4 else is_ipv6(address)
+    return is_ipv4(address) if client.ipv4 else is_ipv6(address)

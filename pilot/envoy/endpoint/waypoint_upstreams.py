@@ -1,4 +1,4 @@
-"""Derives the clusters of the services behind a waypoint and their endpoints, which it reaches through tunnels where they take them."""
+"""Derives the clusters and endpoints of the services behind a waypoint, with tunnels to endpoints that accept them."""
 
 from __future__ import annotations
 
@@ -34,104 +34,114 @@ from pilot.mesh.tables.database import Mesh
 
 
 class VipListKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says which waypoint it is, and from where it sees what is behind it."""
+    """A waypoint, and the location that its upstreams depend on."""
 
     waypoint: ObjectKey
     outbound: OutboundFacet
 
 
 @derived
-def vip_keys(db: Mesh, by: VipListKey) -> tuple[ResolvedVipKey, ...]:
-    """Returns the clusters of all services behind a waypoint."""
-    return tuple(
-        key for ref in served_services(db, by.waypoint) for key in service_vip_keys(db, ref, by.waypoint.namespace)
-    )
+def vip_keys(db: Mesh, key: VipListKey) -> tuple[ResolvedVipKey, ...]:
+    """Return the clusters of all services behind a waypoint."""
+    refs = served_services(db, key.waypoint)
+    return tuple(vip_key for ref in refs for vip_key in service_vip_keys(db, ref, key.waypoint.namespace))
 
 
-def _unscoped(by: VipListKey) -> tuple[OutboundFacet]:
-    """Returns the argument that items have behind their key, which waypoints at the same place have in common."""
-    return (without_scope(by.outbound),)
+def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
+    """Return the arguments that items have after their key. Waypoints in the same location share them."""
+    return (without_scope(key.outbound),)
 
 
-# -- endpoints -------------------------------------------------------------------------------------------------------------
-def _policy(db: Mesh, to: ClusterDestination, inline: bool) -> EndpointPolicy:
-    """Returns which endpoints a cluster has. Zones are not balanced: a waypoint does not know its own pods."""
-    policy = endpoint_policy(db, to, inline)
-    zones = policy.balance is not None and policy.balance.by_region
-    return msgspec.structs.replace(policy, balance=None) if zones else policy
+# -- endpoints -------------------------------------------------------------------------------------
+def _policy(db: Mesh, destination: ClusterDestination, inline: bool) -> EndpointPolicy:
+    """Return the policy for a cluster's endpoints.
+
+    Zone-aware routing is disabled, because a waypoint does not know its own pods.
+    """
+    policy = endpoint_policy(db, destination, inline)
+    zone_aware = policy.balancing is not None and policy.balancing.by_region
+    return msgspec.structs.replace(policy, balancing=None) if zone_aware else policy
 
 
 def _build(
     db: Mesh,
-    ruled: ResolvedVipKey,
-    to: ClusterDestination,
+    key: ResolvedVipKey,
+    destination: ClusterDestination,
     client: ClientLocationKey,
     gateways: NetworkGateways,
     inline: bool,
 ) -> endpoint_pb2.ClusterLoadAssignment:
-    key, policy = ruled.cluster, _policy(db, to, inline)
-    host = joined(key.ref.hostname, key.port)
-    rules = AssignmentOptions(
-        policy, client, gateways, lb_endpoint_options(db, to.service), inline=inline, vip=True, host=host
+    vip_key, policy = key.cluster, _policy(db, destination, inline)
+    service_host = joined(vip_key.ref.hostname, vip_key.port)
+    options = AssignmentOptions(
+        policy,
+        client,
+        gateways,
+        lb_endpoint_options(db, destination.service),
+        inline=inline,
+        vip=True,
+        service_host=service_host,
     )
     return build_cluster_load_assignment(
-        key.name, endpoints(db, key.ref, key.port), rules, lambda e: uses_mtls(db, e, policy)
+        vip_key.name, endpoints(db, vip_key.ref, vip_key.port), options, lambda e: uses_mtls(db, e, policy)
     )
 
 
 @derived
-def _assignment(db: Mesh, ruled: ResolvedVipKey, client: ClientLocationKey) -> Resource | None:
-    to = find_vip_destination(db, ruled)
-    if to is None:
+def _assignment(db: Mesh, key: ResolvedVipKey, client: ClientLocationKey) -> Resource | None:
+    destination = find_vip_destination(db, key)
+    if destination is None:
         return None
-    built = _build(db, ruled, to, client, network_gateways(db), inline=False)
-    return Resource.of(ENDPOINT, built, built.cluster_name)
+    assignment = _build(db, key, destination, client, network_gateways(db), inline=False)
+    return Resource.of(ENDPOINT, assignment, assignment.cluster_name)
 
 
 @derived
-def _vip_assignment(db: Mesh, ruled: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
-    to = find_vip_destination(db, ruled)
-    if to is None or vip_discovery_type(to) != cluster_pb2.Cluster.EDS:
+def _vip_assignment(db: Mesh, key: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
+    destination = find_vip_destination(db, key)
+    if destination is None or vip_discovery_type(destination) != cluster_pb2.Cluster.EDS:
         return None
-    return _assignment(db, ruled, client_location(db, _policy(db, to, False), outbound))
+    return _assignment(db, key, client_location(db, _policy(db, destination, False), outbound))
 
 
 vip_endpoints: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(
-    "vip endpoints", vip_keys, _vip_assignment, passed=_unscoped
+    "vip endpoints", vip_keys, _vip_assignment, passed=_item_arguments
 )
 """The endpoints of the services behind a waypoint."""
 
 
-# -- clusters --------------------------------------------------------------------------------------------------------------
+# -- clusters --------------------------------------------------------------------------------------
 @derived
-def _placeless_cluster(db: Mesh, ruled: ResolvedVipKey, traits: ClusterTraitsKey) -> Resource | None:
-    built = resolve_vip(db, ruled, traits, None)
-    return cluster_resource(built) if built is not None else None
+def _location_independent_cluster(db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey) -> Resource | None:
+    cluster = resolve_vip(db, key, traits, None)
+    return cluster_resource(cluster) if cluster is not None else None
 
 
 @derived
 def _inline_assignment(
-    db: Mesh, ruled: ResolvedVipKey, client: ClientLocationKey
+    db: Mesh, key: ResolvedVipKey, client: ClientLocationKey
 ) -> endpoint_pb2.ClusterLoadAssignment | None:
-    to = find_vip_destination(db, ruled)
-    built = _build(db, ruled, to, client, all_network_gateways(db), inline=True) if to is not None else None
-    return built if built is not None and built.endpoints else None
+    destination = find_vip_destination(db, key)
+    assignment = (
+        _build(db, key, destination, client, all_network_gateways(db), inline=True) if destination is not None else None
+    )
+    return assignment if assignment is not None and assignment.endpoints else None
 
 
 @derived
-def _vip_cluster(db: Mesh, ruled: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
-    to, traits = find_vip_destination(db, ruled), outbound_traits(outbound)
-    if to is None:
+def _vip_cluster(db: Mesh, key: ResolvedVipKey, outbound: OutboundFacet) -> Resource | None:
+    destination, traits = find_vip_destination(db, key), outbound_traits(outbound)
+    if destination is None:
         return None
-    if not has_inline_endpoints(to.service):
-        return _placeless_cluster(db, ruled, traits)
-    built = resolve_vip(
-        db, ruled, traits, _inline_assignment(db, ruled, client_location(db, _policy(db, to, True), outbound))
+    if not has_inline_endpoints(destination.service):
+        return _location_independent_cluster(db, key, traits)
+    cluster = resolve_vip(
+        db, key, traits, _inline_assignment(db, key, client_location(db, _policy(db, destination, True), outbound))
     )
-    return cluster_resource(built) if built is not None else None
+    return cluster_resource(cluster) if cluster is not None else None
 
 
 vip_clusters: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(
-    "vip clusters", vip_keys, _vip_cluster, passed=_unscoped
+    "vip clusters", vip_keys, _vip_cluster, passed=_item_arguments
 )
 """The clusters of the services behind a waypoint."""

@@ -44,6 +44,3 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
 def default_retry_policy(db: Mesh) -> HTTPRetry | None:
     """Returns the mesh's default retry policy."""
     return mesh_config(db).default_http_retry_policy
-
-
-# DOC """Derives one virtual host of a sidecar, serialized: a value that every proxy shares for which it would be the same."""

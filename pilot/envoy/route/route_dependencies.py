@@ -85,7 +85,7 @@ def _hosts(spec: VirtualService) -> Iterable[str]:
         yield from (d.host for d in leads if d is not None)
 
 
-# -- hashing ---------------------------------------------------------------------------------------------------------------
+# -- hashing ---------------------------------------------------------------------------------------
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""

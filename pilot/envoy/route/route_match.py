@@ -73,7 +73,7 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
     )
 
 
-# -- headers ---------------------------------------------------------------------------------------------------------------
+# -- headers ---------------------------------------------------------------------------------------
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
     """Returns the conditions on headers, by name; those that are claims are no headers."""
     found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
@@ -103,7 +103,7 @@ def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.Quer
     return route_components_pb2.QueryParameterMatcher(name=name, string_match=build_string_matcher(match))
 
 
-# -- claims of a JSON web token --------------------------------------------------------------------------------------------
+# -- claims of a JSON web token --------------------------------------------------------------------
 def _claims(match: HTTPMatchRequest) -> Iterable[metadata_pb2.MetadataMatcher]:
     yield from _claim_matchers(match.headers, invert=False)
     yield from _claim_matchers(match.without_headers, invert=True)
@@ -172,9 +172,3 @@ def build_regex(regex: str) -> regex_pb2.RegexMatcher:
 def is_presence_match(match: StringMatch) -> bool:
     """Returns whether a match only asks whether the value is there: without any kind of match, or with the regular expression `*`."""
     return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)
-
-
-# DOC """Builds Envoy's string matchers. https:
-#
-# www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
-# """

@@ -173,6 +173,3 @@ def apply_gateway_api_semantics(route: route_components_pb2.Route) -> None:
         pattern = build_regex(f"^{prefix}(/?)(.*)")
         action.prefix_rewrite = ""
         action.regex_rewrite.CopyFrom(regex_pb2.RegexMatchAndSubstitute(pattern=pattern, substitution=_REST_OF_PATH))
-
-
-# DOC """Finishes routes that follow the rules of the Gateway API where they differ from those of VirtualServices."""

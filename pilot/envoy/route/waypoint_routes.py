@@ -104,7 +104,7 @@ def default_vip_action(
     )
 
 
-# -- destinations ------------------------------------------------------------------------------------------------------------
+# -- destinations ----------------------------------------------------------------------------------
 def _context(db: Mesh, key: ObjectKey, port: int, by: ServingKey) -> RouteContext:
     asks = route_dependencies(db, key)
     hosts, hashed = (asks.hosts, asks.hashed) if asks is not None else (frozenset(), ())

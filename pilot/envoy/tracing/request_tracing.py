@@ -69,6 +69,3 @@ def build_request_id(sampling: bool) -> hcm_pb2.RequestIDExtension:
     """Returns the extension; with `sampling` the id remembers whether a request is traced."""
     config = uuid_pb2.UuidRequestIdConfig(use_request_id_for_trace_sampling=wrappers_pb2.BoolValue(value=sampling))
     return hcm_pb2.RequestIDExtension(typed_config=pack(config))
-
-
-# DOC """Builds the extension that gives requests an id."""

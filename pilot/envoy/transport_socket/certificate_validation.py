@@ -42,10 +42,3 @@ def build_combined(
 def file_source(path: str) -> base_pb2.DataSource:
     """Returns a file that Envoy itself reads."""
     return base_pb2.DataSource(filename=path)
-
-
-# DOC """Builds SDS configurations: where a proxy gets a certificate or its roots from.
-#
-# There are three sources: the proxy's companion (mesh certificates, mounted files), a server that the user runs next to it, and the control
-# plane over ADS (credentials of Gateways and DestinationRules).
-# """

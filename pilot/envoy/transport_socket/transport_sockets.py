@@ -54,9 +54,3 @@ def build_proxy_protocol(inner: base_pb2.TransportSocket, said: ProxyProtocol) -
     config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[said.version])
     transport = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport(config=config, transport_socket=inner)
     return base_pb2.TransportSocket(name=PROXY_PROTOCOL_NAME, typed_config=pack(transport))
-
-
-# DOC """Puts HAProxy's PROXY protocol in front of whatever a cluster sends.
-#
-# https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
-# """

@@ -18,9 +18,9 @@ ClusterDefaults.external_tls_by_rule=True ClusterDefaults.telemetry_label=True C
 ClusterDefaults.metadata_exchange_alpn=True ClusterTraitsKey.type=sidecar ClusterTraitsKey.metadata_exchange=True
 ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True EndpointTunnel.matches_socket=True
 EndpointTunnel.listener=connect_originate FilterOptions.metadata_exchange=True FilterOptions.alpn=True
-FilterOptions.exchanges=True ListenerHead.takes_port=True ListenerHead.accepts=1 GatewayOptions.accepts=1
+FilterOptions.exchanges=True ListenerHead.binds_port=True ListenerHead.max_accepts=1 GatewayOptions.max_accepts=1
 HttpOptions.normalization=DEFAULT HttpOptions.continue_100=True L4Chain.named=True LbEndpointOptions.telemetry=True
-ListenerOptions.accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1 NameTableEntry.local=True
+ListenerOptions.max_accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1 NameTableEntry.local=True
 NetworkOptions.mongo=True TunnelOriginator.redirected=True OutboundChainKey.protocol=TCP RequestTracing.sampling=1.0
 RequestTracing.istio_tags=True RequestTracing.propagated=True RequestTracing.request_id_sampling=True
 TlsPeer.mtls=UNKNOWN UnhealthySettings.send_unhealthy=True UpstreamTls.metadata_exchange=True

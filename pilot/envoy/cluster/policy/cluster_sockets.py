@@ -1,4 +1,4 @@
-"""Decides the TLS that a cluster originates: what a DestinationRule asks for, else mutual TLS to those peers that take it.
+"""Transport sockets of a cluster: TLS as a DestinationRule configures it, else automatic mTLS, and the PROXY protocol.
 
 https://istio.io/latest/docs/ops/configuration/traffic-management/tls-configuration/#sidecars
 """
@@ -40,36 +40,40 @@ _MESH = "tlsMode-istio"
 
 
 class TlsPeer(NamedTuple):
-    """Says whom a cluster talks to. `accounts`: the identities of its workloads; `mtls`: what they accept, as far as it is known.
+    """Upstream peer of a cluster.
 
-    `entry`: it is of a ServiceEntry. `for_workloads`: the rule has a workload selector.
+    `accounts` are the identities of its workloads, and `mtls` is the mode that they are known to accept.
+    `has_workload_selector` refers to the rule.
     """
 
     sni: str = ""
     accounts: tuple[str, ...] = ()
     mtls: Mode = "UNKNOWN"
-    external: bool = False
-    entry: bool = False
-    for_workloads: bool = False
+    is_external: bool = False
+    is_service_entry: bool = False
+    has_workload_selector: bool = False
 
 
 class EffectiveTls(NamedTuple):
-    """Holds the TLS to use. `automatic`: nobody asked for it, so that endpoints without mesh TLS must do without."""
+    """TLS settings that take effect.
+
+    `automatic` is set if no rule requests TLS, so that endpoints without mesh TLS use plaintext.
+    """
 
     settings: ClientTLSSettings | None = None
     automatic: bool = False
 
 
 def effective_tls(
-    said: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
+    settings: ClientTLSSettings | None, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> EffectiveTls:
-    """Returns what the rule says, completed with what is known of the peer; without a rule mesh TLS, where the peer is of the mesh.
+    """Return the rule's settings, completed for the peer. Without settings, use mTLS to peers in the mesh.
 
-    A proxy with certificate files of its own uses them for all mutual TLS, but to services outside of the mesh.
+    A proxy with its own certificate files uses them for all mutual TLS, except to services outside the mesh.
     """
-    if said is not None:
-        return EffectiveTls(_completed(said, peer, files, defaults))
-    if peer.external or not defaults.auto_mtls or peer.mtls in ("UNKNOWN", "DISABLE"):
+    if settings is not None:
+        return EffectiveTls(_complete(settings, peer, files, defaults))
+    if peer.is_external or not defaults.auto_mtls or peer.mtls in ("UNKNOWN", "DISABLE"):
         return EffectiveTls()
     if files.client_cert:
         return EffectiveTls(_from_files(files, peer.accounts, peer.sni), automatic=True)
@@ -78,22 +82,22 @@ def effective_tls(
     )
 
 
-def _completed(
-    said: ClientTLSSettings, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
+def _complete(
+    settings: ClientTLSSettings, peer: TlsPeer, files: TlsFilesFacet, defaults: ClusterDefaults
 ) -> ClientTLSSettings:
-    if said.mode in ("DISABLE", "SIMPLE"):
-        return said
+    if settings.mode in ("DISABLE", "SIMPLE"):
+        return settings
     if files.client_cert:
-        if peer.external and defaults.external_tls_by_rule:
-            return said
-        return _from_files(files, said.subject_alt_names, said.sni, said.insecure_skip_verify)
-    if said.mode == "MUTUAL":
-        return said
+        if peer.is_external and defaults.external_tls_by_rule:
+            return settings
+        return _from_files(files, settings.subject_alt_names, settings.sni, settings.insecure_skip_verify)
+    if settings.mode == "MUTUAL":
+        return settings
     return ClientTLSSettings(
         mode="ISTIO_MUTUAL",
-        subject_alt_names=said.subject_alt_names or peer.accounts,
-        sni=said.sni or peer.sni,
-        insecure_skip_verify=said.insecure_skip_verify,
+        subject_alt_names=settings.subject_alt_names or peer.accounts,
+        sni=settings.sni or peer.sni,
+        insecure_skip_verify=settings.insecure_skip_verify,
     )
 
 
@@ -118,17 +122,21 @@ def apply_upstream_tls(
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
 ) -> None:
-    """Sets the transport socket; automatic TLS becomes a choice by the endpoint's tlsMode, and so does a tunnel where the client sends HBONE."""
+    """Set the transport socket.
+
+    With automatic TLS, Envoy matches the socket to the endpoint's `tlsMode`. If the client sends HBONE, it matches
+    tunnels too.
+    """
     settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
     context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
     socket = build_upstream_tls(context) if context is not None else None
     automatic = automatic and settings is not None and settings.mode == "ISTIO_MUTUAL"
     if draft.passes_through and settings is not None:
         matches: list[cluster_pb2.Cluster.TransportSocketMatch] = []
-    elif traits.tunnels and (defaults.send_hbone or traits.type is NodeType.WAYPOINT):
+    elif traits.supports_tunnels and (defaults.send_hbone or traits.type is NodeType.WAYPOINT):
         matches = _tunnel_matches(settings, socket, automatic)
     elif automatic and socket is not None:
-        matches = [_with_socket(_mesh_match(), socket), _plain_match()]
+        matches = [_with_socket(_mesh_match(), socket), _plaintext_match()]
     else:
         matches = []
     if matches:
@@ -140,12 +148,14 @@ def apply_upstream_tls(
 def _tunnel_matches(
     settings: ClientTLSSettings | None, socket: base_pb2.TransportSocket | None, automatic: bool
 ) -> list[cluster_pb2.Cluster.TransportSocketMatch]:
-    """Returns the choice by the endpoint: a tunnel, else what there would be without one. TLS of the user's own goes into the tunnel; that of the
-    mesh does not, for the tunnel takes its place."""
+    """Return the sockets that endpoints match: a tunnel, else the socket without tunnels.
+
+    TLS that the user configures runs inside the tunnel. The tunnel replaces TLS of the mesh.
+    """
     if settings is None or socket is None:
-        return [_tunnel_match(RAW_BUFFER), _plain_match()]
+        return [_tunnel_match(RAW_BUFFER), _plaintext_match()]
     if automatic:
-        return [_tunnel_match(RAW_BUFFER), _with_socket(_mesh_match(), socket), _plain_match()]
+        return [_tunnel_match(RAW_BUFFER), _with_socket(_mesh_match(), socket), _plaintext_match()]
     if settings.mode == "ISTIO_MUTUAL":
         return [_tunnel_match(RAW_BUFFER), _Match(name=_MESH, transport_socket=socket)]
     return [_tunnel_match(socket), _Match(name="user", transport_socket=socket)]
@@ -163,10 +173,10 @@ def _tunnel_match(inner: base_pb2.TransportSocket) -> cluster_pb2.Cluster.Transp
 def _with_socket(
     match: cluster_pb2.Cluster.TransportSocketMatch, socket: base_pb2.TransportSocket
 ) -> cluster_pb2.Cluster.TransportSocketMatch:
-    found = _Match()
-    found.CopyFrom(match)
-    found.transport_socket.CopyFrom(socket)
-    return found
+    copy = _Match()
+    copy.CopyFrom(match)
+    copy.transport_socket.CopyFrom(socket)
+    return copy
 
 
 @lru_cache(maxsize=1)
@@ -175,7 +185,7 @@ def _mesh_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 
 
 @lru_cache(maxsize=1)
-def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
+def _plaintext_match() -> cluster_pb2.Cluster.TransportSocketMatch:
     match = _Match(name="tlsMode-disabled", transport_socket=RAW_BUFFER)
     match.match.SetInParent()
     return match
@@ -184,7 +194,7 @@ def _plain_match() -> cluster_pb2.Cluster.TransportSocketMatch:
 def build_context(
     draft: ClusterDraft, settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey, defaults: ClusterDefaults
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """Returns the TLS context of a cluster; None where it uses no TLS."""
+    """Return the TLS context of a cluster, or None if it uses no TLS."""
     if settings.mode == "DISABLE" or _lacks_credential(settings, peer, traits):
         return None
     exchanges = defaults.metadata_exchange_alpn and traits.metadata_exchange
@@ -196,23 +206,32 @@ def build_context(
             UpstreamTls(sni, settings.subject_alt_names, draft.is_http2, exchanges), defaults.compliance
         )
     apply_auto_sni(draft, settings)
-    alt_names = settings.subject_alt_names or (peer.accounts if peer.entry else ())
+    alt_names = settings.subject_alt_names or (peer.accounts if peer.is_service_entry else ())
     tls = UpstreamTls(settings.sni, alt_names, draft.is_http2)
     return build_upstream_context(settings, tls, traits.secret_servers, defaults.tls, defaults.compliance)
 
 
 def _lacks_credential(settings: ClientTLSSettings, peer: TlsPeer, traits: ClusterTraitsKey) -> bool:
-    """Returns whether a credential cannot be used: a sidecar takes one only by a rule for some workloads, for many others could not read
-    it and would not start."""
+    """Return whether a credential is unusable.
+
+    A sidecar uses credentials only from rules with a workload selector. Many other workloads could not read the
+    credential and would not start.
+    """
     name = settings.credential_name
     private = bool(name) and not name.startswith(_CONFIG_MAP)
     return (
-        private and traits.type is NodeType.SIDECAR and not peer.for_workloads and settings.mode in ("SIMPLE", "MUTUAL")
+        private
+        and traits.type is NodeType.SIDECAR
+        and not peer.has_workload_selector
+        and settings.mode in ("SIMPLE", "MUTUAL")
     )
 
 
 def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
-    """Takes the SNI from the request's host where none is said, and verifies the certificate for it unless names are said."""
+    """Take the SNI from the request's host if none is configured.
+
+    The certificate is verified for that host too, unless SANs are configured.
+    """
     auto_sni = not settings.sni
     verify = (draft.dynamic or (auto_sni and not settings.subject_alt_names)) and not settings.insecure_skip_verify
     if draft.dynamic and not (auto_sni and verify):
@@ -223,23 +242,20 @@ def apply_auto_sni(draft: ClusterDraft, settings: ClientTLSSettings) -> None:
 
 
 def allow_insecure_cluster(draft: ClusterDraft) -> None:
-    """Tells Envoy that hosts are not verified by name on purpose: without that it refuses a dynamic forward proxy that does not do so."""
+    """Allow a dynamic forward proxy without host verification, which Envoy rejects otherwise."""
     config = dynamic_pb2.ClusterConfig.FromString(draft.cluster.cluster_type.typed_config.value)
     config.allow_insecure_cluster_options = True
     draft.cluster.cluster_type.typed_config.CopyFrom(pack(config))
 
 
-def apply_proxy_protocol(draft: ClusterDraft, said: ProxyProtocol) -> None:
-    """Wraps every transport socket of a cluster."""
+def apply_proxy_protocol(draft: ClusterDraft, settings: ProxyProtocol) -> None:
+    """Wrap all transport sockets of a cluster in the PROXY protocol.
+
+    https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
+    """
     cluster = draft.cluster
     if cluster.HasField("transport_socket") or not cluster.transport_socket_matches:
         inner = cluster.transport_socket if cluster.HasField("transport_socket") else PLAIN
-        cluster.transport_socket.CopyFrom(build_proxy_protocol(inner, said))
+        cluster.transport_socket.CopyFrom(build_proxy_protocol(inner, settings))
     for match in cluster.transport_socket_matches:
-        match.transport_socket.CopyFrom(build_proxy_protocol(match.transport_socket, said))
-
-
-# DOC """Puts HAProxy's PROXY protocol in front of whatever a cluster sends.
-#
-# https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-ProxyProtocol
-# """
+        match.transport_socket.CopyFrom(build_proxy_protocol(match.transport_socket, settings))

@@ -1,4 +1,4 @@
-"""Connections of a cluster: timeouts, keepalive, lifetime, and the HTTP protocol that they speak.
+"""Connections of a cluster: limits, timeouts, keepalive, lifetime and HTTP protocol.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ConnectionPoolSettings
 """
@@ -38,9 +38,9 @@ PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
 
 
 def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTraitsKey) -> None:
-    """Sets the HTTP protocol that the port says; where it says none, a sidecar follows its client.
+    """Set the HTTP protocol of the port. If it is unknown, a sidecar uses its client's protocol.
 
-    A router does not follow its clients: it offers them HTTP/2 always, which the service may not speak.
+    A router always offers HTTP/2 to its clients, which the service may not support, so it uses HTTP/1.1 instead.
     """
     if protocol.is_http2:
         draft.use_http2()
@@ -53,25 +53,30 @@ def apply_protocol(draft: ClusterDraft, protocol: Protocol, traits: ClusterTrait
 
 
 def apply_h2_upgrade(
-    draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrades: bool
+    draft: ClusterDraft, protocol: Protocol | None, pool: ConnectionPoolSettings | None, mesh_upgrade: bool
 ) -> None:
-    """Sets HTTP/2 where the rule asks for it, or where the mesh does and the port is known to be HTTP."""
+    """Use HTTP/2 if the rule requests it, or if the mesh does and the port is known to be HTTP."""
     http = pool.http if pool is not None and pool.http is not None else _EMPTY_HTTP
     if http.use_client_protocol or http.h2_upgrade_policy == "DO_NOT_UPGRADE":
         return
-    if http.h2_upgrade_policy == "UPGRADE" or (mesh_upgrades and (protocol is None or protocol.is_http)):
+    if http.h2_upgrade_policy == "UPGRADE" or (mesh_upgrade and (protocol is None or protocol.is_http)):
         draft.use_http2()
 
 
 def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults: ClusterDefaults) -> None:
-    """Sets everything about connections but the choice of HTTP/2."""
+    """Set the connection settings, except for the choice of HTTP/2."""
     pool = policy.connection_pool
     apply_circuit_breakers(draft.cluster, pool, policy.retry_budget, defaults.publish_remaining)
     tcp = pool.tcp if pool is not None else None
     timeout = tcp.connect_timeout if tcp is not None and tcp.connect_timeout is not None else defaults.connect_timeout
     draft.cluster.connect_timeout.CopyFrom(build_duration(timeout))
     apply_keepalive(
-        draft, [k for k in (defaults.tcp_keepalive, tcp.tcp_keepalive if tcp is not None else None) if k is not None]
+        draft,
+        [
+            layer
+            for layer in (defaults.tcp_keepalive, tcp.tcp_keepalive if tcp is not None else None)
+            if layer is not None
+        ],
     )
     if pool is not None:
         _apply_lifetime(draft, pool)
@@ -80,7 +85,10 @@ def apply_connection_pool(draft: ClusterDraft, policy: EffectivePolicy, defaults
 
 
 def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None:
-    """Sets TCP keepalive: a later layer's parts win; a layer without parts turns keepalive on with the system's values."""
+    """Set TCP keepalive.
+
+    Later layers take precedence. A layer without values enables keepalive with the system's values.
+    """
     for layer in layers:
         keepalive = draft.cluster.upstream_connection_options.tcp_keepalive
         keepalive.SetInParent()
@@ -93,13 +101,13 @@ def apply_keepalive(draft: ClusterDraft, layers: Iterable[TcpKeepalive]) -> None
 
 
 def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
-    """Sets how long connections live and how much each carries, where the pool says anything about that."""
+    """Set the lifetime of connections and the number of requests per connection, if the pool configures any."""
     http = pool.http or _EMPTY_HTTP
     tcp = pool.tcp
     idle = http.idle_timeout if http.idle_timeout is not None else (tcp.idle_timeout if tcp is not None else None)
-    longest = tcp.max_connection_duration if tcp is not None else None
+    max_duration = tcp.max_connection_duration if tcp is not None else None
     requests, streams, keepalive = http.max_requests_per_connection, http.max_concurrent_streams, http.http2_keep_alive
-    if idle is None and longest is None and requests <= 0 and streams <= 0 and keepalive is None:
+    if idle is None and max_duration is None and requests <= 0 and streams <= 0 and keepalive is None:
         return
     common = draft.options.common_http_protocol_options
     common.SetInParent()
@@ -107,8 +115,8 @@ def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
         common.idle_timeout.CopyFrom(build_duration(idle))
     if requests > 0:
         common.max_requests_per_connection.value = requests
-    if longest is not None:
-        common.max_connection_duration.CopyFrom(build_duration(longest))
+    if max_duration is not None:
+        common.max_connection_duration.CopyFrom(build_duration(max_duration))
     if not draft.is_http2:
         return
     http2 = draft.options.explicit_http_config.http2_protocol_options
@@ -123,7 +131,7 @@ def _apply_lifetime(draft: ClusterDraft, pool: ConnectionPoolSettings) -> None:
 
 
 def build_bind_config(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
-    """Returns the source addresses of connections: the first, and others for other IP families, each with any port."""
+    """Return the source addresses of connections: the first, and one for each other IP family, with any port."""
     first, *others = (address_pb2.SocketAddress(address=a, port_value=0) for a in addresses)
     return address_pb2.BindConfig(
         source_address=first, extra_source_addresses=[address_pb2.ExtraSourceAddress(address=a) for a in others]
@@ -138,7 +146,10 @@ RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
 
 @lru_cache(maxsize=2)
 def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
-    """Returns thresholds that nothing reaches. Envoy's own are too low for the mesh: while pods come and go, retries alone exceed them."""
+    """Return circuit breakers without effective limits.
+
+    Envoy's defaults are too low for a mesh. Retries alone exceed them while pods come and go.
+    """
     limit = wrappers_pb2.UInt32Value(value=UNLIMITED)
     thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(
         max_connections=limit,
@@ -156,33 +167,31 @@ def apply_circuit_breakers(
     budget: RetryBudget | None = None,
     publish_remaining: bool = False,
 ) -> None:
-    """Sets the limits that a policy names, and no others; a limit of 0 counts as not named.
+    """Set the limits of a policy. A limit of 0 is ignored.
 
-    The `budgetInterval` of a retry budget has no effect: Envoy's API, as packaged (xds-protos 1.85), has no field for it.
+    The `budgetInterval` of a retry budget has no effect, because xds-protos 1.85 has no field for it.
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/circuit_breaker.proto
     """
     cluster.circuit_breakers.CopyFrom(_unlimited(publish_remaining))
     if pool is None and budget is None:
         return
     thresholds = cluster.circuit_breakers.thresholds[0]
     if pool is not None and pool.http is not None:
-        _limit(thresholds.max_requests, pool.http.http2_max_requests)
-        _limit(thresholds.max_pending_requests, pool.http.http1_max_pending_requests)
-        _limit(thresholds.max_retries, pool.http.max_retries)
+        _set_limit(thresholds.max_requests, pool.http.http2_max_requests)
+        _set_limit(thresholds.max_pending_requests, pool.http.http1_max_pending_requests)
+        _set_limit(thresholds.max_retries, pool.http.max_retries)
     if pool is not None and pool.tcp is not None:
-        _limit(thresholds.max_connections, pool.tcp.max_connections)
+        _set_limit(thresholds.max_connections, pool.tcp.max_connections)
     if budget is not None:
-        to = thresholds.retry_budget
-        to.budget_percent.CopyFrom(
+        retry_budget = thresholds.retry_budget
+        retry_budget.budget_percent.CopyFrom(
             percent_pb2.Percent(value=RETRY_PERCENT if budget.percent is None else budget.percent)
         )
-        to.min_retry_concurrency.CopyFrom(
+        retry_budget.min_retry_concurrency.CopyFrom(
             wrappers_pb2.UInt32Value(value=budget.min_retry_concurrency or RETRY_CONCURRENCY)
         )
 
 
-def _limit(threshold: wrappers_pb2.UInt32Value, said: int) -> None:
-    if said > 0:
-        threshold.value = said
-
-
-# DOC """How much traffic a cluster takes at once. https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/cluster/v3/circuit_breaker.proto"""
+def _set_limit(threshold: wrappers_pb2.UInt32Value, value: int) -> None:
+    if value > 0:
+        threshold.value = value

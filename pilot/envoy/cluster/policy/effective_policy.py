@@ -1,6 +1,6 @@
-"""Finds the traffic policy that one port of a service or of one of its subsets has in the end.
+"""Traffic policy that takes effect for a port of a service or subset.
 
-What overrides what: https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-PortTrafficPolicy
+Precedence: https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-PortTrafficPolicy
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pilot.config.networking.destination_rule import (
 
 
 class EffectivePolicy(NamedTuple):
-    """Holds the parts that apply; a part that nobody says is None."""
+    """Parts of a traffic policy that apply. Parts that are not configured are None."""
 
     connection_pool: ConnectionPoolSettings | None = None
     outlier_detection: OutlierDetection | None = None
@@ -56,31 +56,37 @@ def _port_parts(policy: PortTrafficPolicy) -> EffectivePolicy:
 def effective_port_policy(
     policy: TrafficPolicy | None, port: int, defaults: DefaultTrafficPolicy | None
 ) -> EffectivePolicy:
-    """Returns the policy of a rule for one port: what it says for the port stands alone, it inherits nothing; the mesh's defaults fill
-    whole parts."""
-    found = NO_POLICY
+    """Return the effective policy of a rule for one port.
+
+    Settings for the port replace those of the rule entirely. The mesh's defaults fill parts that are missing.
+    """
+    effective = NO_POLICY
     if policy is not None:
-        of_port = _for_port(policy, port)
-        found = _port_parts(of_port) if of_port is not None else _parts(policy)
+        port_settings = _for_port(policy, port)
+        effective = _port_parts(port_settings) if port_settings is not None else _parts(policy)
     if defaults is None:
-        return found
-    return found._replace(
-        connection_pool=found.connection_pool or defaults.connection_pool,
-        outlier_detection=found.outlier_detection or defaults.outlier_detection,
+        return effective
+    return effective._replace(
+        connection_pool=effective.connection_pool or defaults.connection_pool,
+        outlier_detection=effective.outlier_detection or defaults.outlier_detection,
     )
 
 
 def effective_subset_policy(rule: EffectivePolicy, subset: TrafficPolicy | None, port: int) -> EffectivePolicy:
-    """Returns the policy of a subset for one port: its parts replace those of the rule; what it says for the port replaces them all, said or not."""
+    """Return the effective policy of a subset for one port.
+
+    The subset's parts replace those of the rule. Its settings for the port replace all parts, even if they leave some
+    out.
+    """
     if subset is None:
         return rule
-    of_port = _for_port(subset, port)
-    if of_port is not None:
-        return _port_parts(of_port)._replace(proxy_protocol=rule.proxy_protocol, retry_budget=rule.retry_budget)
-    own = _parts(subset)
-    return rule._replace(**{part: said for part, said in own._asdict().items() if said is not None})
+    port_settings = _for_port(subset, port)
+    if port_settings is not None:
+        return _port_parts(port_settings)._replace(proxy_protocol=rule.proxy_protocol, retry_budget=rule.retry_budget)
+    parts = _parts(subset)
+    return rule._replace(**{part: value for part, value in parts._asdict().items() if value is not None})
 
 
 def passes_through(policy: TrafficPolicy | None) -> bool:
-    """Returns whether the policy, whatever it says for single ports, leaves the choice of the endpoint to the client."""
+    """Return whether the policy, ignoring settings for single ports, lets the client choose the endpoint."""
     return policy is not None and policy.load_balancer is not None and policy.load_balancer.simple == "PASSTHROUGH"

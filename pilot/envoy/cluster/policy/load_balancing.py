@@ -1,4 +1,4 @@
-"""Sets how a cluster chooses among its endpoints.
+"""Load balancing of a cluster.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings
 """
@@ -22,7 +22,7 @@ from pilot.config.networking.destination_rule import (
 )
 from pilot.envoy.cluster.cluster_defaults import ClusterDefaults
 from pilot.envoy.cluster.cluster_draft import ClusterDraft
-from pilot.envoy.cluster.policy.outlier_detection import without_panic
+from pilot.envoy.cluster.policy.outlier_detection import disable_panic
 from pilot.envoy.http_filter.endpoint_picker import CHOSEN, METADATA, SERVED
 from pilot.envoy.resource import length_delimited
 from pilot.envoy.well_known_types import build_duration, pack
@@ -39,7 +39,7 @@ RING_SIZE = 1024  # Envoy's default minimum
 LINEAR, MINIMUM_PERCENT = 1.0, 10.0
 
 
-NO_RUNTIME_KEY = "("  # required by Envoy; nobody sets that key, so the value is fixed
+NO_RUNTIME_KEY = "("  # Envoy requires a key; nothing sets this one
 
 
 _NO_SETTINGS = LoadBalancerSettings()
@@ -53,15 +53,16 @@ def apply_load_balancing(
     defaults: ClusterDefaults,
     proxy_type: NodeType,
 ) -> None:
-    """Sets locality first, then the algorithm; a cluster that passes through, or resolves hosts by itself, chooses none.
+    """Set the locality settings, then the algorithm.
 
-    `redis`: the port speaks Redis behind a filter that shards by key.
+    A cluster that passes through or resolves hosts itself has no algorithm. `redis` is set if the port speaks Redis and
+    a filter shards by key.
     """
     cluster = draft.cluster
     if draft.dynamic:
         return
     if sends_unhealthy(service, defaults):
-        without_panic(cluster)
+        disable_panic(cluster)
     locality = effective_locality(settings, service, defaults.locality_lb, defaults.zone_aware_lb)
     if isinstance(locality.setting, ZoneAwareLoadBalancerSetting):
         if proxy_type is not NodeType.WAYPOINT:
@@ -82,65 +83,72 @@ def apply_load_balancing(
 
 
 def forces_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Returns whether endpoints that are not ready are sent whatever rules say. A preference for near endpoints needs to know their
-    health."""
+    """Return whether unhealthy endpoints are sent regardless of rules.
+
+    Traffic distribution, which prefers close endpoints, needs to know their health.
+    """
     return defaults.always_send_unhealthy or bool(service.traffic_distribution)
 
 
 def sends_unhealthy(service: Service, defaults: ClusterDefaults) -> bool:
-    """Returns whether endpoints that are not ready are sent, unless a rule says otherwise."""
+    """Return whether unhealthy endpoints are sent, unless a rule disables it."""
     return defaults.send_unhealthy or forces_unhealthy(service, defaults)
 
 
 def _apply_zones(cluster: cluster_pb2.Cluster, setting: ZoneAwareLoadBalancerSetting) -> None:
     zones = cluster.common_lb_config.zone_aware_lb_config
     zones.SetInParent()
-    if setting.enabled is False:  # Envoy would prefer its zone by itself
+    if setting.enabled is False:
+        # Zone-aware routing is enabled in Envoy by default.
+
         zones.routing_enabled.SetInParent()
     if setting.min_cluster_size is not None:
         zones.min_cluster_size.CopyFrom(_size(setting.min_cluster_size))
 
 
-def _weighs_localities(locality: EffectiveLocality, ejects: bool) -> bool:
-    """Returns whether weights and priorities of localities count, which Envoy has to be told; failover needs endpoints that can fail."""
+def _weighs_localities(locality: EffectiveLocality, ejects_endpoints: bool) -> bool:
+    """Return whether Envoy must apply the weights and priorities of localities.
+
+    Failover only works with endpoints that can become unhealthy.
+    """
     setting = locality.setting
     if not isinstance(setting, LocalityLoadBalancerSetting):
         return False
-    fails_over = locality.forced or ejects
+    fails_over = locality.forced or ejects_endpoints
     return bool(setting.distribute) or (fails_over and bool(setting.failover or setting.failover_priority))
 
 
 def _apply_algorithm(cluster: cluster_pb2.Cluster, settings: LoadBalancerSettings) -> None:
-    """Sets the simple algorithm, by default the fewest open requests of two; a consistent hash has the last word."""
+    """Set the algorithm, least request by default. A consistent hash takes precedence."""
     if settings.simple == "RANDOM":
         cluster.lb_policy = _Cluster.RANDOM
     elif settings.simple == "ROUND_ROBIN":
         cluster.lb_policy = _Cluster.ROUND_ROBIN
-        if (start := build_slow_start(settings)) is not None:
-            cluster.round_robin_lb_config.slow_start_config.CopyFrom(start)
+        if (slow_start := build_slow_start(settings)) is not None:
+            cluster.round_robin_lb_config.slow_start_config.CopyFrom(slow_start)
     else:
         cluster.lb_policy = _Cluster.LEAST_REQUEST
-        if (start := build_slow_start(settings)) is not None:
-            cluster.least_request_lb_config.slow_start_config.CopyFrom(start)
+        if (slow_start := build_slow_start(settings)) is not None:
+            cluster.least_request_lb_config.slow_start_config.CopyFrom(slow_start)
     if settings.consistent_hash is not None:
         _apply_consistent_hash(cluster, settings.consistent_hash)
 
 
-def _apply_consistent_hash(cluster: cluster_pb2.Cluster, said: ConsistentHashLB) -> None:
-    if said.maglev is not None:
+def _apply_consistent_hash(cluster: cluster_pb2.Cluster, settings: ConsistentHashLB) -> None:
+    if settings.maglev is not None:
         cluster.lb_policy = _Cluster.MAGLEV
-        if said.maglev.table_size:
-            cluster.maglev_lb_config.table_size.CopyFrom(_size(said.maglev.table_size))
+        if settings.maglev.table_size:
+            cluster.maglev_lb_config.table_size.CopyFrom(_size(settings.maglev.table_size))
         return
     cluster.lb_policy = _Cluster.RING_HASH
-    if said.ring_hash is None:
-        cluster.ring_hash_lb_config.minimum_ring_size.CopyFrom(_size(said.minimum_ring_size or RING_SIZE))
-    elif said.ring_hash.minimum_ring_size:
-        cluster.ring_hash_lb_config.minimum_ring_size.CopyFrom(_size(said.ring_hash.minimum_ring_size))
+    if settings.ring_hash is None:
+        cluster.ring_hash_lb_config.minimum_ring_size.CopyFrom(_size(settings.minimum_ring_size or RING_SIZE))
+    elif settings.ring_hash.minimum_ring_size:
+        cluster.ring_hash_lb_config.minimum_ring_size.CopyFrom(_size(settings.ring_hash.minimum_ring_size))
 
 
 def build_slow_start(settings: LoadBalancerSettings) -> cluster_pb2.Cluster.SlowStartConfig | None:
-    """Returns how new endpoints come to their share of the traffic only after a while; None where no rule asks for that."""
+    """Return the slow start of new endpoints, or None if no rule requests it."""
     if settings.warmup is not None:
         return _warmup(settings.warmup)
     if settings.warmup_duration_secs is not None:
@@ -148,11 +156,11 @@ def build_slow_start(settings: LoadBalancerSettings) -> cluster_pb2.Cluster.Slow
     return None
 
 
-def _warmup(said: WarmupConfiguration) -> cluster_pb2.Cluster.SlowStartConfig:
-    aggression = LINEAR if said.aggression is None else said.aggression
-    percent = MINIMUM_PERCENT if said.minimum_percent is None else said.minimum_percent
+def _warmup(settings: WarmupConfiguration) -> cluster_pb2.Cluster.SlowStartConfig:
+    aggression = LINEAR if settings.aggression is None else settings.aggression
+    percent = MINIMUM_PERCENT if settings.minimum_percent is None else settings.minimum_percent
     return _Cluster.SlowStartConfig(
-        slow_start_window=build_duration(said.duration) if said.duration is not None else None,
+        slow_start_window=build_duration(settings.duration) if settings.duration is not None else None,
         aggression=base_pb2.RuntimeDouble(default_value=aggression, runtime_key=NO_RUNTIME_KEY),
         min_weight_percent=percent_pb2.Percent(value=percent),
     )
@@ -165,7 +173,7 @@ def _size(value: int) -> wrappers_pb2.UInt64Value:
 _Policy = cluster_pb2.LoadBalancingPolicy
 
 
-_SELECTED_HOST_KEY = 2  # newer than the messages that we have; an Envoy that is older passes over it
+_SELECTED_HOST_KEY = 2  # a field newer than the packaged messages; older Envoys ignore it
 
 
 _OVERRIDE_HOST, _ROUND_ROBIN = (
@@ -186,7 +194,7 @@ def _policy(name: str, config: any_pb2.Any) -> cluster_pb2.LoadBalancingPolicy:
     )
 
 
-def _chosen_by_picker() -> cluster_pb2.LoadBalancingPolicy:
+def _build_picker_policy() -> cluster_pb2.LoadBalancingPolicy:
     config = pack(
         override_host_pb2.OverrideHost(
             override_host_sources=[override_host_pb2.OverrideHost.OverrideHostSource(metadata=_key(CHOSEN))],
@@ -197,15 +205,15 @@ def _chosen_by_picker() -> cluster_pb2.LoadBalancingPolicy:
     return _policy(_OVERRIDE_HOST, config)
 
 
-_CHOSEN_BY_PICKER = _chosen_by_picker()
+_PICKER_POLICY = _build_picker_policy()
 
 
 def apply_override_host(cluster: cluster_pb2.Cluster) -> None:
-    """Sets that requests go to the endpoint in their metadata, without one to each in turn. Weights of localities do not go with that."""
+    """Let the endpoint picker of an InferencePool choose the endpoint, through request metadata.
+
+    The fallback is round robin. Envoy does not combine this policy with locality weights.
+    """
     if cluster.common_lb_config.WhichOneof("locality_config_specifier") is not None:
         cluster.common_lb_config.ClearField(cluster.common_lb_config.WhichOneof("locality_config_specifier"))
     cluster.lb_policy = cluster_pb2.Cluster.CLUSTER_PROVIDED
-    cluster.load_balancing_policy.CopyFrom(_CHOSEN_BY_PICKER)
-
-
-# DOC """Lets the endpoint picker of an InferencePool choose the endpoint of a request."""
+    cluster.load_balancing_policy.CopyFrom(_PICKER_POLICY)

@@ -57,6 +57,3 @@ def build_direct_response(response: HTTPDirectResponse) -> route_components_pb2.
         elif response.body.bytes_ is not None:
             out.body.CopyFrom(base_pb2.DataSource(inline_bytes=response.body.bytes_))
     return out
-
-
-# DOC """Builds the action of an HTTPDirectResponse: an answer without any upstream."""

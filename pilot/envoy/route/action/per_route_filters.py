@@ -85,9 +85,3 @@ def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
 
 def _wrapped(value: bool | None) -> wrappers_pb2.BoolValue | None:
     return wrappers_pb2.BoolValue(value=value) if value is not None else None
-
-
-# DOC """Builds the cross-origin policy of one route. https:
-#
-# istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
-# """

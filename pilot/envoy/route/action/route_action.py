@@ -158,14 +158,3 @@ def _cookie(cookie: HTTPCookie) -> route_components_pb2.RouteAction.HashPolicy.C
         ttl=build_duration(cookie.ttl) if cookie.ttl is not None else None,
         attributes=[_HashPolicy.CookieAttribute(name=a.name, value=a.value) for a in cookie.attributes],
     )
-
-
-# DOC """Builds copies of requests whose answers are thrown away. https:
-#
-# istio.io/latest/docs/tasks/traffic-management/mirroring/
-# """
-# DOC """Builds an HTTPRewrite: another path before the request goes on. The other host is in `action`."""
-# DOC """Decides what requests are hashed by, where a DestinationRule asks for consistent hashing.
-#
-# The load balancer stands on the cluster, the key on the routes to it.
-# """

@@ -40,7 +40,7 @@ def route_name(key: GatewayRouteKey) -> str:
     return gateway_tls_routes(key.port, key.port_name, key.gateway.name, key.gateway.namespace, key.bind)
 
 
-# -- which virtual hosts ---------------------------------------------------------------------------------------------------
+# -- which virtual hosts ---------------------------------------------------------------------------
 @derived
 def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey, ...]:
     return tuple(key for key, _ in merged_gateway(db, routing.selected).routes)
@@ -105,7 +105,7 @@ def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -
     return plan_hosts(servers, bound, db.settings.gateways.collapse_routes)
 
 
-# -- their content ---------------------------------------------------------------------------------------------------------
+# -- their content ---------------------------------------------------------------------------------
 @derived
 def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
     """Returns whether the answers of a route configuration tell of HTTP/3."""

@@ -143,6 +143,3 @@ def resolve_conflicts(
         if dropped:
             out[key] = tuple(dropped)
     return out
-
-
-# DOC """Settles domains that several virtual hosts would have: Envoy takes a route configuration only where each domain stands once."""

@@ -98,7 +98,7 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
     )
 
 
-# -- hosts of VirtualServices that are no services in sight ----------------------------------------------------------------
+# -- hosts of VirtualServices that are no services in sight ----------------------------------------
 def _other_hosts(
     db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]
 ) -> tuple[HostKey, ...]:
@@ -142,7 +142,7 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
     return tuple(out)
 
 
-# -- domains that several hosts want ----------------------------------------------------------------------------------------
+# -- domains that several hosts want ---------------------------------------------------------------
 def _dropped(
     db: Mesh,
     key: RouteLayoutKey,
@@ -196,7 +196,7 @@ def _place(
     return places.get(host.rules[0], 0), host.ref is not None, age, host.port != DEFAULT_PORT, host.port
 
 
-# -- services that routes must know more of --------------------------------------------------------------------------------
+# -- services that routes must know more of --------------------------------------------------------
 @hub
 def _peculiar(db: Mesh) -> frozenset[str]:
     """Returns the host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""

@@ -35,7 +35,7 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, viewers
 UNIX = "unix://"
 
 
-# -- names -----------------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 def parse_route_name(name: str) -> tuple[str, int] | None:
     """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
     sockets.
@@ -56,7 +56,7 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
     return None
 
 
-# -- configurations --------------------------------------------------------------------------------------------------------
+# -- configurations --------------------------------------------------------------------------------
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
     """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""

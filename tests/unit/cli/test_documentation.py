@@ -68,6 +68,13 @@ def test_names_that_link_to_a_module_are_defined_in_it(path: pathlib.Path) -> No
     assert [name for name, module in names if not is_defined(name, path.parent / module)] == []
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/ARCHITECTURE.md"])
+def test_paths_in_the_documents_exist(name: str) -> None:
+    folders = "bench|ca|deploy|docs|pilot|samples|testing|tests|webhook"
+    paths = re.findall(rf"(?<=[` ])((?:{folders})/[\w./-]*\w)[` ]", (ROOT / name).read_text(encoding="utf-8"))
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def is_defined(name: str, module: pathlib.Path) -> bool:
     """Return whether a module defines a name, such as `f` or `Class.method`. A file's own name is always right."""
     code = module.read_text(encoding="utf-8") if module.exists() else ""

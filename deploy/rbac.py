@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pilot.config.catalogue import CATALOGUE, Catalogue
 from pilot.config.group_kind import GATEWAY_API, MULTICLUSTER, plural_of
-from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
+from pilot.mesh.status.object_status import AMBIENT_KINDS, KINDS
 
 Plain = dict[str, Any]
 

@@ -14,7 +14,7 @@ from pilot.controllers.reconciler import Reconciler
 from pilot.kube.client import ApiClient
 from pilot.kube.errors import Conflict
 from pilot.lib.backoff import Backoff
-from pilot.mesh.gateway_api.classes import built_in_classes
+from pilot.mesh.gateway_api.gateway_classes import built_in_classes
 from pilot.mesh.tables.database import Mesh
 
 

@@ -28,8 +28,8 @@ from pilot.kube.informer import PAGE_SIZE
 from pilot.lib.backoff import Backoff
 from pilot.lib.log import scope
 from pilot.lib.tasks import cancel_tasks
-from pilot.mesh.status.objects import Status, object_status, object_with_status, objects_with_status
-from pilot.mesh.status.shown import MESH_CONTROLLER, plain_status
+from pilot.mesh.status.object_status import Status, object_status, object_with_status, objects_with_status
+from pilot.mesh.status.plain_status import MESH_CONTROLLER, plain_status
 from pilot.mesh.tables.database import Mesh
 
 MERGE_PATCH = "application/merge-patch+json"

@@ -21,7 +21,7 @@ from pilot.kube.client import ApiClient
 from pilot.kube.errors import NotFound
 from pilot.lib.backoff import Backoff
 from pilot.mesh.lowering.gateway_api.inference_pools import FIRST_PORT
-from pilot.mesh.lowering.gateway_api.pool_gateways import ShadowService, pool_keys, shadow_service
+from pilot.mesh.lowering.gateway_api.shadow_services import ShadowService, pool_keys, shadow_service
 from pilot.mesh.tables.database import Mesh
 
 FIELD_MANAGER = "istio.io/inference-pool-controller"

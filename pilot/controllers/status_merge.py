@@ -7,7 +7,7 @@ from typing import Any
 
 from pilot.config.group_kind import GATEWAY_API
 from pilot.mesh.ambient.conditions import TYPES
-from pilot.mesh.status.policies import MAX_ANCESTORS
+from pilot.mesh.status.policy_status import MAX_ANCESTORS
 
 Plain = dict[str, Any]
 OWN_CONDITION_TYPES = (

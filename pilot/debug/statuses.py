@@ -6,8 +6,8 @@ from typing import Any
 
 from pilot.debug.page import Query
 from pilot.debug.sources import Sources
-from pilot.mesh.status.objects import object_status, objects_with_status
-from pilot.mesh.status.shown import plain_status
+from pilot.mesh.status.object_status import object_status, objects_with_status
+from pilot.mesh.status.plain_status import plain_status
 
 
 def statusz(sources: Sources, query: Query) -> Any:

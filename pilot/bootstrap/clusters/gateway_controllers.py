@@ -24,7 +24,7 @@ from pilot.derive import Node
 from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.lib.tasks import cancel_tasks
-from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
+from pilot.mesh.status.object_status import AMBIENT_KINDS, KINDS
 from pilot.mesh.tables.database import MESH_CONFIG, Mesh
 from pilot.settings import Settings
 from webhook.inject.proxy_config import effective

@@ -27,7 +27,7 @@ from pilot.envoy.plans.resource_group import Group, PatchSide, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, extension_groups, secret_groups
 from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.ambient.east_west import PassageKey, lets_in
-from pilot.mesh.model.ambient import serves_waypoints
+from pilot.mesh.model.ambient_features import serves_waypoints
 from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.proxies.classify import outbound_facet
 from pilot.mesh.proxies.waypoint import waypoint_facet, waypoint_of

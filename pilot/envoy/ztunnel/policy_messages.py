@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pilot.config.object import Object
 from pilot.config.security.authorization_policy import AuthorizationPolicy, Condition, Operation, Rule, Source, dry_run
 from pilot.mesh.ambient.policies import CONVERTED, STATIC_STRICT, PortPolicy, is_selective
-from pilot.mesh.model.connection_rules import CONNECTION_CONDITIONS, request_only_fields
+from pilot.mesh.model.request_only_fields import CONNECTION_CONDITIONS, request_only_fields
 from protos.istio import authorization_pb2 as pb
 
 _NO_IDENTITY = pb.Match(not_principals=[pb.StringMatch(presence={})])

@@ -13,9 +13,9 @@ from pilot.derive import derived
 from pilot.mesh.ambient.attachments import service_attachment, subject_of, workload_attachment
 from pilot.mesh.ambient.services import visibility_in
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.gateway_api.classes import WAYPOINT_CONTROLLER, gateway_class
+from pilot.mesh.gateway_api.gateway_classes import WAYPOINT_CONTROLLER, gateway_class
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.model.connection_rules import request_only_fields
+from pilot.mesh.model.request_only_fields import request_only_fields
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.waypoint import WaypointAttachment
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname

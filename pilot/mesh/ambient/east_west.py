@@ -10,7 +10,7 @@ from pilot.derive import Gather, derived, hub
 from pilot.mesh.ambient.attachments import MANAGED, service_attachment
 from pilot.mesh.ambient.gateways import is_global_service
 from pilot.mesh.ambient.waypoints import waypoint
-from pilot.mesh.model.ambient import uses_double_hbone
+from pilot.mesh.model.ambient_features import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses

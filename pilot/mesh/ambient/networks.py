@@ -10,7 +10,7 @@ from pilot.config.object import ObjectKey
 from pilot.derive import derived, hub
 from pilot.lib.addresses import is_ip
 from pilot.lib.labels import NETWORK
-from pilot.mesh.gateway_api.classes import REMOTE_CLASS
+from pilot.mesh.gateway_api.gateway_classes import REMOTE_CLASS
 from pilot.mesh.gateway_api.gateways import SERVICE_ACCOUNT
 from pilot.mesh.model.waypoint import HBONE, WaypointAddress
 from pilot.mesh.tables.database import Mesh

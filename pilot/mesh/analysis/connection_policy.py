@@ -7,7 +7,7 @@ from pilot.config.problem import Problems, below, warning
 from pilot.config.security.authorization_policy import AuthorizationPolicy
 from pilot.mesh.ambient.captured import captured_labels, capturing_namespaces
 from pilot.mesh.ambient.policies import enforced
-from pilot.mesh.model.connection_rules import request_only_fields
+from pilot.mesh.model.request_only_fields import request_only_fields
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import root_namespace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilot.config.problem import Problems, warning
-from pilot.mesh.scope.namespaces import known_namespaces
+from pilot.mesh.scope.known_namespaces import known_namespaces
 from pilot.mesh.tables.database import Mesh
 
 _KEYWORDS = frozenset(("*", ".", "~"))

@@ -15,7 +15,7 @@ from pilot.derive import derived
 from pilot.mesh.analysis.check import Check, attribute
 from pilot.mesh.analysis.connection_policy import check_connections
 from pilot.mesh.analysis.selector import check_selector, format_labels, label_sets, router_labels, selected_anywhere
-from pilot.mesh.model.ambient import serves_waypoints
+from pilot.mesh.model.ambient_features import serves_waypoints
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.kubernetes_services import kubernetes_hostname
 from pilot.mesh.registry.services import service

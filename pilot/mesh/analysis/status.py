@@ -12,8 +12,8 @@ from pilot.mesh.ambient.conditions import WAYPOINT_BOUND
 from pilot.mesh.analysis.check import Check
 from pilot.mesh.gateway_api.listeners import ROUTES
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.gateways import GatewayStatus
-from pilot.mesh.status.objects import (
+from pilot.mesh.status.gateway_status import GatewayStatus
+from pilot.mesh.status.object_status import (
     BackendStatus,
     ObjectConditions,
     PolicyStatus,

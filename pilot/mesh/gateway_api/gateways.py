@@ -3,7 +3,7 @@ order of precedence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilot.config.gateway_api.gateway import Gateway, Listener, ListenerSet
@@ -11,8 +11,7 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.object import Object, ObjectKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import GatewayClassInfo, gateway_class
-from pilot.mesh.gateway_api.conflicts import ListenerIdentity, find_conflicts
+from pilot.mesh.gateway_api.gateway_classes import GatewayClassInfo, gateway_class
 from pilot.mesh.gateway_api.namespace_selector import is_allowed
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
@@ -174,3 +173,47 @@ def find_owner(db: Mesh, kind: GroupKind, key: ObjectKey) -> Owner | None:
 def owning_gateway(db: Mesh, kind: GroupKind, key: ObjectKey) -> ObjectKey | None:
     """Return the Gateway of a Gateway or ListenerSet. Not memoised."""
     return key if kind == KUBERNETES_GATEWAY.id else parent_gateway(db, key)
+
+
+# -- conflicts between listeners ---------------------------------------------------------------------------------------
+
+
+PROTOCOL_CONFLICT, HOSTNAME_CONFLICT = "ProtocolConflict", "HostnameConflict"
+_BY_HOST = ("HTTP", "HTTPS", "TLS")
+_BY_PORT = ("TCP", "UDP")
+
+
+class ListenerIdentity(NamedTuple):
+    """The values by which listeners must be distinct. An empty hostname matches every host."""
+
+    port: int
+    protocol: str
+    hostname: str
+
+
+def find_conflicts(identities: Iterable[ListenerIdentity]) -> tuple[str, ...]:
+    """Return the conflict reason of each listener, "" if it has none. Listeners are in order of precedence.
+
+    A conflicted listener does not conflict with later ones.
+    """
+    accepted: list[ListenerIdentity] = []
+    reasons = []
+    for identity in identities:
+        reason = next((conflict for older in accepted if (conflict := _conflict(identity, older))), "")
+        reasons.append(reason)
+        if not reason:
+            accepted.append(identity)
+    return tuple(reasons)
+
+
+def _conflict(new: ListenerIdentity, older: ListenerIdentity) -> str:
+    if new.port != older.port:
+        return ""
+    if new.protocol in _BY_HOST and older.protocol in _BY_HOST:
+        if (new.hostname or "*") != (older.hostname or "*"):
+            return ""
+        return HOSTNAME_CONFLICT if new.protocol == older.protocol else PROTOCOL_CONFLICT
+    if new.protocol == older.protocol:
+        return PROTOCOL_CONFLICT if new.protocol in _BY_PORT else HOSTNAME_CONFLICT
+    protocols = (*_BY_HOST, *_BY_PORT)
+    return PROTOCOL_CONFLICT if new.protocol in protocols and older.protocol in protocols else ""

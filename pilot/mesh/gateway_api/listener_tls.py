@@ -16,7 +16,7 @@ from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.object import Object
 from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.gateways import Owner
-from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.gateway_api.reference_grants import ReferenceKey, may_refer
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.model.credential_key import CA_SUFFIX, CONFIG_MAP_PREFIX, GATEWAY_SECRET, CredentialKey
 from pilot.mesh.tables.credentials import credential

@@ -10,7 +10,7 @@ from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE, KUBERNETES_GA
 from pilot.config.networking.gateway import Port, Server
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, GatewayClassInfo
+from pilot.mesh.gateway_api.gateway_classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER, GatewayClassInfo
 from pilot.mesh.gateway_api.gateways import (
     ListenerKey,
     Owner,

@@ -9,7 +9,7 @@ from pilot.config.gateway_api.gateway import Gateway
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY
 from pilot.config.object import Object
 from pilot.lib.labels import NETWORK
-from pilot.mesh.gateway_api.classes import REMOTE_CLASS
+from pilot.mesh.gateway_api.gateway_classes import REMOTE_CLASS
 from pilot.mesh.gateway_api.listener_tls import is_auto_passthrough
 from pilot.mesh.tables.database import Mesh
 

@@ -10,8 +10,8 @@ from pilot.mesh.lowering.gateway_api.external_backends import service_entries_of
 from pilot.mesh.lowering.gateway_api.http_services import virtual_services_of_http_routes
 from pilot.mesh.lowering.gateway_api.istio_gateways import gateways_of_listeners
 from pilot.mesh.lowering.gateway_api.layer4_services import virtual_services_of_layer4_routes
-from pilot.mesh.lowering.ingress.gateways import gateways_of_ingresses
-from pilot.mesh.lowering.ingress.virtual_services import virtual_services_of_ingresses
+from pilot.mesh.lowering.ingress.ingress_gateways import gateways_of_ingresses
+from pilot.mesh.lowering.ingress.ingress_virtual_services import virtual_services_of_ingresses
 from pilot.mesh.lowering.wasm_plugins import extensions_of_wasm_plugins
 
 VIRTUAL_SERVICE.add_source(virtual_services_of_http_routes)

@@ -18,7 +18,7 @@ from pilot.lib import labels as label
 from pilot.lib.addresses import is_ip
 from pilot.lib.duration import Duration, parse_duration
 from pilot.lib.labels import CANONICAL_NAME, CANONICAL_REVISION, cut
-from pilot.mesh.model.ambient import (
+from pilot.mesh.model.ambient_features import (
     gateways_use_double_hbone,
     listens_for_hbone,
     sends_hbone,

@@ -12,7 +12,7 @@ from pilot.lib.duration import Duration
 from pilot.lib.labels import cut
 from pilot.mesh.gateways.gateways import gateway_selection_key
 from pilot.mesh.gateways.servers import GatewaySelectionKey
-from pilot.mesh.lowering.gateway_api.pool_gateways import has_inference_pools
+from pilot.mesh.lowering.gateway_api.shadow_services import has_inference_pools
 from pilot.mesh.model.facets import Labels, ListeningFacet, ScopeFacet, SecretServersFacet, SpanTagsFacet, TlsFilesFacet
 from pilot.mesh.proxies.classify import listening_facet, outbound_facet, span_tags_facet
 from pilot.mesh.registry.workloads import proxy_labels

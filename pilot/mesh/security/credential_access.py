@@ -18,7 +18,7 @@ from pilot.config.networking.gateway import ServerTLSSettings
 from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.lib.spiffe import parse_identity
-from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.gateway_api.reference_grants import ReferenceKey, may_refer
 from pilot.mesh.gateways.gateways import gateway_selection_key, servers
 from pilot.mesh.model.credential_key import CA_SUFFIX, CredentialKey, parse_field, parse_resource
 from pilot.mesh.model.facets import CredentialReaderFacet

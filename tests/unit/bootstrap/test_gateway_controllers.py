@@ -23,7 +23,7 @@ from pilot.ingest.batch import Commit
 from pilot.ingest.decode import DocumentOrigin
 from pilot.kube.informer import WatchOptions
 from pilot.lib.backoff import Backoff
-from pilot.mesh.status.objects import AMBIENT_KINDS, KINDS
+from pilot.mesh.status.object_status import AMBIENT_KINDS, KINDS
 from pilot.mesh.tables.database import Mesh
 from pilot.settings.parse import load
 from testing.mesh.part_recorder import Journal, StandIn

@@ -8,7 +8,7 @@ from pilot.config.gateway_api.gateway import AllowedRoutes, Listener, ListenerTL
 from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute, StringMatch
 from pilot.lib import labels as label
 from pilot.mesh.gateway_api.listeners import supported_kinds
-from pilot.mesh.lowering.gateway_api.rules import by_specificity
+from pilot.mesh.lowering.gateway_api.http_rules import by_specificity
 from pilot.mesh.model.endpoint import Locality
 from pilot.mesh.model.facets import ReachFacet
 from pilot.mesh.model.service import ServiceRef

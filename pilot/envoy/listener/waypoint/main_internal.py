@@ -1,7 +1,8 @@
-"""Derives the listener of a waypoint for what comes out of tunnels: a connection's destination chooses the chain.
+"""The internal listener of a waypoint for the payload of tunnels. A connection's destination selects the chain.
 
-That is an address and port of a service, or of a workload behind the waypoint. Where addresses of several networks may be equal, a tunnel names the
-service itself, and its name comes first. https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
+The destination is an address and port of a service, or of a workload behind the waypoint. If addresses of different
+networks may coincide, a tunnel names the service, and the name takes precedence.
+https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/advanced/matching/matching_api
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import build_cidr, pack
 from pilot.lib.addresses import joined
 from pilot.mesh.ambient.waypoint_addresses import addresses_behind
-from pilot.mesh.model.ambient import uses_double_hbone
+from pilot.mesh.model.ambient_features import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.proxies.waypoint import ServingKey, WaypointFacet, served_services, serving_key
@@ -45,7 +46,7 @@ from pilot.mesh.tables.database import Mesh
 
 _Matcher = matcher_pb2.Matcher
 _OnMatch = matcher_pb2.Matcher.OnMatch
-_NEVER = "0"  # no connection is for this port
+_UNUSED_PORT = "0"
 
 
 def _input(name: str, message: object) -> extension_pb2.TypedExtensionConfig:
@@ -58,45 +59,45 @@ _PROTOCOL = _input("application-protocol", network_inputs_pb2.ApplicationProtoco
 _NAME = _input("authority-filter-state", network_inputs_pb2.FilterStateInput(key=AUTHORITY))
 
 
-# -- matchers ----------------------------------------------------------------------------------------------------------------
+# -- matchers ----------------------------------------------------------------------------------------------------------
 
 
 def chain_action(name: str) -> matcher_pb2.Matcher.OnMatch:
-    """Returns what chooses a chain."""
+    """Return the action that selects a chain."""
     return _OnMatch(
         action=extension_pb2.TypedExtensionConfig(name=name, typed_config=pack(wrappers_pb2.StringValue(value=name)))
     )
 
 
 def map_matcher(
-    source: extension_pb2.TypedExtensionConfig, cases: Mapping[str, matcher_pb2.Matcher.OnMatch]
+    input_config: extension_pb2.TypedExtensionConfig, on_matches: Mapping[str, matcher_pb2.Matcher.OnMatch]
 ) -> matcher_pb2.Matcher:
-    """Returns what chooses by a value."""
+    """Return a matcher that maps the exact value of an input."""
     matcher = _Matcher()
-    matcher.matcher_tree.input.CopyFrom(source)
-    for value, case in cases.items():
-        matcher.matcher_tree.exact_match_map.map[value].CopyFrom(case)
+    matcher.matcher_tree.input.CopyFrom(input_config)
+    for value, on_match in on_matches.items():
+        matcher.matcher_tree.exact_match_map.map[value].CopyFrom(on_match)
     return matcher
 
 
 def protocol_matcher(chains: Mapping[str, str], http10: bool) -> matcher_pb2.Matcher.OnMatch:
-    """Returns what chooses by what is spoken, which is looked at where there is a chain for HTTP and one for the rest."""
+    """Return the selection of a chain by protocol, which is inspected only if there are chains for HTTP and for TCP."""
     if len(chains) == 1:
         return chain_action(next(iter(chains.values())))
-    spoken = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
-    matcher = map_matcher(_PROTOCOL, {f"'{alpn}'": chain_action(chains[HTTP]) for alpn in spoken})
+    alpns = ("h2c", "http/1.1", *(("http/1.0",) if http10 else ()))
+    matcher = map_matcher(_PROTOCOL, {f"'{alpn}'": chain_action(chains[HTTP]) for alpn in alpns})
     matcher.on_no_match.CopyFrom(chain_action(chains[TCP]))
     return _OnMatch(matcher=matcher)
 
 
-def _range(addresses: Iterable[str], then: matcher_pb2.Matcher.OnMatch) -> ip_pb2.IPMatcher.IPRangeMatcher:
-    blocks = [built for address in addresses if (built := build_cidr(address)) is not None]
-    ranges = [cidr_pb2.CidrRange(address_prefix=b.address_prefix, prefix_len=b.prefix_len) for b in blocks]
-    return ip_pb2.IPMatcher.IPRangeMatcher(ranges=ranges, on_match=then)
+def _range(addresses: Iterable[str], on_match: matcher_pb2.Matcher.OnMatch) -> ip_pb2.IPMatcher.IPRangeMatcher:
+    cidrs = [cidr for address in addresses if (cidr := build_cidr(address)) is not None]
+    ranges = [cidr_pb2.CidrRange(address_prefix=cidr.address_prefix, prefix_len=cidr.prefix_len) for cidr in cidrs]
+    return ip_pb2.IPMatcher.IPRangeMatcher(ranges=ranges, on_match=on_match)
 
 
 class ServiceMatch(NamedTuple):
-    """Says what is chosen for a service, by its ports."""
+    """The selection for a service, by port."""
 
     hostname: str
     addresses: tuple[str, ...]
@@ -106,68 +107,78 @@ class ServiceMatch(NamedTuple):
 def build_matcher(
     services: Sequence[ServiceChains], workloads: Sequence[str], by_name: bool, http10: bool
 ) -> matcher_pb2.Matcher:
-    """Returns what chooses the chain of a connection. `workloads`: addresses of those behind the waypoint; `by_name`: names of services count, and
-    come first."""
-    cases = (
+    """Return the matcher that selects the chain of a connection.
+
+    `workloads` are the addresses of workloads behind the waypoint. `by_name` also matches service names, which take
+    precedence.
+    """
+    matches = (
         ServiceMatch(
-            s.hostname, s.addresses, {port.number: protocol_matcher(chains, http10) for port, chains in chain_names(s)}
+            service.hostname,
+            service.addresses,
+            {port.number: protocol_matcher(chains, http10) for port, chains in chain_names(service)},
         )
-        for s in services
+        for service in services
     )
     direct = [_range(workloads, protocol_matcher({TCP: DIRECT_TCP, HTTP: DIRECT_HTTP}, http10))] if workloads else []
-    return match_services(cases, by_name, chain_action(DIRECT_TCP), direct)
+    return match_services(matches, by_name, chain_action(DIRECT_TCP), direct)
 
 
 def match_services(
-    cases: Iterable[ServiceMatch],
+    services: Iterable[ServiceMatch],
     by_name: bool,
-    nothing: matcher_pb2.Matcher.OnMatch,
+    fallback: matcher_pb2.Matcher.OnMatch,
     others: Iterable[ip_pb2.IPMatcher.IPRangeMatcher] = (),
 ) -> matcher_pb2.Matcher:
-    """Returns what chooses by the name of a service, or by its address and port, then by `others`; `nothing` is there, and never chosen, where there
-    is nothing to choose by."""
+    """Return a matcher for the name of a service, else for its address and port, else for `others`.
+
+    `fallback` is used only to build a valid matcher if there is nothing to match. No connection can reach it.
+    """
     addresses = ip_pb2.IPMatcher()
-    named: dict[str, matcher_pb2.Matcher.OnMatch] = {}
-    for case in cases:
-        if not case.addresses or not case.ports:
+    by_host: dict[str, matcher_pb2.Matcher.OnMatch] = {}
+    for match in services:
+        if not match.addresses or not match.ports:
             continue
-        then = _OnMatch(matcher=map_matcher(_PORT, {str(number): chosen for number, chosen in case.ports.items()}))
-        addresses.range_matchers.append(_range(case.addresses, then))
-        named.update({joined(case.hostname, number): chosen for number, chosen in case.ports.items()})
+        by_port = _OnMatch(matcher=map_matcher(_PORT, {str(number): action for number, action in match.ports.items()}))
+        addresses.range_matchers.append(_range(match.addresses, by_port))
+        by_host.update({joined(match.hostname, number): action for number, action in match.ports.items()})
     addresses.range_matchers.extend(others)
     if not addresses.range_matchers:
-        return map_matcher(_PORT, {_NEVER: nothing})
+        return map_matcher(_PORT, {_UNUSED_PORT: fallback})
     matcher = _Matcher()
     matcher.matcher_tree.input.CopyFrom(_ADDRESS)
     matcher.matcher_tree.custom_match.CopyFrom(_input("ip", addresses))
-    if not named or not by_name:
+    if not by_host or not by_name:
         return matcher
-    first = map_matcher(_NAME, named)
-    first.on_no_match.matcher.CopyFrom(matcher)
-    return first
+    name_matcher = map_matcher(_NAME, by_host)
+    name_matcher.on_no_match.matcher.CopyFrom(matcher)
+    return name_matcher
 
 
-# -- inspection --------------------------------------------------------------------------------------------------------------
+# -- inspection --------------------------------------------------------------------------------------------------------
 
 
 def build_waypoint_inspectors(
     services: Iterable[ServiceChains], workloads: bool
 ) -> list[listener_components_pb2.ListenerFilter]:
-    """Returns what looks at connections: HTTP is looked for only where it is not known, for there a server that speaks first would wait in vain. A
-    workload that is addressed directly may have any port."""
-    spoken: dict[int, set[str]] = {}
+    """Return the listener filters.
+
+    HTTP is inspected only on ports with an unknown protocol, because inspection stalls if the server sends first. A
+    directly addressed workload may use any port.
+    """
+    protocols: dict[int, set[str]] = {}
     tls: dict[int, bool] = {}
     for port in (p for served in services for p in served.ports):
-        spoken.setdefault(port.number, set()).update(port.spoken)
+        protocols.setdefault(port.number, set()).update(port.protocols)
         tls[port.number] = tls.get(port.number, False) or port.tls
-    known = [] if workloads else sorted(number for number, found in spoken.items() if len(found) == 1)
-    found = [without_ports(HTTP_INSPECTOR, known)]
+    known_ports = [] if workloads else sorted(number for number, names in protocols.items() if len(names) == 1)
+    filters = [without_ports(HTTP_INSPECTOR, known_ports)]
     if any(tls.values()):
-        found.append(without_ports(TLS_INSPECTOR, sorted(number for number, is_tls in tls.items() if not is_tls)))
-    return found
+        filters.append(without_ports(TLS_INSPECTOR, sorted(number for number, is_tls in tls.items() if not is_tls)))
+    return filters
 
 
-# -- the listener ------------------------------------------------------------------------------------------------------------
+# -- the listener ------------------------------------------------------------------------------------------------------
 
 
 @derived
@@ -179,36 +190,36 @@ _chains_of: Gather[ServiceRef, [ServingKey], ServiceChains] = Gather("chains at 
 
 
 class _Parts(NamedTuple):
-    """Holds the listener without chains, and these without tracing, by how they are traced."""
+    """The listener without chains, and the chains without tracing, grouped by their tracing."""
 
     head: bytes
     chains: tuple[tuple[ListeningFacet, tuple[ChainParts, ...]], ...]
 
 
 @derived
-def _parts(db: Mesh, by: ServingKey) -> _Parts:
-    services = list(_chains_of(db, by).values())
-    workloads, settings = addresses_behind(db, by.waypoint), db.settings
-    frame = ListenerHead(
+def _parts(db: Mesh, key: ServingKey) -> _Parts:
+    services = list(_chains_of(db, key).values())
+    workloads, settings = addresses_behind(db, key.waypoint), db.settings
+    head = ListenerHead(
         names.MAIN_INTERNAL,
         (),
         0,
         inbound=True,
         filters=(ORIGINAL_DST, *build_waypoint_inspectors(services, bool(workloads))),
-        access_logs=build_listener_access_logs(access_logs(db, by.listening)),
+        access_logs=build_listener_access_logs(access_logs(db, key.listening)),
         internal=True,
     )
-    head = build_listener_head(frame)
+    listener = build_listener_head(head)
     matcher = build_matcher(services, workloads, uses_double_hbone(settings.ambient), settings.listeners.http10)
-    head.filter_chain_matcher.CopyFrom(matcher)
-    chains = (*((served.listening, served.chains) for served in services), (by.listening, direct_chains(db, by)))
-    return _Parts(head.SerializeToString(deterministic=True), chains)
+    listener.filter_chain_matcher.CopyFrom(matcher)
+    chains = (*((served.listening, served.chains) for served in services), (key.listening, direct_chains(db, key)))
+    return _Parts(listener.SerializeToString(deterministic=True), chains)
 
 
 @derived
 def main_internal_listeners(db: Mesh, facet: WaypointFacet) -> Mapping[str, Resource]:
-    """Returns the listener. A service may have a Telemetry of its own, so that its spans may differ."""
+    """Return the listener. Services may have Telemetries of their own, so their tracing may differ."""
     parts = _parts(db, serving_key(facet))
-    spans = ((tracing_part(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
-    chains = tuple(traced(chain, tracing) for tracing, chains in spans for chain in chains)
+    tracings = ((tracing_part(db, listening, facet.tags, facet.scope), chains) for listening, chains in parts.chains)
+    chains = tuple(traced(chain, tracing) for tracing, chains in tracings for chain in chains)
     return {names.MAIN_INTERNAL: assemble(ListenerParts(names.MAIN_INTERNAL, parts.head, chains), b"")}

@@ -1,6 +1,7 @@
-"""Derives the filter chains of a waypoint: for each port of a service behind it, and for workloads that are addressed directly.
+"""The filter chains of a waypoint: for each port of the services behind it, and for directly addressed workloads.
 
-A service's chains depend on that service, what is attached to it, and what all waypoints of its kind have in common.
+A service's chains depend on the service, the objects attached to it, and settings that all waypoints of the same kind
+share.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pilot.envoy.route.waypoint_routes import (
     waypoint_virtual_services,
 )
 from pilot.lib.addresses import joined
-from pilot.mesh.model.ambient import uses_double_hbone
+from pilot.mesh.model.ambient_features import uses_double_hbone
 from pilot.mesh.model.facets import ListeningFacet
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.model.virtual_addresses import virtual_addresses
@@ -52,15 +53,21 @@ _Filters = list[listener_components_pb2.Filter]
 
 
 class ServedPort(NamedTuple):
-    """Says what is spoken on a port of a service: HTTP, TCP or both, each with a chain; `tls`: it is TLS."""
+    """The protocols on a port of a service: HTTP, TCP or both, each with a chain.
+
+    `tls` is set if the port carries TLS.
+    """
 
     number: int
-    spoken: tuple[str, ...]
+    protocols: tuple[str, ...]
     tls: bool
 
 
 class ServiceChains(NamedTuple):
-    """Holds the chains of a service, without tracing, and by what they are chosen; `listening` says how the service is traced."""
+    """The chains of a service without tracing, and the addresses and ports that select them.
+
+    `listening` determines its tracing.
+    """
 
     hostname: str
     addresses: tuple[str, ...]
@@ -70,114 +77,142 @@ class ServiceChains(NamedTuple):
 
 
 @derived
-def service_chains(db: Mesh, ref: ServiceRef, by: ServingKey) -> ServiceChains | None:
-    """Returns the chains of a service; None where it is gone."""
-    found = service(db, ref)
-    if found is None:
+def service_chains(db: Mesh, ref: ServiceRef, key: ServingKey) -> ServiceChains | None:
+    """Return the chains of a service, or None if it does not exist."""
+    row = service(db, ref)
+    if row is None:
         return None
-    listening, ports = listening_for(db, by, service_target(found)), tuple(vip_ports(found))
-    addresses = virtual_addresses(found, by.families, one=False)
-    chains = (_chain(db, found, port, speaks, by, listening, addresses) for port, spoken in ports for speaks in spoken)
-    served = (ServedPort(port.number, spoken, port.protocol.is_tls) for port, spoken in ports)
+    listening, ports = listening_for(db, key, service_target(row)), tuple(vip_ports(row))
+    addresses = virtual_addresses(row, key.families, one=False)
+    chains = (
+        _chain(db, row, port, protocol, key, listening, addresses)
+        for port, protocols in ports
+        for protocol in protocols
+    )
+    served = (ServedPort(port.number, protocols, port.protocol.is_tls) for port, protocols in ports)
     return ServiceChains(ref.hostname, tuple(sorted(set(addresses))), tuple(served), tuple(chains), listening)
 
 
 def _chain(
     db: Mesh,
-    found: Service,
+    service: Service,
     port: Port,
-    speaks: str,
-    by: ServingKey,
+    protocol: str,
+    key: ServingKey,
     listening: ListeningFacet,
     addresses: tuple[str, ...],
 ) -> ChainParts:
-    name = VipKey(found.ref, port.number, speaks).name
-    first: _Filters = []
+    name = VipKey(service.ref, port.number, protocol).name
+    filters: _Filters = []
     if uses_double_hbone(db.settings.ambient) and addresses:
-        first.append(build_destination(joined(addresses[0], port.number)))
-    if speaks == TCP:
-        return build_chain(None, [*first, *_tcp_filters(db, found, port, by, listening)], name=name)
+        filters.append(build_destination(joined(addresses[0], port.number)))
+    if protocol == TCP:
+        return build_chain(None, [*filters, *_tcp_filters(db, service, port, key, listening)], name=name)
     kind = ManagerKey(
         grpc_web=port.protocol is Protocol.GRPC_WEB,
         http2=port.protocol.is_http2,
-        dynamic_host=found.hostname if is_dynamic(found) else "",
+        dynamic_host=service.hostname if is_dynamic(service) else "",
     )
     return build_chain(
-        None, first, _manager(db, kind, listening, port.number, vip_routes(db, found.ref, port.number, by)), name=name
+        None,
+        filters,
+        _manager(db, kind, listening, port.number, vip_routes(db, service.ref, port.number, key)),
+        name=name,
     )
 
 
 def _manager(
     db: Mesh, kind: ManagerKey, listening: ListeningFacet, port: int, routes: route_pb2.RouteConfiguration
 ) -> bytes:
-    """Returns a manager without tracing. Extensions that name ports are not for it, for a service has all of its ports behind one waypoint."""
+    """Return a manager without tracing.
+
+    Extensions that name ports do not apply, because a single waypoint handles all ports of a service.
+    """
     return http_template_of(db, kind, listening, OTHER_PORTS) + with_routes(f"inbound_0.0.0.0_{port};", routes)
 
 
-def _tcp_filters(db: Mesh, found: Service, port: Port, by: ServingKey, listening: ListeningFacet) -> _Filters:
-    cluster, pattern = VipKey(found.ref, port.number, TCP).name, listener_defaults(db).inbound_stat_name
-    stat_prefix = build_stat_name(pattern, found, port, target_port=None) if pattern else cluster
-    route = tcp_route(db, found, port, by, stat_prefix, cluster)
+def _tcp_filters(db: Mesh, service: Service, port: Port, key: ServingKey, listening: ListeningFacet) -> _Filters:
+    cluster, pattern = VipKey(service.ref, port.number, TCP).name, listener_defaults(db).inbound_stat_name
+    stat_prefix = build_stat_name(pattern, service, port, target_port=None) if pattern else cluster
+    route = tcp_route(db, service, port, key, stat_prefix, cluster)
     return build_tcp_filters(
         route, port.protocol, listener_options(db, listening).network, port.number, inbound=True, guarded=True
     )
 
 
 @derived
-def direct_chains(db: Mesh, by: ServingKey) -> tuple[ChainParts, ...]:
-    """Returns the chains of workloads that are addressed directly, without any service: what a policy of the waypoint lets through is sent on."""
+def direct_chains(db: Mesh, key: ServingKey) -> tuple[ChainParts, ...]:
+    """Return the chains for directly addressed workloads, which forward what the waypoint's policies allow."""
     cluster = names.ENCAP_CLUSTER
-    network = listener_options(db, by.listening).network
-    route = TcpRoute(cluster, ((cluster, 0),), settings=TcpSettings(idle_timeout=by.listening.idle_timeout))
+    network = listener_options(db, key.listening).network
+    route = TcpRoute(cluster, ((cluster, 0),), settings=TcpSettings(idle_timeout=key.listening.idle_timeout))
     tcp = build_tcp_filters(route, Protocol.TCP, network, 0, inbound=True, guarded=True)
-    routes = build_default_vip_configuration(cluster, 0, ":0/*", ["*"], default_vip_action(db, None, cluster, by))
-    manager = _manager(db, ManagerKey(), by.listening, 0, routes)
+    routes = build_default_vip_configuration(cluster, 0, ":0/*", ["*"], default_vip_action(db, None, cluster, key))
+    manager = _manager(db, ManagerKey(), key.listening, 0, routes)
     return build_chain(None, [CONNECT_AUTHORITY, *tcp], name=DIRECT_TCP), build_chain(
         None, [CONNECT_AUTHORITY], manager, name=DIRECT_HTTP
     )
 
 
-def chain_names(served: ServiceChains) -> Iterator[tuple[ServedPort, dict[str, str]]]:
-    """Yields the ports of a service, each with the names of its chains by what they speak."""
-    for port in served.ports:
-        yield port, {s: names.vip_cluster(port.number, s, served.hostname) for s in (HTTP, TCP) if s in port.spoken}
+def chain_names(chains: ServiceChains) -> Iterator[tuple[ServedPort, dict[str, str]]]:
+    """Yield the ports of a service with the names of their chains by protocol."""
+    for port in chains.ports:
+        protocols = (protocol for protocol in (HTTP, TCP) if protocol in port.protocols)
+        yield port, {protocol: names.vip_cluster(port.number, protocol, chains.hostname) for protocol in protocols}
 
 
-_ANYBODY = L4Client("", frozenset())
+_ANY_CLIENT = L4Client("", frozenset())
 
 
-def tcp_route(db: Mesh, found: Service, port: Port, by: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
-    """Returns where connections go: as VirtualServices say, else to the service. The settings are those of the first destination. No node of its
-    own."""
-    owner, routed = _find_route(db, found.ref, port.number, by.scope.namespace)
-    first = routed[0].destination if routed else None
-    ref = find_destination_ref(db, first.host, owner, by) if first is not None else found.ref
-    rule = destination_rule(db, by.scope, ref, by.labels) if ref is not None else None
-    subset = first.subset if first is not None and len(routed) == 1 else ""
-    settings = tcp_settings(rule.spec if rule is not None else None, subset, by.listening.idle_timeout)
-    if len(routed) > 1:
-        clusters = tuple((_cluster(db, to, owner, port.number, by), to.weight) for to in routed if to.weight > 0)
+def tcp_route(db: Mesh, service: Service, port: Port, key: ServingKey, stat_prefix: str, cluster: str) -> TcpRoute:
+    """Return the destination of connections: as VirtualServices route them, else the service. Not memoised.
+
+    The settings are those of the first destination.
+    """
+    owner, destinations = _find_route(db, service.ref, port.number, key.scope.namespace)
+    first = destinations[0].destination if destinations else None
+    ref = find_destination_ref(db, first.host, owner, key) if first is not None else service.ref
+    rule = destination_rule(db, key.scope, ref, key.labels) if ref is not None else None
+    subset = first.subset if first is not None and len(destinations) == 1 else ""
+    settings = tcp_settings(rule.spec if rule is not None else None, subset, key.listening.idle_timeout)
+    if len(destinations) > 1:
+        clusters = tuple(
+            (_cluster(db, destination, owner, port.number, key), destination.weight)
+            for destination in destinations
+            if destination.weight > 0
+        )
         return TcpRoute(stat_prefix, clusters, weighted=True, settings=settings)
     return TcpRoute(
-        stat_prefix, ((_cluster(db, routed[0], owner, port.number, by) if routed else cluster, 0),), settings=settings
+        stat_prefix,
+        ((_cluster(db, destinations[0], owner, port.number, key) if destinations else cluster, 0),),
+        settings=settings,
     )
 
 
 def _find_route(db: Mesh, ref: ServiceRef, port: int, namespace: str) -> tuple[str, tuple[RouteDestination, ...]]:
-    """Returns the namespace of the VirtualService that routes connections to a port of a service, and where they go; () where none does. Rules for
-    TLS come before those for TCP, and only those for the service's own name count, for a waypoint does not look into TLS. No node of its own."""
-    found = list(waypoint_virtual_services(db, ref, namespace))
-    for one in found:
-        for tls in one.spec.tls:
-            if not tls.match or any(m.sni_hosts == (ref.hostname,) and can_match(m, _ANYBODY, port) for m in tls.match):
-                return one.namespace, tls.route
-    for one in found:
-        for tcp in one.spec.tcp:
-            if not tcp.match or any(can_match(m, _ANYBODY, port) for m in tcp.match):
-                return one.namespace, tcp.route
+    """Return the namespace of the VirtualService that routes a service's connections, and its destinations.
+
+    Not memoised.
+
+    Without one, there are no destinations. TLS rules precede TCP rules. A TLS rule applies only if it names the service
+    itself, because a waypoint does not inspect TLS.
+    """
+    virtual_services = list(waypoint_virtual_services(db, ref, namespace))
+    for virtual_service in virtual_services:
+        for tls in virtual_service.spec.tls:
+            if not tls.match or any(
+                m.sni_hosts == (ref.hostname,) and can_match(m, _ANY_CLIENT, port) for m in tls.match
+            ):
+                return virtual_service.namespace, tls.route
+    for virtual_service in virtual_services:
+        for tcp in virtual_service.spec.tcp:
+            if not tcp.match or any(can_match(m, _ANY_CLIENT, port) for m in tcp.match):
+                return virtual_service.namespace, tcp.route
     return "", ()
 
 
-def _cluster(db: Mesh, to: RouteDestination, owner: str, port: int, by: ServingKey) -> str:
-    known = find_waypoint_destination(db, to.destination.host, owner, by) if to.destination is not None else None
-    return destination_cluster(to.destination, known, port, waypoint=True)
+def _cluster(db: Mesh, route: RouteDestination, owner: str, port: int, key: ServingKey) -> str:
+    service = (
+        find_waypoint_destination(db, route.destination.host, owner, key) if route.destination is not None else None
+    )
+    return destination_cluster(route.destination, service, port, waypoint=True)

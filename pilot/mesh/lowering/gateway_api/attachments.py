@@ -16,7 +16,7 @@ from pilot.derive import derived
 from pilot.lib.hosts import is_wildcard, matches, subset_of
 from pilot.mesh.gateway_api.gateways import OwnerKey
 from pilot.mesh.lowering.gateway_api.parents import MESH_PARENT, PARENTS, Parent, parents_of
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, route_binding
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, route_binding
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh
 

@@ -12,7 +12,7 @@ from pilot.config.kinds.kubernetes import SERVICE
 from pilot.config.networking.virtual_service import Destination, PortSelector
 from pilot.config.object import EndpointPicker, ObjectKey, RegistryKey
 from pilot.derive import derived
-from pilot.mesh.gateway_api.references import ReferenceKey, may_refer
+from pilot.mesh.gateway_api.reference_grants import ReferenceKey, may_refer
 from pilot.mesh.lowering.gateway_api.external_backends import external_backend
 from pilot.mesh.lowering.gateway_api.inference_pools import endpoint_picker_of, shadow_ref
 from pilot.mesh.model.condition import Fault

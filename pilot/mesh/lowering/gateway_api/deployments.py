@@ -12,7 +12,7 @@ from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.kinds.kubernetes import CONFIG_MAP, NAMESPACE
 from pilot.config.object import Object, ObjectKey, RegistryKey, age
 from pilot.derive import derived
-from pilot.mesh.gateway_api.classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER
+from pilot.mesh.gateway_api.gateway_classes import EAST_WEST_CONTROLLER, WAYPOINT_CONTROLLER
 from pilot.mesh.gateway_api.gateways import (
     NAME_OVERRIDE,
     SERVICE_ACCOUNT,

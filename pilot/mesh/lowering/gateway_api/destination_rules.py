@@ -22,9 +22,8 @@ from pilot.config.networking.virtual_service import PortSelector
 from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.gateway_api.names import policy_rule
-from pilot.mesh.lowering.gateway_api.backend_tls import backend_tls_policy
-from pilot.mesh.lowering.gateway_api.backend_traffic import retry_budget, traffic_policy_targets
+from pilot.mesh.gateway_api.generated_names import policy_rule
+from pilot.mesh.lowering.gateway_api.backend_policies import backend_tls_policy, retry_budget, traffic_policy_targets
 from pilot.mesh.lowering.gateway_api.external_backends import backend_keys, external_backend
 from pilot.mesh.tables.database import Mesh
 

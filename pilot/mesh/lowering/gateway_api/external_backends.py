@@ -15,7 +15,7 @@ from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef, Severity
 from pilot.config.validation.traffic.service_entry import validate_service_entry
 from pilot.derive import Gather, derived
-from pilot.mesh.gateway_api.names import backend_entry
+from pilot.mesh.gateway_api.generated_names import backend_entry
 from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL, find_roots, subject_names
 from pilot.mesh.model.condition import Fault
 from pilot.mesh.tables.database import Mesh

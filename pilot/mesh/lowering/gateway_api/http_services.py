@@ -16,12 +16,12 @@ from pilot.config.networking.virtual_service import HTTPMatchRequest, HTTPRoute,
 from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived, hub
-from pilot.mesh.gateway_api.names import merged_service, part_name
+from pilot.mesh.gateway_api.generated_names import merged_service, part_name
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
-from pilot.mesh.lowering.gateway_api.conversion import converted_rules
-from pilot.mesh.lowering.gateway_api.hosts import mesh_hosts
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, http_route_keys, route_binding
-from pilot.mesh.lowering.gateway_api.rules import by_specificity
+from pilot.mesh.lowering.gateway_api.converted_routes import converted_rules
+from pilot.mesh.lowering.gateway_api.http_rules import by_specificity
+from pilot.mesh.lowering.gateway_api.parents import mesh_hosts
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, http_route_keys, route_binding
 from pilot.mesh.tables.database import Mesh
 
 

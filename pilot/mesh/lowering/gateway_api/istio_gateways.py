@@ -10,8 +10,8 @@ from pilot.config.networking.gateway import Gateway
 from pilot.config.object import Object, ObjectKey, Origin
 from pilot.derive import Gather, derived
 from pilot.mesh.gateway_api.gateways import ListenerKey, OwnerKey, find_owner, routers_of
+from pilot.mesh.gateway_api.generated_names import listener_gateway
 from pilot.mesh.gateway_api.listeners import gateway_listener, listeners_of
-from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.tables.database import Mesh
 
 

@@ -17,7 +17,7 @@ from pilot.config.networking.virtual_service import (
     TLSRoute,
 )
 from pilot.mesh.lowering.gateway_api.backends import Backends
-from pilot.mesh.lowering.gateway_api.rules import referenced_backend
+from pilot.mesh.lowering.gateway_api.http_rules import referenced_backend
 from pilot.mesh.model.condition import Fault
 
 _REJECTED = RouteDestination(

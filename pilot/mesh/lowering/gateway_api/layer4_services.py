@@ -11,12 +11,12 @@ from pilot.config.object import Object, ObjectKey, Origin
 from pilot.config.problem import ObjectRef
 from pilot.derive import Gather, derived
 from pilot.lib.hosts import matches, subset_of
-from pilot.mesh.gateway_api.names import layer4_service
+from pilot.mesh.gateway_api.generated_names import layer4_service
 from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, attachments
-from pilot.mesh.lowering.gateway_api.conversion import converted_destinations
-from pilot.mesh.lowering.gateway_api.hosts import mesh_hosts
+from pilot.mesh.lowering.gateway_api.converted_routes import converted_destinations
 from pilot.mesh.lowering.gateway_api.layer4_rules import tcp_rules, tls_rules
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey, layer4_route_keys, route_binding
+from pilot.mesh.lowering.gateway_api.parents import mesh_hosts
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, layer4_route_keys, route_binding
 from pilot.mesh.tables.database import Mesh
 
 

@@ -8,10 +8,11 @@ from pilot.config.group_kind import GroupKind
 from pilot.config.kinds.gateway_api import KUBERNETES_GATEWAY, LISTENER_SET
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.kinds.kubernetes import SERVICE
+from pilot.config.object import ObjectKey
 from pilot.derive import derived
 from pilot.mesh.gateway_api.gateways import OwnerKey
+from pilot.mesh.gateway_api.generated_names import listener_gateway
 from pilot.mesh.gateway_api.listeners import ROUTES, listeners_of
-from pilot.mesh.gateway_api.names import listener_gateway
 from pilot.mesh.tables.database import Mesh
 
 MESH = "mesh"
@@ -56,3 +57,11 @@ def parents_of(db: Mesh, owner: OwnerKey) -> tuple[Parent, ...]:
         if listener.server is not None and not listener.conflicted and (listener.valid or kind == KUBERNETES_GATEWAY.id)
     ]
     return tuple(sorted(parents, key=lambda parent: parent.gateway))
+
+
+def mesh_hosts(db: Mesh, kind: GroupKind, target: ObjectKey) -> tuple[str, ...]:
+    """Return the hosts of a Service or ServiceEntry. Not memoised."""
+    if kind == SERVICE.id:
+        return (f"{target.name}.{target.namespace}.svc.{db.settings.registry.domain}",)
+    entry = SERVICE_ENTRY.get(db, target)
+    return entry.spec.hosts if entry is not None else ()

@@ -12,7 +12,7 @@ import pytest
 from pilot.config.group_kind import NETWORKING, SECURITY, GroupKind
 from pilot.config.problem import ObjectRef
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.objects import ObjectConditions, object_status, objects_with_status
+from pilot.mesh.status.object_status import ObjectConditions, object_status, objects_with_status
 from testing.apiserver.definitions import definitions
 from testing.apiserver.server import ApiServer
 from testing.clients.ztunnel import AMBIENT, ambient

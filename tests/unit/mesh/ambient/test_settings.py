@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pilot.mesh.model import ambient
+from pilot.mesh.model import ambient_features as ambient
 from pilot.settings.ambient import AmbientSettings
 
 OFF = AmbientSettings(

@@ -16,7 +16,7 @@ from pilot.mesh.ambient.attachments import (
 from pilot.mesh.ambient.waypoints import parse_binding, waypoint, waypoint_accounts
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.model.waypoint import ApplicationTunnel, Waypoint, WaypointAddress, WaypointAttachment
-from pilot.mesh.status.gateways import gateway_status
+from pilot.mesh.status.gateway_status import gateway_status
 from testing.mesh.objects import Plain, at, endpoint_slice, make
 from testing.mesh.world import World, rows_of
 

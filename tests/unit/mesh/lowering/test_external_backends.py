@@ -13,13 +13,13 @@ from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
 from pilot.mesh.lowering.gateway_api.policy_tls import NO_CREDENTIAL
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.lowering.gateway_api.routes import RouteKey
 from pilot.mesh.model.condition import StatusCondition
 from pilot.mesh.registry.auto_addresses import allocated_addresses
-from pilot.mesh.status.objects import object_status
-from pilot.mesh.status.policies import backend_status
-from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import plain_status
+from pilot.mesh.status.object_status import object_status
+from pilot.mesh.status.plain_status import plain_status
+from pilot.mesh.status.policy_status import backend_status
+from pilot.mesh.status.route_status import route_status
 from testing.edits.gateway_objects import gateway_object
 from testing.mesh.objects import Plain
 from testing.mesh.world import World, proxy, rows_of

@@ -12,7 +12,7 @@ from pilot.lib.labels import NETWORK
 from pilot.mesh.gateway_api.gateways import ListenerKey
 from pilot.mesh.gateway_api.listener_tls import is_auto_passthrough
 from pilot.mesh.gateway_api.listeners import gateway_listener
-from pilot.mesh.status.gateways import gateway_status
+from pilot.mesh.status.gateway_status import gateway_status
 from testing.edits.gateway_objects import gateway_object
 from testing.mesh.objects import Plain, world
 from testing.security.credentials import Authority, config_map, data_secret, tls_secret

@@ -20,13 +20,13 @@ from pilot.lib.xds_types import CLUSTER, ENDPOINT, LISTENER, ROUTE
 from pilot.mesh.analysis.status import status_problems
 from pilot.mesh.analysis.without_effect import WITHOUT_EFFECT
 from pilot.mesh.lowering.gateway_api.inference_pools import shadow_name
-from pilot.mesh.lowering.gateway_api.pool_gateways import shadow_service
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.lowering.gateway_api.routes import RouteKey
+from pilot.mesh.lowering.gateway_api.shadow_services import shadow_service
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.objects import object_status
-from pilot.mesh.status.pools import pool_status
-from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import plain_status
+from pilot.mesh.status.object_status import object_status
+from pilot.mesh.status.plain_status import plain_status
+from pilot.mesh.status.pool_status import pool_status
+from pilot.mesh.status.route_status import route_status
 from testing.apiserver.server import ApiServer
 from testing.edits.gateway_objects import gateway_object
 from testing.kube.kube_access import QUICK, client_of, defined_server, until

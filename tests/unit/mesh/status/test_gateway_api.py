@@ -13,14 +13,14 @@ from pilot.config.object import ObjectKey
 from pilot.config.problem import ObjectRef
 from pilot.debug.statuses import statusz
 from pilot.mesh.analysis.status import status_problems
-from pilot.mesh.gateway_api.classes import gateway_class
-from pilot.mesh.lowering.gateway_api.route_objects import RouteKey
+from pilot.mesh.gateway_api.gateway_classes import gateway_class
+from pilot.mesh.lowering.gateway_api.routes import RouteKey
 from pilot.mesh.model.condition import StatusCondition
-from pilot.mesh.status.gateways import class_status, gateway_status, listener_set_status
-from pilot.mesh.status.objects import object_status, objects_with_status
-from pilot.mesh.status.policies import backend_tls_status, traffic_policy_status
-from pilot.mesh.status.routes import route_status
-from pilot.mesh.status.shown import plain_status
+from pilot.mesh.status.gateway_status import class_status, gateway_status, listener_set_status
+from pilot.mesh.status.object_status import object_status, objects_with_status
+from pilot.mesh.status.plain_status import plain_status
+from pilot.mesh.status.policy_status import backend_tls_status, traffic_policy_status
+from pilot.mesh.status.route_status import route_status
 from testing.edits.gateway_objects import gateway_object
 from testing.mesh.debug_server import sources
 from testing.mesh.objects import Plain, at, endpoint_slice, make

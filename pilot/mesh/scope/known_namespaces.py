@@ -1,0 +1,21 @@
+"""Namespaces that exist, by declaration or because an object or a proxy is in them."""
+
+from __future__ import annotations
+
+from pilot.config.kinds.istio import DESTINATION_RULE, GATEWAY, SERVICE_ENTRY, SIDECAR, VIRTUAL_SERVICE, WORKLOAD_ENTRY
+from pilot.config.kinds.kubernetes import NAMESPACE, POD, SERVICE
+from pilot.derive import hub
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.proxies import proxy_namespaces
+
+_VIEWS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINATION_RULE, GATEWAY, SIDECAR)
+
+
+@hub
+def known_namespaces(db: Mesh) -> frozenset[str]:
+    """Return the namespaces of all clusters that are declared, or that contain proxies, workloads, services or routing
+    objects."""
+    declared = (key.name for key in NAMESPACE.all_keys(db))
+    return frozenset(
+        (*declared, *(name for kind in _VIEWS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
+    )

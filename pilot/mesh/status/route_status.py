@@ -1,0 +1,107 @@
+"""Status of routes: one entry for each parent of this control plane."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pilot.config.gateway_api.reference import ParentReference
+from pilot.config.kinds.gateway_api import GRPC_ROUTE, HTTP_ROUTE
+from pilot.config.problem import ObjectRef
+from pilot.derive import Gather, derived, hub
+from pilot.mesh.lowering.gateway_api.attachments import ListenerAttachment, RejectionReason, attachments
+from pilot.mesh.lowering.gateway_api.converted_routes import converted_destinations, converted_rules
+from pilot.mesh.lowering.gateway_api.routes import RouteKey, all_routes
+from pilot.mesh.model.condition import Fault, StatusCondition, condition
+from pilot.mesh.tables.database import Mesh
+from pilot.mesh.tables.nacks import nack_condition, nacks_of
+
+_BY_SPECIFICITY = list(RejectionReason)
+Place = tuple[str, str]
+"""A listener: its Gateway's name in VirtualServices, and its section."""
+
+
+class ParentStatus(NamedTuple):
+    """Conditions of a route for one of its parent references."""
+
+    parent: ParentReference
+    conditions: tuple[StatusCondition, ...]
+
+
+@derived
+def route_status(db: Mesh, route: RouteKey) -> tuple[ParentStatus, ...]:
+    """Return the status of a route by parent reference. Parents of other controllers are omitted."""
+    by_reference: dict[ParentReference, list[ListenerAttachment]] = {}
+    for attachment in attachments(db, route):
+        by_reference.setdefault(attachment.ref, []).append(attachment)
+    faults = {
+        mesh: _fault(db, route, mesh)
+        for mesh in {attachment.is_mesh for group in by_reference.values() for attachment in group}
+    }
+    nack_conditions = nack_condition(nacks_of(db, ObjectRef(*route)))
+    return tuple(
+        ParentStatus(ref, (*build_conditions(group, faults[group[0].is_mesh]), *nack_conditions))
+        for ref, group in by_reference.items()
+    )
+
+
+def _fault(db: Mesh, route: RouteKey, mesh: bool) -> Fault | None:
+    """Return the fault of a route's rules."""
+    if route.kind in (HTTP_ROUTE.id, GRPC_ROUTE.id):
+        return converted_rules(db, route, mesh).fault
+    return converted_destinations(db, route, mesh).fault
+
+
+def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | None) -> tuple[StatusCondition, ...]:
+    """Return the conditions of a parent reference that resolves to several listeners.
+
+    The route is accepted if any of them accepts it; otherwise the most specific reason is reported.
+    """
+    attached = list(attachments)
+    accepted = [attachment for attachment in attached if attachment.rejection is None]
+    rejections = sorted(
+        (attachment.rejection for attachment in attached if attachment.rejection is not None),
+        key=lambda fault: _BY_SPECIFICITY.index(RejectionReason(fault.reason)),
+    )
+    rejection = None
+    if not accepted and rejections:
+        reason = rejections[0].reason
+        messages = dict.fromkeys(fault.message for fault in rejections if fault.reason == reason)
+        rejection = Fault(str(reason), "; ".join(messages))
+    bound = f"Route was valid, bound to {len(accepted)} parents" if len(accepted) > 1 else "Route was valid"
+    return (
+        condition("Accepted", rejection, "Accepted", bound),
+        condition("ResolvedRefs", fault, "ResolvedRefs", "All references resolved"),
+    )
+
+
+@derived
+def _all_routes(db: Mesh) -> tuple[RouteKey, ...]:
+    return all_routes(db)
+
+
+@derived
+def _accepting_listeners(db: Mesh, route: RouteKey) -> frozenset[Place] | None:
+    return (
+        frozenset(
+            (attachment.parent.gateway, attachment.parent.section)
+            for attachment in attachments(db, route)
+            if attachment.rejection is None and not attachment.is_mesh
+        )
+        or None
+    )
+
+
+_by_route: Gather[RouteKey, [], frozenset[Place]] = Gather("listeners_of_routes", _all_routes, _accepting_listeners)
+
+
+@hub
+def _counts(db: Mesh) -> Mapping[Place, int]:
+    return Counter(place for places in _by_route(db).values() for place in places)
+
+
+@derived
+def attached_routes(db: Mesh, place: tuple[str, str]) -> int:
+    """Return the number of routes attached to a listener. Edits that do not change attachments do not affect it."""
+    return _counts(db).get(place, 0)

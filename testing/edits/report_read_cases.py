@@ -118,12 +118,12 @@ LATE: dict[str, Rows] = {
 TOLD_CASES = (
     *(
         ReadCase(
-            f"{VIEWS}/scope/namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
+            f"{VIEWS}/scope/known_namespaces.py known_namespaces.<locals>.<genexpr> {read}", mesh(exported("late")), [first]
         )
         for read, first in LATE.items()
     ),
     ReadCase(
-        f"{VIEWS}/scope/namespaces.py known_namespaces Namespace.all_keys",
+        f"{VIEWS}/scope/known_namespaces.py known_namespaces Namespace.all_keys",
         mesh(exported("late")),
         [of(make("Namespace", "late"))],
     ),
@@ -168,35 +168,35 @@ TOLD_CASES = (
         [behind("10.1.0.61")],
     ),
     ReadCase(
-        f"{VIEWS}/gateway_api/classes.py is_foreign_class GatewayClass.get",
+        f"{VIEWS}/gateway_api/gateway_classes.py is_foreign_class GatewayClass.get",
         mesh(default_class("example.com/other")),
         [default_class("istio.io/gateway-controller")],
     ),
     *(
         ReadCase(
-            f"{STATUS}/objects.py object_with_status {kind}.get",
+            f"{STATUS}/object_status.py object_with_status {kind}.get",
             mesh(ROUTERS, front(), SERVED, route(kind, MISTAKEN)),
             [route(kind, ABSENT, MISTAKEN)],
         )
         for kind in ("HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute")
     ),
     ReadCase(
-        f"{STATUS}/policies.py backend_tls_status BackendTLSPolicy.get",
+        f"{STATUS}/policy_status.py backend_tls_status BackendTLSPolicy.get",
         mesh(SERVED, ignored_tls_policy("api")),
         [ignored_tls_policy("other")],
     ),
     ReadCase(
-        f"{STATUS}/policies.py traffic_policy_status XBackendTrafficPolicy.get",
+        f"{STATUS}/policy_status.py traffic_policy_status XBackendTrafficPolicy.get",
         mesh(SERVED, traffic_policy()),
         [traffic_policy(", sessionPersistence: {sessionName: x}")],
     ),
     ReadCase(
-        f"{STATUS}/pools.py pool_status InferencePool.get",
+        f"{STATUS}/pool_status.py pool_status InferencePool.get",
         mesh(ROUTERS, front(), SERVED, held("HTTPRoute b/chat"), pool(", port: {number: 80}")),
         [pool("")],
     ),
     ReadCase(
-        f"{VIEWS}/status/ingresses.py _addresses Service.get",
+        f"{VIEWS}/status/ingress_status.py _addresses Service.get",
         mesh(
             held("Ingress a/in", "IngressClass /ours"),
             entrance("198.51.100.1"),

@@ -152,7 +152,7 @@ CANARY = f"{{{WAYPOINT_USER}, istio.io/use-waypoint-canary: second}}"
 WEIGHTS = [f"{{istio.io/use-waypoint-canary-weight: '{weight}'}}" for weight in (10, 90)]
 CASES = (
     ReadCase(
-        f"{VIEWS}/lowering/gateway_api/backend_tls.py _older BackendTLSPolicy.keys",
+        f"{VIEWS}/lowering/gateway_api/backend_policies.py _older BackendTLSPolicy.keys",
         mesh(SERVED, tls_policy("younger", 2)),
         [tls_policy("older", 1)],
     ),
@@ -176,7 +176,7 @@ CASES = (
         [waypoint_class(traffic) for traffic in ("none", "all")],
     ),
     ReadCase(
-        f"{VIEWS}/lowering/gateway_api/pool_gateways.py pool_keys InferencePool.all_keys",
+        f"{VIEWS}/lowering/gateway_api/shadow_services.py pool_keys InferencePool.all_keys",
         mesh(PICKING, front(), SERVED, held("HTTPRoute b/chat", "Service b/llm-ip-487b9104")),
         [held("InferencePool b/llm")],
     ),
@@ -221,7 +221,7 @@ CASES = (
         [held("Service b/api")],
     ),
     ReadCase(
-        f"{VIEWS}/lowering/gateway_api/hosts.py mesh_hosts ServiceEntry.get",
+        f"{VIEWS}/lowering/gateway_api/parents.py mesh_hosts ServiceEntry.get",
         mesh(
             held(SIDECAR),
             entry("out.example.com"),

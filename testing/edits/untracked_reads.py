@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pilot.derive import Collection, Database, Node, Table
 from pilot.mesh.analysis.listed import CHECKS
-from pilot.mesh.status.objects import object_status, objects_with_status
+from pilot.mesh.status.object_status import object_status, objects_with_status
 from testing.edits.mesh_edits import Rows, Snapshot, Step, bare, snapshot, start
 from testing.mesh.world import World
 

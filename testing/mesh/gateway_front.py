@@ -6,7 +6,7 @@ from pilot.derive import Node
 from pilot.envoy.plans.proxy_plan import proxy_plan
 from pilot.lib.xds_types import ROUTE
 from pilot.mesh.analysis.listed import CHECKS
-from pilot.mesh.status.objects import object_status, objects_with_status
+from pilot.mesh.status.object_status import object_status, objects_with_status
 from testing.edits.gateway_objects import gateway_object
 from testing.mesh.objects import make
 from testing.mesh.world import Rows, World, proxy, rows_of

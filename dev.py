@@ -43,7 +43,7 @@ SECRETS = [
     "--disable-plugin=KeywordDetector",
     "--exclude-files=/template_table/",  # expressions that make keys
 ]
-FAST = ["tests/unit", "tests/protocol", "tests/simulate", "tests/golden", "-m", "not slow"]
+FAST = ["bench/tests", "tests/unit", "tests/protocol", "tests/simulate", "tests/golden", "-m", "not slow"]
 # A file stays on one worker, because its tests share fixtures. conftest.py decides the order of the files.
 PARALLEL = ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
 GENERATED = [

@@ -78,46 +78,33 @@ SHORT_TOURS = 12  # after them, of edits of one kind of object, from other state
 
 
 def nearest_tests(path: pathlib.Path, tests: dict[pathlib.Path, set[str]]) -> list[str]:
-    """The test files that are closest to a module: those that import it, then those that have words of its path in their names, then those of
-    the same package, the fewest imports first."""
+    """Return the test files that are closest to a module: its own, which mirrors its path, then those that import it, then those
+    in the folder that mirrors its package."""
     module = ".".join(path.with_suffix("").parts)
-    package = module.rpartition(".")[0]
-    words = words_of(*path.with_suffix("").parts[1:])
+    folder = pathlib.Path("tests/unit", *path.parent.parts[path.parts[0] == "pilot" :])
 
-    def distance(item: tuple[pathlib.Path, set[str]]) -> tuple[bool, bool, int, bool, int]:
+    def distance(item: tuple[pathlib.Path, set[str]]) -> tuple[bool, bool, int, int]:
         test, imported = item
-        shared = len(words & words_of(test.stem))
-        return (
-            path.stem not in test.stem,
-            module not in imported,
-            -shared,
-            not any(i.startswith(package) for i in imported),
-            len(imported),
-        )
+        common = len({test, *test.parents} & {folder, *folder.parents})
+        is_own = test.parent == folder and test.stem == f"test_{path.stem}"
+        return not is_own, module not in imported, -common, len(imported)
 
     return [str(test) for test, _ in sorted(tests.items(), key=distance)[:NEAREST]]
 
 
-def words_of(*names: str) -> set[str]:
-    """The words of names, in the singular."""
-    return {word.removesuffix("s") for name in names for word in name.split("_")}
-
-
 def imports_of_tests() -> dict[pathlib.Path, set[str]]:
-    """The modules of the product that each fast test file imports, also through testing."""
+    """Return the modules of the product that each fast test file imports, also through the package testing."""
     direct = {
-        path: set(re.findall(r"^from (\S+) import", path.read_text(), re.M)) for path in (ROOT / "tests").rglob("*.py")
+        path.relative_to(ROOT): set(re.findall(r"^from (\S+) import", path.read_text(), re.MULTILINE))
+        for folder in ("tests", "testing")
+        for path in (ROOT / folder).rglob("*.py")
     }
-    support = {
-        ".".join(p.relative_to(ROOT).with_suffix("").parts): found
-        for p, found in direct.items()
-        if "support" in p.parts
+    shared = {".".join(p.with_suffix("").parts): modules for p, modules in direct.items() if p.parts[0] == "testing"}
+    fast = {
+        path: modules for path, modules in direct.items() if path.stem.startswith("test_") and "e2e" not in path.parts
     }
-    whole = {path: found | set().union(*(support.get(m, set()) for m in found)) for path, found in direct.items()}
-    fast = {path: found for path, found in whole.items() if path.stem.startswith("test_") and "e2e" not in path.parts}
-    return {
-        path.relative_to(ROOT): {m for m in found if m.partition(".")[0] in MEASURED} for path, found in fast.items()
-    }
+    whole = {path: modules.union(*(shared.get(m, set()) for m in modules)) for path, modules in fast.items()}
+    return {path: {m for m in modules if m.partition(".")[0] in MEASURED} for path, modules in whole.items()}
 
 
 def tests_of_all_modules() -> list[str]:

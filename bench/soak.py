@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from testing.edits.mesh_edits import draw
-from testing.edits.mesh_slots import SLOTS
-from testing.processes.mesh_processes import RealMesh, base_state, held, resident_megabytes
+from testing.processes.mesh_processes import RealMesh, held, resident_megabytes
+from testing.processes.random_edits import play_round
 
 GROWTH = 1.10
 LEVEL = 10
@@ -41,7 +40,6 @@ SWEEP_SECONDS = 75.0  # what nothing watches is freed on a sweep, which comes ev
 BUGS = ("pilot_derivation_failures", "pilot_total_xds_internal_errors")
 """Metrics that count what may never happen."""
 EVIDENCE = ("krtz", "connections", "syncz", "adsz")
-PAUSES = (0.0, 0.0, 0.05, 0.3)  # shorter and longer than the debounce
 
 
 class Round(NamedTuple):
@@ -87,25 +85,6 @@ async def settled_nodes(mesh: RealMesh) -> int:
     return count
 
 
-async def edit(mesh: RealMesh, choose: random.Random) -> None:
-    for slot in choose.sample(range(len(SLOTS)), choose.choice((1, 1, 1, 2, 4))):
-        await mesh.set(slot, draw(choose, slot))
-    await asyncio.sleep(choose.choice(PAUSES))
-
-
-async def play(mesh: RealMesh, choose: random.Random, edits: int) -> list[str]:
-    """One round: edits, a checkpoint, edits, back to the base, a checkpoint; what was wrong."""
-    for _ in range(edits // 2):
-        await edit(mesh, choose)
-    wrong = [f"after edits: {w}" for w in await mesh.disagreement()]
-    for _ in range(edits - edits // 2):
-        await edit(mesh, choose)
-    for slot, variant in enumerate(base_state()):
-        if mesh.state[slot] != variant:
-            await mesh.set(slot, variant)
-    return wrong + [f"back at the base: {w}" for w in await mesh.disagreement()]
-
-
 async def keep_evidence(mesh: RealMesh, number: int) -> None:
     """Writes what the control plane says of itself into the folder of a round, and has it log its tasks."""
     folder = mesh.work / f"round-{number}"
@@ -147,7 +126,7 @@ def levels(rounds: list[Round], warm_minutes: float) -> tuple[float, float]:
     return (statistics.median(warm[:few]), statistics.median(warm[-few:])) if warm else (0.0, 0.0)
 
 
-async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits: int) -> list[str]:
+async def soak(work: pathlib.Path, rng: random.Random, minutes: float, edits: int) -> list[str]:
     """Rounds until the time is over, one at least; the promises that were broken."""
     mesh = RealMesh(work)
     rounds: list[Round] = []
@@ -167,7 +146,7 @@ async def soak(work: pathlib.Path, choose: random.Random, minutes: float, edits:
         )
         started = time.monotonic()
         while not rounds or (time.monotonic() - started) / 60 < minutes:
-            wrong = await play(mesh, choose, edits)
+            wrong = await play_round(mesh, rng, edits)
             found = await back_to(mesh, nodes)
             minute = (time.monotonic() - started) / 60
             failures = sum([int(await asyncio.to_thread(mesh.plane.metric, name)) for name in BUGS])

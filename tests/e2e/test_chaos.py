@@ -1,4 +1,4 @@
-"""The short form of bench/chaos.py: hostile clients and broken folders, each at a hundredth, against a process of its own."""
+"""Hostile clients and broken folders, at a hundredth of the size of bench/chaos.py."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import pathlib
 
 import pytest
 
-from bench.chaos import SCENARIOS, Scenario, attack
+from testing.processes.attacks import SCENARIOS, Scenario, attack
 from testing.processes.mesh_processes import RealMesh
-
-pytestmark = pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(scenario, id=scenario.__name__) for scenario in SCENARIOS])

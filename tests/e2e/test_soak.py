@@ -1,34 +1,21 @@
-"""The short form of bench/soak.py: one round of random edits, with twenty proxies connected."""
+"""A round of random edits with twenty proxies connected, as bench/soak.py makes them for an hour."""
 
 from __future__ import annotations
 
 import pathlib
 import random
 
-import pytest
+from testing.processes.mesh_processes import RealMesh
+from testing.processes.random_edits import play_round
 
-from bench.soak import Round, soak, verdict
-
-
-@pytest.mark.timeout(600)  # processes start in the middle of whatever else the machine does
-async def test_after_a_round_of_random_edits_every_proxy_has_what_a_fresh_start_gives(
-    tmp_path: pathlib.Path, seed: int
-) -> None:
-    broken = await soak(tmp_path, random.Random(seed), minutes=0, edits=8)
-    # How many nodes are left after so short a time depends on which streams lingered; tests/unit/derive/test_lifetime.py counts them without that.
-    assert [line for line in broken if "nodes in the graph" not in line] == []
+EDITS = 8
 
 
-def test_a_broken_promise_is_told() -> None:
-    def one(minute: float, wrong: list[str], nodes: int = 100, megabytes: float = 100.0, failures: int = 0) -> Round:
-        return Round(minute, 40, 2, wrong, nodes, failures, megabytes, 1)
-
-    assert verdict([one(1, []), one(11, [], megabytes=200), one(20, [], megabytes=219)], 100, 10) == []
-    assert verdict([one(11, []), one(20, [], megabytes=111)], 100, 10) == ["memory grew from 100 to 111 MB"]
-    assert verdict([one(minute, [], megabytes=140 if minute == 20 else 100) for minute in range(11, 60)], 100, 10) == []
-    grown = [one(minute, [], megabytes=100 + minute) for minute in range(11, 60)]
-    assert verdict(grown, 100, 10) == ["memory grew from 116 to 154 MB"]
-    assert verdict([one(1, []), one(2, [], nodes=101)], 100, 10) == ["round 2: 101 nodes in the graph, 100 at first"]
-    assert verdict([one(1, ["after edits: x"])], 100, 10) == ["round 1: after edits: x"]
-    told = ["2 failures of derivations and streams: the log says which"]
-    assert verdict([one(1, []), one(2, [], failures=2)], 100, 10) == told
+async def test_after_random_edits_every_proxy_has_what_a_fresh_start_gives(tmp_path: pathlib.Path, seed: int) -> None:
+    mesh = RealMesh(tmp_path)
+    try:
+        await mesh.start()
+        assert await play_round(mesh, random.Random(seed), EDITS) == []
+        assert await mesh.complaints() == []
+    finally:
+        await mesh.stop()

@@ -1,4 +1,4 @@
-"""The wrong changes that bench/mutants.py makes."""
+"""The mutants of bench/mutants.py, and the tests that they are shown to."""
 
 from __future__ import annotations
 
@@ -45,10 +45,14 @@ def test_a_dropped_statement_leaves_a_program(module: pathlib.Path) -> None:
 
 def test_the_nearest_tests_come_first() -> None:
     tests = {
+        pathlib.Path("tests/unit/ca/test_csr.py"): set[str](),
         pathlib.Path("tests/unit/lib/test_duration.py"): {"pilot.lib.duration"},
-        pathlib.Path("tests/unit/lib/test_hosts.py"): {"pilot.lib.hosts"},
+        pathlib.Path("tests/unit/lib/test_hosts.py"): set[str](),
+        pathlib.Path("tests/unit/mesh/test_names.py"): {"pilot.lib.hosts"},
     }
-    assert mutants.nearest_tests(pathlib.Path("pilot/lib/hosts.py"), tests)[0] == "tests/unit/lib/test_hosts.py"
+    own, importing, beside, other = mutants.nearest_tests(pathlib.Path("pilot/lib/hosts.py"), tests)
+    assert (own, importing) == ("tests/unit/lib/test_hosts.py", "tests/unit/mesh/test_names.py")
+    assert (beside, other) == ("tests/unit/lib/test_duration.py", "tests/unit/ca/test_csr.py")
 
 
 def test_functions_that_are_there_get_the_changed_code(module: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +85,16 @@ def test_jobs_are_read_as_they_were_written(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("webhook", "webhook/workloads.py"), ("model", "pilot/mesh/model/facets.py"), ("ca", "ca/signer.py")],
+    [("webhook", "webhook/__init__.py"), ("mesh", "pilot/mesh/__init__.py"), ("ca", "ca/__init__.py")],
 )
 def test_a_package_is_below_pilot_or_beside_it(name: str, file: str) -> None:
     assert pathlib.Path(file) in mutants.files_of(name)
 
 
 def test_a_package_is_without_those_inside_of_it_that_are_measured_themselves() -> None:
-    assert not {str(p) for p in mutants.files_of("model") if p.parts[2] in ("views", "validate", "checks")}
-    assert mutants.files_of("model/views")
+    assert not [path for path in mutants.files_of("mesh") if path.parts[2] == "analysis"]
+    assert mutants.files_of("mesh/analysis")
+
+
+def test_every_package_exists() -> None:
+    assert [name for name in mutants.PACKAGES if name != mutants.READS and not mutants.files_of(name)] == []

@@ -12,9 +12,9 @@ from pilot.config.kinds.istio import AUTHORIZATION_POLICY
 from pilot.config.object import ObjectKey
 from pilot.debug.page import Query, Refused, asked_connection
 from pilot.debug.sources import Sources
-from pilot.envoy.listener.authorization_filters import built_policy
-from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_specs
-from pilot.envoy.rbac.evaluate import RequestFacts, meets
+from pilot.envoy.listener.authorization_filters import compiled_policy
+from pilot.envoy.listener.inbound.inbound_chain_keys import accepted_mtls, port_keys
+from pilot.envoy.rbac.evaluate import RequestAttributes, meets
 from pilot.lib.spiffe import PREFIX, identity
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.proxies.classify import inbound_facet
@@ -101,10 +101,10 @@ def decide(policies: list[Evaluated]) -> tuple[str, str]:
     return "allowed", "no policy that allows is for this workload, and none denies it"
 
 
-def _evaluate(db: Mesh, keys: tuple[ObjectKey, ...], tcp: bool, call: RequestFacts | None) -> list[Evaluated]:
+def _evaluate(db: Mesh, keys: tuple[ObjectKey, ...], tcp: bool, call: RequestAttributes | None) -> list[Evaluated]:
     found = []
     for key in keys:
-        if (policy := built_policy(db, key, tcp)) is not None:
+        if (policy := compiled_policy(db, key, tcp)) is not None:
             met = tuple(_position(name) for name, rule in policy.rules if call is not None and meets(rule, call))
             found.append(Evaluated(key, policy.action, policy.dry_run, policy.provider, met))
     return found
@@ -131,7 +131,7 @@ def _show(policy: Evaluated) -> dict[str, Any]:
 def _port(db: Mesh, node_id: str, number: int) -> tuple[str, bool]:
     """Returns what a sidecar accepts on a port, and whether the port is known to speak something other than HTTP."""
     inbound = inbound_facet(db, node_id)
-    spec = next((s for s in port_specs(db, inbound) if number and s.number == number), None)
+    spec = next((s for s in port_keys(db, inbound) if number and s.number == number), None)
     known_tcp = spec is not None and spec.protocol.name != "UNSUPPORTED" and not spec.protocol.is_http
     return accepted_mtls(db, inbound).at(number), known_tcp
 
@@ -149,13 +149,13 @@ def _question(text: str) -> AuthorizationQuestion:
     return asked
 
 
-def _call(asked: AuthorizationQuestion, trust_domain: str, own_address: str, tcp: bool) -> RequestFacts:
+def _call(asked: AuthorizationQuestion, trust_domain: str, own_address: str, tcp: bool) -> RequestAttributes:
     principal = PREFIX + asked.principal.removeprefix(PREFIX) if asked.principal else ""
     if not principal and asked.namespace:
         principal = identity(trust_domain, asked.namespace, "default")
     envoys = {":method": asked.method, ":path": asked.path, **({":authority": asked.host} if asked.host else {})}
     headers = {name.lower(): value for name, value in asked.headers.items()} | envoys
-    return RequestFacts(
+    return RequestAttributes(
         principal=principal,
         peer=asked.ip,
         client=asked.remote_ip,

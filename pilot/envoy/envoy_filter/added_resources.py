@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilot.derive import Lookup, derived
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch, patch, patches
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch, patches
 from pilot.envoy.envoy_filter.patched_groups import as_resource, patched, patched_resources
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import CLUSTER, EXTENSION, LISTENER
@@ -22,7 +22,7 @@ def added(db: Mesh, type_url: str, facet: PatchFacet) -> Mapping[PatchKey, Resou
     return {p.key: as_resource(type_url, p.value) for p in patches(db, facet) if _adds(p, _TYPES[type_url], facet)}
 
 
-def _adds(found: ReadPatch, apply_to: str, facet: PatchFacet) -> bool:
+def _adds(found: ParsedPatch, apply_to: str, facet: PatchFacet) -> bool:
     return (
         found.apply_to == apply_to
         and found.operation == "ADD"

@@ -15,7 +15,7 @@ _UNORDERED = frozenset(("LISTENER", "FILTER_CHAIN", "CLUSTER", "VIRTUAL_HOST", "
 _ANYTHING = EnvoyConfigObjectMatch()
 
 
-class ReadPatch(NamedTuple):
+class ParsedPatch(NamedTuple):
     """A patch. `value` is shared by everything that is patched: it is copied, and never changed; None where something is removed.
 
     An insertion where order does not matter is an addition.
@@ -51,7 +51,7 @@ class ReadPatch(NamedTuple):
 
 
 @derived
-def patch(db: Mesh, key: PatchKey) -> ReadPatch | None:
+def patch(db: Mesh, key: PatchKey) -> ParsedPatch | None:
     """Returns a patch; None for one whose value is wrong, which is left out."""
     found = configured_patch(db, key)
     if found is None or found.patch is None:
@@ -64,10 +64,10 @@ def patch(db: Mesh, key: PatchKey) -> ReadPatch | None:
         value, faults = read_patch_value(found.apply_to, operation, found.patch.value or {})
         if faults:
             return None
-    return ReadPatch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)
+    return ParsedPatch(key, found.apply_to, operation, found.match or _ANYTHING, value, found.patch.filter_class)
 
 
 @hub
-def patches(db: Mesh, facet: PatchFacet) -> tuple[ReadPatch, ...]:
+def patches(db: Mesh, facet: PatchFacet) -> tuple[ParsedPatch, ...]:
     """Returns the patches of a facet that can be applied, in their order."""
     return tuple(found for key in facet.patches if (found := patch(db, key)) is not None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_match import matches_cluster
 from pilot.envoy.envoy_filter.patch_merge import merge_socket, merge_value
@@ -17,7 +17,7 @@ from pilot.mesh.model.facets import PatchFacet
 _SOCKET = "transport_socket"
 
 
-def patch_cluster(cluster: Any, patches: Iterable[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
+def patch_cluster(cluster: Any, patches: Iterable[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
     """Patches a cluster in place; returns False where it is removed."""
     for patch in patches:
         if not matches_cluster(patch.match.cluster, cluster.name, facet):
@@ -30,7 +30,7 @@ def patch_cluster(cluster: Any, patches: Iterable[ReadPatch], facet: PatchFacet,
     return True
 
 
-def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
+def _merge(cluster: Any, patch: ParsedPatch, effects: Effects) -> bool:
     """Merges a patch; its transport socket into that of the same name, which may be one of those that endpoints choose from."""
     socket = patch.value.transport_socket
     if not socket.name:
@@ -48,7 +48,7 @@ def _merge(cluster: Any, patch: ReadPatch, effects: Effects) -> bool:
     return True
 
 
-def _merge_socket(cluster: Any, socket: Any, patch: ReadPatch, effects: Effects) -> bool:
+def _merge_socket(cluster: Any, socket: Any, patch: ParsedPatch, effects: Effects) -> bool:
     if cluster.transport_socket_matches:
         own: Message | None = next(
             (m.transport_socket for m in cluster.transport_socket_matches if m.transport_socket.name == socket.name),

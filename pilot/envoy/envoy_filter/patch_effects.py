@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.lib.protobuf.fault import Violation
 from pilot.mesh.model.facets import PatchKey
 
@@ -24,11 +24,11 @@ class Effects:
         self.applied: dict[PatchKey, None] = {}
         self.misfits: dict[Misfit, None] = {}
 
-    def apply(self, patch: ReadPatch) -> None:
+    def apply(self, patch: ParsedPatch) -> None:
         """Notes that a patch changed something."""
         self.applied[patch.key] = None
 
-    def refuse(self, patch: ReadPatch, fault: Violation) -> None:
+    def refuse(self, patch: ParsedPatch, fault: Violation) -> None:
         """Notes that a patch is left out."""
         self.misfits[Misfit(patch.key, fault)] = None
 

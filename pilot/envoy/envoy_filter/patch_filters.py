@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_chain
@@ -43,7 +43,7 @@ def _end(filters: Any) -> int:
 # -- network filters -------------------------------------------------------------------------------------------------------
 
 
-def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Patches the filters of a chain in place: first which there are, then what they are, then what is in them."""
     own = [patch for patch in patches if matches_chain(patch, listener, chain)]
     network = [patch for patch in own if patch.apply_to == "NETWORK_FILTER"]
@@ -59,16 +59,16 @@ def patch_network_filters(listener: Any, chain: Any, patches: Sequence[ReadPatch
             _patch_manager(item, http, effects)
 
 
-def _is_named(patch: ReadPatch, name: str) -> bool:
+def _is_named(patch: ParsedPatch, name: str) -> bool:
     return patch.network_filter is None or patch.network_filter.name == name
 
 
-def _chosen(patch: ReadPatch) -> Callable[[Any], bool] | None:
+def _chosen(patch: ParsedPatch) -> Callable[[Any], bool] | None:
     named = patch.network_filter
     return None if named is None else lambda item: item.name == named.name
 
 
-def _merge_filter(item: Any, patch: ReadPatch, effects: Effects) -> None:
+def _merge_filter(item: Any, patch: ParsedPatch, effects: Effects) -> None:
     """Merges what a patch says of a filter's config, and gives the filter the patch's name. A config that is not known yet is not merged."""
     if not item.HasField("typed_config"):
         return
@@ -83,7 +83,7 @@ def _merge_filter(item: Any, patch: ReadPatch, effects: Effects) -> None:
 # -- HTTP filters ----------------------------------------------------------------------------------------------------------
 
 
-def _patch_manager(item: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def _patch_manager(item: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     manager = unpack(item.typed_config)
     if manager is None or not hasattr(manager, "http_filters"):
         return
@@ -107,7 +107,7 @@ def _called(name: str | None) -> Callable[[Any], bool] | None:
     return None if name is None else lambda item: item.name == name
 
 
-def _place(patch: ReadPatch, filters: Any) -> int:
+def _place(patch: ParsedPatch, filters: Any) -> int:
     """Returns where a filter is added: by its class behind Istio's filters of that class, or before those that count; else at the end."""
     end = _end(filters)
     if patch.operation != "ADD" or patch.filter_class == "UNSPECIFIED":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.lib.protobuf.fault import Violation
 
@@ -13,7 +13,7 @@ Chosen = Callable[[Any], bool]
 """Tells whether an item is the one that a patch names."""
 
 
-def change_list(items: Any, patch: ReadPatch, chosen: Chosen | None, effects: Effects, end: int | None = None) -> None:
+def change_list(items: Any, patch: ParsedPatch, chosen: Chosen | None, effects: Effects, end: int | None = None) -> None:
     """Applies a patch that does not merge. `chosen`: None where it names no item: then it inserts at the beginning or the end, and replaces
     and removes nothing. `end`: the position behind which nothing may stand, where that is not the end of the list."""
     last = len(items) if end is None else end
@@ -53,7 +53,7 @@ def _position(operation: str, found: int | None, last: int) -> int | None:
     return found if found is None or operation != "INSERT_AFTER" else found + 1
 
 
-def _remove(items: Any, patch: ReadPatch, chosen: Chosen | None, effects: Effects) -> None:
+def _remove(items: Any, patch: ParsedPatch, chosen: Chosen | None, effects: Effects) -> None:
     for index in range(len(items) - 1, -1, -1):
         if chosen is not None and chosen(items[index]):
             del items[index]

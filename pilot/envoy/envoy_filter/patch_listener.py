@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pilot.config.validation.traffic.envoy_filter import HTTP_MANAGER
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_filters import patch_network_filters
 from pilot.envoy.envoy_filter.patch_list import change_list
@@ -19,7 +19,7 @@ from pilot.mesh.model.facets import PatchFacet
 _SOCKET = "transport_socket"
 
 
-def patch_listener(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> bool:
+def patch_listener(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> bool:
     """Patches a listener in place, from the outside inwards; returns False where it is removed."""
     patch_inline_routes(listener, patches, facet, effects)
     for patch in _of("LISTENER", patches, listener):
@@ -34,12 +34,12 @@ def patch_listener(listener: Any, patches: Sequence[ReadPatch], facet: PatchFace
     return True
 
 
-def _of(apply_to: str, patches: Iterable[ReadPatch], listener: Any) -> list[ReadPatch]:
+def _of(apply_to: str, patches: Iterable[ParsedPatch], listener: Any) -> list[ParsedPatch]:
     """Returns the patches of one kind that are for a listener as it is now."""
     return [patch for patch in patches if patch.apply_to == apply_to and matches_listener(patch, listener)]
 
 
-def _patch_listener_filters(filters: Any, patch: ReadPatch, effects: Effects) -> None:
+def _patch_listener_filters(filters: Any, patch: ParsedPatch, effects: Effects) -> None:
     name = patch.listener_filter
     if not patch.merges:
         change_list(filters, patch, (lambda item: item.name == name) if name else None, effects)
@@ -56,7 +56,7 @@ def _patch_listener_filters(filters: Any, patch: ReadPatch, effects: Effects) ->
 # -- filter chains ---------------------------------------------------------------------------------------------------------
 
 
-def _patch_chains(listener: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def _patch_chains(listener: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Patches the chains; those that are added are not patched."""
     for index in range(len(listener.filter_chains) - 1, -1, -1):
         if not _patch_chain(listener, listener.filter_chains[index], patches, effects):
@@ -71,7 +71,7 @@ def _patch_chains(listener: Any, patches: Sequence[ReadPatch], effects: Effects)
             effects.apply(patch)
 
 
-def _patch_chain(listener: Any, chain: Any, patches: Sequence[ReadPatch], effects: Effects) -> bool:
+def _patch_chain(listener: Any, chain: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
     """Patches a chain in place; returns False where it is removed."""
     for patch in _of("FILTER_CHAIN", patches, listener):
         if patch.operation == "ADD" or not matches_chain(patch, listener, chain):
@@ -85,7 +85,7 @@ def _patch_chain(listener: Any, chain: Any, patches: Sequence[ReadPatch], effect
     return True
 
 
-def _merge_chain(chain: Any, patch: ReadPatch, effects: Effects) -> bool:
+def _merge_chain(chain: Any, patch: ParsedPatch, effects: Effects) -> bool:
     """Merges a patch; its transport socket into that of the same name."""
     socket = patch.value.transport_socket
     if not socket.name or socket.name != chain.transport_socket.name:
@@ -102,7 +102,7 @@ def _merge_chain(chain: Any, patch: ReadPatch, effects: Effects) -> bool:
     return True
 
 
-def patch_inline_routes(listener: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> None:
+def patch_inline_routes(listener: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
     """Patches the routes in a listener in place."""
     own = [patch for patch in patches if patch.apply_to in ("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE")]
     for item in _managers(listener) if own else ():

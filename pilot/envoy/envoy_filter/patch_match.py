@@ -6,7 +6,7 @@ from typing import Any
 
 from pilot.config.networking.envoy_filter import ClusterMatch, ListenerMatch, RouteConfigurationMatch
 from pilot.envoy import names
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.lib.xds_types import CLUSTER, LISTENER
 from pilot.mesh.model.facets import PatchFacet
 
@@ -15,7 +15,7 @@ _ROUTES = frozenset(("ROUTE_CONFIGURATION", "VIRTUAL_HOST", "HTTP_ROUTE"))
 _ACTIONS = {"route": "ROUTE", "redirect": "REDIRECT", "direct_response": "DIRECT_RESPONSE"}
 
 
-def can_touch(patch: ReadPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
+def can_touch(patch: ParsedPatch, type_url: str, name: str, facet: PatchFacet) -> bool:
     """Returns whether a patch can change a resource of a name. Where only the content tells, it can."""
     if type_url == CLUSTER:
         return patch.operation != "ADD" and matches_cluster(patch.match.cluster, name, facet)
@@ -26,7 +26,7 @@ def can_touch(patch: ReadPatch, type_url: str, name: str, facet: PatchFacet) -> 
     return matches_routes(patch.match.route_configuration, name, facet)
 
 
-def touched_text(patch: ReadPatch, type_url: str, facet: PatchFacet) -> str | None:
+def touched_text(patch: ParsedPatch, type_url: str, facet: PatchFacet) -> str | None:
     """Returns a text that every name has of resources that a patch can touch, "" where there is none; None for a patch that can touch all."""
     match = patch.match
     if type_url == CLUSTER:
@@ -65,7 +65,7 @@ def matches_cluster(match: ClusterMatch | None, name: str, facet: PatchFacet) ->
 # -- listeners -------------------------------------------------------------------------------------------------------------
 
 
-def matches_listener(patch: ReadPatch, listener: Any) -> bool:
+def matches_listener(patch: ParsedPatch, listener: Any) -> bool:
     """Returns whether a listener, or something in it, is asked for. A port of a listener that captures all traffic is one of its chains'."""
     match = patch.match.listener
     if match is None:
@@ -77,7 +77,7 @@ def matches_listener(patch: ReadPatch, listener: Any) -> bool:
     return not match.port_number or listener.address.socket_address.port_value == match.port_number
 
 
-def matches_chain(patch: ReadPatch, listener: Any, chain: Any) -> bool:
+def matches_chain(patch: ParsedPatch, listener: Any, chain: Any) -> bool:
     """Returns whether a filter chain of a listener that is asked for is asked for too."""
     match = patch.match.listener
     if match is None:
@@ -115,7 +115,7 @@ def matches_routes(match: RouteConfigurationMatch | None, name: str, facet: Patc
     )
 
 
-def matches_host(patch: ReadPatch, host: Any) -> bool:
+def matches_host(patch: ParsedPatch, host: Any) -> bool:
     """Returns whether a virtual host of a route configuration that is asked for is asked for too."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return match is None or (
@@ -123,19 +123,19 @@ def matches_host(patch: ReadPatch, host: Any) -> bool:
     )
 
 
-def host_texts(patch: ReadPatch) -> tuple[bytes, ...]:
+def host_texts(patch: ParsedPatch) -> tuple[bytes, ...]:
     """Returns what stands in every virtual host that a patch asks for."""
     match = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     return (match.name.encode(), match.domain_name.encode()) if match is not None else ()
 
 
-def names_route(patch: ReadPatch) -> bool:
+def names_route(patch: ParsedPatch) -> bool:
     """Returns whether a patch asks for some route of a virtual host."""
     match = patch.match.route_configuration
     return match is not None and match.vhost is not None and match.vhost.route is not None
 
 
-def matches_route(patch: ReadPatch, route: Any) -> bool:
+def matches_route(patch: ParsedPatch, route: Any) -> bool:
     """Returns whether a route of a virtual host that is asked for is asked for too. A route of another action than a match can name has any."""
     host = patch.match.route_configuration.vhost if patch.match.route_configuration is not None else None
     match = host.route if host is not None else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.lib.protobuf.constraints import find_broken, unpack
 from pilot.lib.protobuf.fault import Place, Violation
@@ -18,7 +18,7 @@ _TYPED_STRUCTS = frozenset(("udpa.type.v1.TypedStruct", "xds.type.v3.TypedStruct
 CONFIG: Place = ("typed_config",)
 
 
-def merge_value(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place = ()) -> bool:
+def merge_value(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = ()) -> bool:
     """Merges a part of the patch's value, which is at `place` there, into a message of its type; returns whether it fits."""
     tried = _fields_of(into, value)
     if tried is not None:
@@ -53,7 +53,7 @@ def _holds(message: Any, field: Any) -> bool:
     return field.message_type is not None and bool(message.HasField(field.name))
 
 
-def merge_packed(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place = CONFIG) -> bool:
+def merge_packed(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place = CONFIG) -> bool:
     """Merges an Any of the patch's value into another Any, as the messages that are in them; returns whether it fits."""
     inner, patched = unpack(into), _unpack_as(name_in(into.type_url), value)
     if inner is None or patched is None or type(inner) is not type(patched):
@@ -71,7 +71,7 @@ def merge_packed(into: Any, value: Any, patch: ReadPatch, effects: Effects, plac
     return True
 
 
-def merge_socket(into: Any, value: Any, patch: ReadPatch, effects: Effects, place: Place) -> bool:
+def merge_socket(into: Any, value: Any, patch: ParsedPatch, effects: Effects, place: Place) -> bool:
     """Merges a transport socket into one of the same name, as the messages that are in them."""
     if not value.HasField("typed_config") or not into.HasField("typed_config"):
         return merge_value(into, value, patch, effects, place)

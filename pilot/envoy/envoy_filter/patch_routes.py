@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_effects import Effects
 from pilot.envoy.envoy_filter.patch_list import change_list
 from pilot.envoy.envoy_filter.patch_match import matches_host, matches_route, matches_routes, names_route
@@ -13,7 +13,7 @@ from pilot.envoy.envoy_filter.patch_merge import merge_value
 from pilot.mesh.model.facets import PatchFacet
 
 
-def patch_routes(config: Any, patches: Sequence[ReadPatch], facet: PatchFacet, effects: Effects) -> None:
+def patch_routes(config: Any, patches: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects) -> None:
     """Patches a route configuration in place, from the outside inwards; virtual hosts that are added are not patched."""
     own = [patch for patch in patches if matches_routes(patch.match.route_configuration, config.name, facet)]
     patch_configuration(config, own, effects)
@@ -21,7 +21,7 @@ def patch_routes(config: Any, patches: Sequence[ReadPatch], facet: PatchFacet, e
     add_hosts(config, own, effects)
 
 
-def patch_configuration(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def patch_configuration(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Merges into a route configuration those patches that are for it as a whole."""
     for patch in patches:
         if (
@@ -32,7 +32,7 @@ def patch_configuration(config: Any, patches: Sequence[ReadPatch], effects: Effe
             effects.apply(patch)
 
 
-def patch_hosts(hosts: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def patch_hosts(hosts: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Patches virtual hosts in place, and the routes in them."""
     of_hosts = [patch for patch in patches if patch.apply_to == "VIRTUAL_HOST"]
     of_routes = [patch for patch in patches if patch.apply_to == "HTTP_ROUTE"]
@@ -41,7 +41,7 @@ def patch_hosts(hosts: Any, patches: Sequence[ReadPatch], effects: Effects) -> N
             del hosts[index]
 
 
-def add_hosts(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def add_hosts(config: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Adds the virtual hosts of patches to a route configuration."""
     for patch in patches:
         if patch.apply_to == "VIRTUAL_HOST" and patch.operation == "ADD":
@@ -49,7 +49,7 @@ def add_hosts(config: Any, patches: Sequence[ReadPatch], effects: Effects) -> No
             effects.apply(patch)
 
 
-def _patch_host(host: Any, hosts: Sequence[ReadPatch], routes: Sequence[ReadPatch], effects: Effects) -> bool:
+def _patch_host(host: Any, hosts: Sequence[ParsedPatch], routes: Sequence[ParsedPatch], effects: Effects) -> bool:
     """Patches a virtual host in place; returns False where it is removed."""
     for patch in hosts:
         if patch.operation == "ADD" or not matches_host(patch, host):
@@ -66,7 +66,7 @@ def _patch_host(host: Any, hosts: Sequence[ReadPatch], routes: Sequence[ReadPatc
     return True
 
 
-def _patch_host_routes(host: Any, patches: Sequence[ReadPatch], effects: Effects) -> None:
+def _patch_host_routes(host: Any, patches: Sequence[ParsedPatch], effects: Effects) -> None:
     """Removes and merges routes that are there, and then adds: what is added is not patched."""
     for index in range(len(host.routes) - 1, -1, -1):
         if not _patch_route(host.routes[index], patches, effects):
@@ -76,7 +76,7 @@ def _patch_host_routes(host: Any, patches: Sequence[ReadPatch], effects: Effects
             _add_route(host.routes, patch, effects)
 
 
-def _patch_route(route: Any, patches: Sequence[ReadPatch], effects: Effects) -> bool:
+def _patch_route(route: Any, patches: Sequence[ParsedPatch], effects: Effects) -> bool:
     for patch in patches:
         if not (patch.merges or patch.operation == "REMOVE") or not matches_route(patch, route):
             continue
@@ -88,7 +88,7 @@ def _patch_route(route: Any, patches: Sequence[ReadPatch], effects: Effects) -> 
     return True
 
 
-def _add_route(routes: Any, patch: ReadPatch, effects: Effects) -> None:
+def _add_route(routes: Any, patch: ParsedPatch, effects: Effects) -> None:
     """Adds a route; one that is to be the first, and names another one, only where that is there."""
     if not names_route(patch):
         change_list(routes, patch, None, effects)

@@ -12,7 +12,7 @@ from google.protobuf import any_pb2
 from msgspec.structs import replace
 
 from pilot.derive import Derived, Gather, derived
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch, patch, patches
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch, patches
 from pilot.envoy.envoy_filter.patch_cluster import patch_cluster
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
 from pilot.envoy.envoy_filter.patch_listener import patch_listener
@@ -135,14 +135,14 @@ def patched(db: Mesh, source: PatchSourceKey, facet: PatchFacet) -> Mapping[Reso
 
 # -- one resource ----------------------------------------------------------------------------------------------------------
 
-_PATCHERS: Mapping[str, Callable[[Any, Sequence[ReadPatch], PatchFacet, Effects], bool]] = {
+_PATCHERS: Mapping[str, Callable[[Any, Sequence[ParsedPatch], PatchFacet, Effects], bool]] = {
     CLUSTER: patch_cluster,
     LISTENER: patch_listener,
 }
 
 
 def apply_patches(
-    original: Resource, type_url: str, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects
+    original: Resource, type_url: str, found: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
 ) -> Resource | None:
     """Returns a cluster or listener with the patches applied to a copy of it: the same one where none changed it, None where one removes it."""
     message = unpack(any_pb2.Any.FromString(original.any))

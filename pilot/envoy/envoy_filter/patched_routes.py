@@ -11,7 +11,7 @@ from typing import NamedTuple
 from envoy.config.route.v3 import route_pb2
 
 from pilot.derive import derived
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch, patch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch, patch
 from pilot.envoy.envoy_filter.patch_effects import Effects, Misfit
 from pilot.envoy.envoy_filter.patch_match import host_texts, matches_routes
 from pilot.envoy.envoy_filter.patch_routes import add_hosts, patch_configuration, patch_hosts, patch_routes
@@ -48,7 +48,7 @@ class PatchedPiece(NamedTuple):
 
 
 def patch_pieces(
-    db: Mesh, original: Resource, found: Sequence[ReadPatch], facet: PatchFacet, effects: Effects
+    db: Mesh, original: Resource, found: Sequence[ParsedPatch], facet: PatchFacet, effects: Effects
 ) -> Resource:
     """Returns a route configuration with patches: the same one where none changed it. No node of its own."""
     own = [one for one in found if matches_routes(one.match.route_configuration, original.name, facet)]
@@ -84,7 +84,7 @@ def patch_pieces(
     )
 
 
-def _touching(piece: bytes, patches: Sequence[ReadPatch]) -> Sequence[ReadPatch]:
+def _touching(piece: bytes, patches: Sequence[ParsedPatch]) -> Sequence[ParsedPatch]:
     """Returns the patches that can change a piece: those that name no virtual host, or one whose name and domain stand in it. After one that may
     give hosts other names that is all of them."""
     found = [one for one in patches if all(text in piece for text in host_texts(one))]

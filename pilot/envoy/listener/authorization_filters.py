@@ -1,7 +1,8 @@
-"""Derives the filters of AuthorizationPolicies.
+"""Filters for AuthorizationPolicies.
 
-External authorizers are asked first; then what audits, what denies and what allows has a filter each, so that a denial comes before any
-permission. An edit of a policy builds that policy anew, and the filters of those that it applies to.
+External authorizers come first, followed by one filter each for the actions AUDIT, DENY and ALLOW, so that a denial
+takes precedence. An edit of a policy recompiles only that policy, and rebuilds the filters of the workloads to which it
+applies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pilot.envoy.rbac.principal import RuleContext
 from pilot.envoy.rbac.rbac_rules import (
     NEVER,
     ActionRules,
-    BuiltAuthorization,
+    CompiledPolicy,
     build_action,
     build_rbac,
     build_rule,
@@ -38,98 +39,107 @@ from pilot.mesh.tables.trust import mesh_trust_domains
 F = TypeVar("F")
 PhasedHttpFilters = tuple[tuple[Phase, hcm_pb2.HttpFilter], ...]
 PhasedNetworkFilters = tuple[tuple[Phase, listener_components_pb2.Filter], ...]
-_BAD_AUTHORIZER = "-deny-due-to-bad-CUSTOM-action"
+_INVALID_AUTHORIZER = "-deny-due-to-bad-CUSTOM-action"
 _LOCAL: tuple[Action, ...] = ("AUDIT", "DENY", "ALLOW")
 
 
 @derived
-def built_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> BuiltAuthorization | None:
-    """Returns a policy in Envoy's words, for connections (`tcp`) or requests, which may come out of tunnels; None for one that is gone."""
+def compiled_policy(db: Mesh, key: ObjectKey, tcp: bool, tunnelled: bool = False) -> CompiledPolicy | None:
+    """Return the RBAC rules of a policy, or None if it does not exist.
+
+    `tcp` selects rules for connections instead of requests. `tunnelled` is set for connections that arrive in tunnels.
+    """
     row = AUTHORIZATION_POLICY.get(db, key)
     if row is None:
         return None
-    spec, place = row.spec, RuleContext(row.namespace, mesh_trust_domains(db), tcp, tunnelled)
+    spec, context = row.spec, RuleContext(row.namespace, mesh_trust_domains(db), tcp, tunnelled)
     provider = spec.provider.name if spec.action == "CUSTOM" and spec.provider is not None else ""
-    built = (
-        [NEVER] if not spec.rules else [build_rule(rule, place, allows=spec.action == "ALLOW") for rule in spec.rules]
-    )
     rules = (
+        [NEVER] if not spec.rules else [build_rule(rule, context, allows=spec.action == "ALLOW") for rule in spec.rules]
+    )
+    named_rules = (
         (rule_name(row.namespace, row.name, index, provider), rule)
-        for index, rule in enumerate(built)
+        for index, rule in enumerate(rules)
         if rule is not None
     )
-    return BuiltAuthorization(
-        spec.action, tuple(rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider
+    return CompiledPolicy(
+        spec.action, tuple(named_rules), bool(dry_run(row.annotations)) and spec.action != "CUSTOM", provider
     )
 
 
 @derived
 def http_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedHttpFilters:
-    """Returns the filters of requests, each with its phase, by the keys of the policies that apply."""
-    built = built_policies(db, policies, False, tunnelled)
-    custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _REQUESTS)]
-    return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_http_rbac))
+    """Return the filters for requests, with their phases, for these policies."""
+    compiled = compiled_policies(db, policies, False, tunnelled)
+    custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _HTTP)]
+    return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_http_rbac))
 
 
 @derived
 def network_authorization(db: Mesh, policies: tuple[ObjectKey, ...], tunnelled: bool = False) -> PhasedNetworkFilters:
-    """Returns the filters of connections, each with its phase, by the keys of the policies that apply."""
-    built = built_policies(db, policies, True, tunnelled)
-    custom = [(Phase.EXTERNAL_AUTHZ, f) for f in _custom_filters(db, built, _CONNECTIONS)]
-    return *custom, *((Phase.AUTHZ, f) for f in _local_filters(built, build_network_rbac))
+    """Return the filters for connections, with their phases, for these policies."""
+    compiled = compiled_policies(db, policies, True, tunnelled)
+    custom = [(Phase.EXTERNAL_AUTHZ, item) for item in _custom_filters(db, compiled, _NETWORK)]
+    return *custom, *((Phase.AUTHZ, item) for item in _local_filters(compiled, build_network_rbac))
 
 
 @derived
 def tunnel_authorization(db: Mesh, policies: tuple[ObjectKey, ...]) -> tuple[hcm_pb2.HttpFilter, ...]:
-    """Returns the filters of tunnels as they are opened: what the policies say of connections, as filters of requests, which can answer."""
-    return tuple(_local_filters(built_policies(db, policies, tcp=True), build_http_rbac))
+    """Return the filters for CONNECT requests that open tunnels.
+
+    They apply the policies' rules for connections. As HTTP filters they can send a response.
+    """
+    return tuple(_local_filters(compiled_policies(db, policies, tcp=True), build_http_rbac))
 
 
-def built_policies(
+def compiled_policies(
     db: Mesh, policies: tuple[ObjectKey, ...], tcp: bool = False, tunnelled: bool = False
-) -> list[BuiltAuthorization]:
-    """Returns the policies of some keys in Envoy's words, for connections (`tcp`) or requests. No node of its own."""
-    return [built for key in policies if (built := built_policy(db, key, tcp, tunnelled)) is not None]
+) -> list[CompiledPolicy]:
+    """Return the RBAC rules of these policies. Not memoised."""
+    return [policy for key in policies if (policy := compiled_policy(db, key, tcp, tunnelled)) is not None]
 
 
-def _local_filters(policies: list[BuiltAuthorization], build: Callable[[ActionRules], F]) -> Iterator[F]:
-    """Yields a filter for each action that is decided in the proxy itself."""
+def _local_filters(policies: list[CompiledPolicy], build: Callable[[ActionRules], F]) -> Iterator[F]:
+    """Yield a filter for each action that the proxy decides itself."""
     for action in _LOCAL:
         if (rules := build_action(action, policies)) is not None:
             yield build(rules)
 
 
-# -- external authorizers --------------------------------------------------------------------------------------------------
+# -- external authorizers ----------------------------------------------------------------------------------------------
 
 
-class _Level(NamedTuple, Generic[F]):
-    """Holds what builds filters of requests, or of connections: of rules that note what they match, of rules that deny, and of an authorizer,
-    None for one that cannot be asked there."""
+class _Builders(NamedTuple, Generic[F]):
+    """Builds the filters for requests or for connections. `ext_authz` returns None for an unsuitable authorizer."""
 
-    notes: Callable[[ActionRules], F]
-    denies: Callable[[rbac_pb2.RBAC], F]
-    asks: Callable[[str, Authorizer], F | None]
-
-
-def _ask_about_connections(provider: str, found: Authorizer) -> listener_components_pb2.Filter | None:
-    return build_network_ext_authz(provider, found.grpc, found.port, found.hostname) if found.grpc is not None else None
+    rbac: Callable[[ActionRules], F]
+    denial: Callable[[rbac_pb2.RBAC], F]
+    ext_authz: Callable[[str, Authorizer], F | None]
 
 
-_REQUESTS = _Level(build_http_rbac, build_http_denial, build_http_ext_authz)
-_CONNECTIONS = _Level(build_network_rbac, build_network_denial, _ask_about_connections)
+def _network_ext_authz(provider: str, authorizer: Authorizer) -> listener_components_pb2.Filter | None:
+    if authorizer.grpc is None:
+        return None
+    return build_network_ext_authz(provider, authorizer.grpc, authorizer.port, authorizer.hostname)
 
 
-def _custom_filters(db: Mesh, policies: list[BuiltAuthorization], level: _Level[F]) -> Iterator[F]:
-    """Yields the filters of authorizers. Where one cannot be asked, or where there are several and the settings allow one only, what would
-    be asked about is denied."""
+_HTTP = _Builders(build_http_rbac, build_http_denial, build_http_ext_authz)
+_NETWORK = _Builders(build_network_rbac, build_network_denial, _network_ext_authz)
+
+
+def _custom_filters(db: Mesh, policies: list[CompiledPolicy], builders: _Builders[F]) -> Iterator[F]:
+    """Yield the filters for external authorizers.
+
+    Requests are denied if their authorizer is invalid, or if there are several and the settings allow only one.
+    """
     custom = [policy for policy in policies if policy.action == "CUSTOM"]
     providers = sorted({policy.provider for policy in custom})
     too_many = len(providers) > 1 and not db.settings.policies.several_authorizers
     for provider in providers:
-        own = [policy for policy in custom if policy.provider == provider]
-        found = authorizer(db, provider)
-        if too_many or isinstance(found, str):
-            yield level.denies(build_rbac("CUSTOM", own, _BAD_AUTHORIZER))
-        elif (asking := level.asks(provider, found)) is not None:
-            yield level.notes(ActionRules(None, build_rbac("CUSTOM", own), SHADOW_PREFIX))
-            yield asking
+        provider_policies = [policy for policy in custom if policy.provider == provider]
+        authorizer_or_error = authorizer(db, provider)
+        if too_many or isinstance(authorizer_or_error, str):
+            yield builders.denial(build_rbac("CUSTOM", provider_policies, _INVALID_AUTHORIZER))
+        elif (ext_authz := builders.ext_authz(provider, authorizer_or_error)) is not None:
+            yield builders.rbac(ActionRules(None, build_rbac("CUSTOM", provider_policies), SHADOW_PREFIX))
+            yield ext_authz

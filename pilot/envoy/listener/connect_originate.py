@@ -25,8 +25,9 @@ from pilot.mesh.tables.database import Mesh
 _DESTINATION = "%DOWNSTREAM_LOCAL_ADDRESS%"
 _TARGET = f"%FILTER_STATE({HBONE_TARGET}:PLAIN)%"
 _SOURCES = {"waypoint": "waypoint", "gateway": "gateway"}
-"""Tells the gateway of another network the kind of this proxy, which implies whether policies of the service were
-already applied.
+"""Tells the gateway of another network the kind of this proxy.
+
+A waypoint has already applied the policies of the service.
 """
 
 

@@ -1,4 +1,7 @@
-"""Derives the listener where tunnels end: it verifies who opens them, and hands on what comes out to a listener inside of the proxy."""
+"""The listener that terminates HBONE tunnels.
+
+It authenticates the client and hands the payload to an internal listener.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pilot.envoy.http_filter.prebuilt_http_filters import build_router
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.authorization_filters import tunnel_authorization
 from pilot.envoy.listener.listener_address import wildcards
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.network_filter.http_connection_manager import CONNECT, NAME, build_terminating_manager
 from pilot.envoy.resource import Resource
 from pilot.envoy.transport_socket.hbone_sockets import build_tunnel_context, build_tunnel_server
@@ -47,21 +50,24 @@ _ROUTES = route_pb2.RouteConfiguration(
 def terminating_listeners(
     db: Mesh, listening: ListeningFacet, policies: PolicyFacet, between_networks: bool
 ) -> Mapping[str, Resource]:
-    """Returns the listener. `policies`: those that say who may open tunnels at all, whatever is asked for in them. `between_networks`: what comes
-    out of tunnels depends on what kind of proxy has opened them, which says so itself."""
+    """Return the listener.
+
+    `policies` decide who may open a tunnel, whatever its target. `between_networks` records the kind of proxy that
+    opened the tunnel, because the handling of its payload depends on it.
+    """
     logs = access_logs(db, listening)
     binds = wildcards(listening.ipv4, listening.ipv6)
-    # Clients have few long-lived connections with many tunnels in each, which must not all come to be served by one thread.
-    frame = Frame(
+    # Clients have few long-lived connections with many tunnels in each. They must be spread over all worker threads.
+    head = ListenerHead(
         names.CONNECT_TERMINATE,
         binds,
         HBONE_PORT,
         inbound=None,
-        accepts=0,
+        max_accepts=0,
         exact_balance=True,
         access_logs=build_listener_access_logs(logs),
     )
-    listener = build_frame(frame)
+    listener = build_listener_head(head)
     filters = list(_filters(db, listening, policies, between_networks))
     manager = build_terminating_manager(listening.headers, filters, build_termination_access_logs(logs), _ROUTES)
     chain = listener.filter_chains.add(name="default")

@@ -42,11 +42,14 @@ _HTTP_TYPES = http_wasm_pb2.Wasm.DESCRIPTOR.full_name, http_rbac_pb2.RBAC.DESCRI
 _NETWORK_TYPES = network_wasm_pb2.Wasm.DESCRIPTOR.full_name, network_rbac_pb2.RBAC.DESCRIPTOR.full_name
 
 
-# -- which filters ---------------------------------------------------------------------------------------------------------
+# -- selection ---------------------------------------------------------------------------------------------------------
 
 
 def extension_port(db: Mesh, listening: ListeningFacet, port: int) -> int:
-    """Return the port if an extension names it, else `OTHER_PORTS`, so that the chains of all other ports are shared. Not memoised."""
+    """Return the port if an extension names it, else `OTHER_PORTS`, so that all other ports share their chains.
+
+    Not memoised.
+    """
     return (
         port
         if listening.policies.of(TRAFFIC_EXTENSION.id.name) and port in _named_ports(db, listening)
@@ -67,7 +70,8 @@ def _extensions(db: Mesh, listening: ListeningFacet) -> tuple[ListedExtension, .
 def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[tuple[Phase, hcm_pb2.HttpFilter]]:
     """Yield the HTTP filters for a port.
 
-    An extension that the proxy's build cannot run is replaced by a filter that denies everything, or is omitted if it fails open.
+    If the proxy's build cannot run an extension, a filter that denies everything replaces it, unless the extension
+    fails open.
     """
     features = listening.features
     for extension in _extensions(db, listening):
@@ -85,7 +89,10 @@ def http_extensions(db: Mesh, listening: ListeningFacet, port: int) -> Iterator[
 def network_extensions(
     db: Mesh, listening: ListeningFacet
 ) -> Mapping[int, tuple[tuple[Phase, listener_components_pb2.Filter], ...]]:
-    """Return the network filters by port. The filters of `OTHER_PORTS` apply to every port without an entry. Not memoised."""
+    """Return the network filters by port.
+
+    The filters of `OTHER_PORTS` apply to ports without an entry. Not memoised.
+    """
     modules = [extension for extension in _extensions(db, listening) if extension.form == "network module"]
     ports = (OTHER_PORTS, *sorted(named_ports(modules))) if modules else ()
     return {port: tuple(_network_filters(listening, modules, port)) for port in ports}
@@ -103,7 +110,7 @@ def _network_filters(
                 yield _PHASES[module.phase], build_network_denial(name)
 
 
-# -- the filters -----------------------------------------------------------------------------------------------------------
+# -- filters -----------------------------------------------------------------------------------------------------------
 
 
 def build_http_module(name: str) -> hcm_pb2.HttpFilter:

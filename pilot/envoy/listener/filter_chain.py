@@ -1,4 +1,4 @@
-"""Builds a filter chain, for all listeners of all kinds of proxies."""
+"""Builds filter chains, for every kind of listener."""
 
 from __future__ import annotations
 
@@ -19,9 +19,24 @@ from pilot.envoy.well_known_types import build_cidr, build_duration
 
 UNMATCHED_CHAIN = "PassthroughFilterChain"
 
+RAW_BUFFER = "raw_buffer"
+"""The transport protocol of a connection without TLS."""
+HTTP_ALPNS = ("http/1.1", "h2c")
+MESH_HTTP_ALPNS = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
+MESH_TCP_ALPNS = ("istio-peer-exchange", "istio")
+MESH_ALPNS = ("istio", "istio-peer-exchange", *MESH_HTTP_ALPNS)
+
+
+def plaintext_alpns(http10: bool) -> tuple[str, ...]:
+    """Return the protocols that the HTTP inspector reports for plaintext HTTP.
+
+    HTTP/1.0 counts only if it is accepted.
+    """
+    return ("http/1.0", *HTTP_ALPNS) if http10 else HTTP_ALPNS
+
 
 class ChainMatch(NamedTuple):
-    """Says what a connection must be like for a chain; what is empty does not matter."""
+    """The conditions under which a connection uses a chain. Empty conditions match everything."""
 
     server_names: tuple[str, ...] = ()
     cidrs: tuple[str, ...] = ()
@@ -43,9 +58,10 @@ def build_chain(
     handshake_timeout: int = 0,
     source: base_pb2.Metadata | None = None,
 ) -> ChainParts:
-    """Returns a chain that ends with an HTTP connection manager, where one is given, else with the last of `filters`.
+    """Return a chain that ends with an HTTP connection manager, or with the last of `filters` if there is no `manager`.
 
-    `match` None: it has no condition. `socket`: the TLS that ends in it; `handshake_timeout`: nanoseconds, 0 for none.
+    `match` is None for a chain without conditions. `socket` is the TLS that the chain terminates. `handshake_timeout`
+    is in nanoseconds; 0 disables it.
     """
     chain = listener_components_pb2.FilterChain(name=name, filters=filters, transport_socket=socket, metadata=source)
     if match is not None:
@@ -67,7 +83,10 @@ def _set_match(chain: listener_components_pb2.FilterChain, match: ChainMatch) ->
 
 
 def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inbound: bool = False) -> ChainParts:
-    """Returns what takes connections to the capturing port itself, which would be captured again and again."""
+    """Return the chain that drops connections to the capture port itself.
+
+    Otherwise they would be captured in a loop.
+    """
     filters = build_tcp_filters(
         to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, options, inbound=inbound, logged=False
     )
@@ -75,7 +94,7 @@ def build_black_hole_chain(name: str, port: int, options: NetworkOptions, inboun
 
 
 def build_source(kind: str, key: ObjectKey) -> base_pb2.Metadata:
-    """Returns metadata that name the object which something is from."""
+    """Return metadata that names the object from which a chain was built."""
     fields = struct_pb2.Struct()
     fields.fields["config"].string_value = names.config_path(kind, key.namespace, key.name)
     return base_pb2.Metadata(filter_metadata={"istio": fields})

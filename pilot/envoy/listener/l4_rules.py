@@ -1,7 +1,7 @@
-"""Derives the TCP and TLS rules of VirtualServices, as sidecars follow them: which chains a port of a service is split into.
+"""TCP and TLS rules of VirtualServices, and the filter chains into which they split a port of a service.
 
-What can be told beforehand (gateways, the proxy's labels and namespace, the port) is decided here; what only the connection tells
-(its destination, the name in its TLS handshake) becomes the condition of a chain.
+Conditions that are known in advance (gateways, the proxy's labels and namespace, the port) are evaluated here.
+Conditions on the connection (its destination, its SNI) become the match of a chain.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from pilot.mesh.traffic.virtual_service_names import MESH
 from pilot.mesh.traffic.virtual_services import egress_bindings, virtual_service, virtual_service_keys
 
 
-class Ruled(NamedTuple):
-    """Holds a VirtualService with TCP or TLS rules."""
+class L4VirtualService(NamedTuple):
+    """A VirtualService with TCP or TLS rules."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
 
 
 class L4Chain(NamedTuple):
-    """Describes a chain that a rule asks for. `source`: the VirtualService, where the chain names it; `terminal`: nothing comes after it."""
+    """A chain for a rule.
+
+    `named` is set if the chain's metadata names the VirtualService. `terminal` is set if no later rule can match.
+    """
 
     key: ObjectKey
     route: tuple[RouteDestination, ...]
@@ -47,40 +50,44 @@ class L4Chain(NamedTuple):
 
 
 class L4Client(NamedTuple):
-    """Says who connects: a proxy, by its namespace and labels."""
+    """The proxy that connects, by its namespace and labels."""
 
     namespace: str
     labels: Labels
 
 
 @derived
-def _ruled(db: Mesh, key: ObjectKey, _: str) -> Ruled | None:
-    found = virtual_service(db, key)
-    return Ruled(key, found.spec.hosts) if found is not None and (found.spec.tcp or found.spec.tls) else None
+def _l4_virtual_service(db: Mesh, key: ObjectKey, _: str) -> L4VirtualService | None:
+    row = virtual_service(db, key)
+    return L4VirtualService(key, row.spec.hosts) if row is not None and (row.spec.tcp or row.spec.tls) else None
 
 
-_ruled_in: Gather[ObjectKey, [str], Ruled] = Gather("l4_virtual_services", virtual_service_keys, _ruled)
+_l4_in_namespace: Gather[ObjectKey, [str], L4VirtualService] = Gather(
+    "l4_virtual_services", virtual_service_keys, _l4_virtual_service
+)
 
 
 @hub
-def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[Ruled, ...]:
-    """Returns the VirtualServices with TCP or TLS rules that an egress listener with these hosts imports, in the order they are tried."""
+def l4_virtual_services(db: Mesh, namespace: str, hosts: EgressHostsKey | None) -> tuple[L4VirtualService, ...]:
+    """Return the VirtualServices with TCP or TLS rules that an egress listener imports, in order of precedence."""
     keys = [b.key for b in egress_bindings(db, namespace, hosts)]
-    ruled = {ns: _ruled_in(db, ns) for ns in {k.namespace for k in keys}}
-    return tuple(found for k in keys if (found := ruled[k.namespace].get(k)) is not None)
+    by_namespace = {name: _l4_in_namespace(db, name) for name in {k.namespace for k in keys}}
+    return tuple(service for k in keys if (service := by_namespace[k.namespace].get(k)) is not None)
 
 
 @derived
 def l4_keys(db: Mesh, scope: ScopeFacet, index: int, hostname: str) -> tuple[ObjectKey, ...]:
-    """Returns the keys of those VirtualServices of an egress listener, by its index, that have a host in common with a service's name."""
+    """Return the VirtualServices of an egress listener, by its index, that have a host in common with a service."""
     hosts = egress_listeners(db, scope)[index].hosts
     return tuple(
-        r.key for r in l4_virtual_services(db, scope.namespace, hosts) if any(matches(h, hostname) for h in r.hosts)
+        service.key
+        for service in l4_virtual_services(db, scope.namespace, hosts)
+        if any(matches(h, hostname) for h in service.hosts)
     )
 
 
-def can_meet(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
-    """Returns whether a connection of the client to the port can meet the condition at all."""
+def can_match(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, port: int) -> bool:
+    """Return whether any connection of the client to the port can meet the condition."""
     return (
         (not match.gateways or MESH in match.gateways)
         and match.port in (0, port)
@@ -92,21 +99,26 @@ def can_meet(match: L4MatchAttributes | TLSMatchAttributes, client: L4Client, po
 def find_tls_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterable[L4Chain]:
-    """Returns the chains of TLS rules; of those with the same condition the first. A condition that names no subnets is for those that
-    were named last before it, in whichever rule, as users of Istio have it; before any it is for the service's own networks."""
-    met = [
+    """Return the chains of TLS rules. For equal conditions the first one wins.
+
+    A condition without subnets takes the last subnets before it in any rule, as in Istio. Without preceding subnets it
+    takes the service's own networks.
+    """
+    conditions = [
         (key, rule.route, match)
         for key, spec in services
         for rule in spec.tls
         if rule.route
         for match in rule.match
-        if can_meet(match, client, port)
+        if can_match(match, client, port)
     ]
-    named = accumulate(
-        (match.destination_subnets if port else () for *_, match in met), lambda last, own: own or last, initial=cidrs
+    subnets = accumulate(
+        (match.destination_subnets if port else () for *_, match in conditions),
+        lambda last, current: current or last,
+        initial=cidrs,
     )
     chains: dict[tuple[tuple[str, ...], tuple[str, ...]], L4Chain] = {}
-    for (key, route, match), networks in zip(met, islice(named, 1, None), strict=True):
+    for (key, route, match), networks in zip(conditions, islice(subnets, 1, None), strict=True):
         chains.setdefault((match.sni_hosts, match.destination_subnets), L4Chain(key, route, match.sni_hosts, networks))
     return chains.values()
 
@@ -114,7 +126,7 @@ def find_tls_chains(
 def find_tcp_chains(
     services: Iterable[tuple[ObjectKey, VirtualService]], client: L4Client, port: int, cidrs: tuple[str, ...]
 ) -> Iterator[L4Chain]:
-    """Yields the chains of TCP rules, up to the first that takes every connection."""
+    """Yield the chains of TCP rules, up to the first one that matches every connection."""
     for key, spec in services:
         for rule in spec.tcp:
             if not rule.route:
@@ -127,12 +139,15 @@ def find_tcp_chains(
 
 
 def _tcp_chain(key: ObjectKey, rule: TCPRoute, client: L4Client, port: int, cidrs: tuple[str, ...]) -> L4Chain | None:
-    """Returns the chain of a rule: a condition without subnets takes all; of others the subnets are collected. Where these are just the
-    service's own networks, its default chain would repeat the condition, and None is returned."""
-    met = [match for match in rule.match if can_meet(match, client, port)]
-    if not rule.match or any(not port or not match.destination_subnets for match in met):
+    """Return the chain of a rule. Its match has the subnets of all conditions, or none if a condition has no subnets.
+
+    The result is None if these are just the service's own networks, because the service's default chain would repeat
+    the match.
+    """
+    conditions = [match for match in rule.match if can_match(match, client, port)]
+    if not rule.match or any(not port or not match.destination_subnets for match in conditions):
         return L4Chain(key, rule.route, cidrs=cidrs, terminal=True)
-    subnets = tuple(subnet for match in met for subnet in match.destination_subnets)
+    subnets = tuple(subnet for match in conditions for subnet in match.destination_subnets)
     if not subnets:
         return None
     return L4Chain(key, rule.route, cidrs=subnets, named=False, terminal=sorted(subnets) == sorted(cidrs))

@@ -1,4 +1,4 @@
-"""Builds addresses that listeners are bound to."""
+"""Builds the addresses of listeners."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ from pilot.mesh.model.virtual_addresses import ANY_IPV4
 
 UNIX = "unix://"
 ANY_IPV6 = "::"
+FIRST_UNPRIVILEGED_PORT = 1024
 
 
 def wildcards(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """Returns the addresses that stand for all, of the families that a proxy has; the first is the one to bind to, the second an additional one."""
+    """Return the wildcard addresses of the proxy's IP families.
+
+    The first is the primary address, and the second an additional one.
+    """
     return tuple(a for a, has in ((ANY_IPV4, ipv4), (ANY_IPV6, ipv6)) if has)
 
 
 def loopbacks(ipv4: bool, ipv6: bool) -> tuple[str, ...]:
-    """Returns the addresses of the pod itself, in the same order."""
+    """Return the loopback addresses of the proxy's IP families, in the same order."""
     return tuple(a for a, has in (("127.0.0.1", ipv4), ("::1", ipv6)) if has)
 
 
 def canonical(bind: str) -> str:
-    """Returns an IPv6 address in the one form that all its spellings have, as Envoy compares them; anything else as it is."""
+    """Return an IPv6 address in its canonical form, which is how Envoy compares addresses.
+
+    Return anything else unchanged.
+    """
     if ":" not in bind or bind.startswith(UNIX):
         return bind
     return str(ipaddress.ip_address(bind))
 
 
 def build_address(bind: str, port: int) -> address_pb2.Address:
-    """Returns a socket address; without a port that of a Unix socket's path."""
+    """Return a socket address, or the address of a Unix socket if there is no port."""
     if port:
         return address_pb2.Address(socket_address=address_pb2.SocketAddress(address=bind, port_value=port))
     return address_pb2.Address(pipe=address_pb2.Pipe(path=bind.removeprefix(UNIX)))
 
 
 def build_additional(binds: Iterable[str], port: int) -> list[listener_pb2.AdditionalAddress]:
-    """Returns the further addresses of a listener."""
+    """Return the additional addresses of a listener."""
     return [listener_pb2.AdditionalAddress(address=build_address(bind, port)) for bind in binds if bind]
 
 
 def listener_name(bind: str, port: int) -> str:
-    """Returns the name of a listener, such as `0.0.0.0_80`."""
+    """Return the name of a listener, such as `0.0.0.0_80`."""
     return f"{bind}_{port}"

@@ -1,4 +1,7 @@
-"""Builds what reads of a connection before its filter chain is chosen. The prebuilt filters are shared: copy, never change."""
+"""Listener filters, which inspect a connection before its filter chain is selected.
+
+Prebuilt ones are shared: never change them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from pilot.envoy.well_known_types import pack
 Filter = listener_components_pb2.ListenerFilter
 Predicate = listener_components_pb2.ListenerFilterChainMatchPredicate
 
-MARK = 1337  # of packets that TPROXY must let through
+MARK = 1337  # marks packets that TPROXY must not capture again
 ORIGINAL_DST = Filter(name="envoy.filters.listener.original_dst", typed_config=pack(original_dst_pb2.OriginalDst()))
 ORIGINAL_SRC = Filter(
     name="envoy.filters.listener.original_src", typed_config=pack(original_src_pb2.OriginalSrc(mark=MARK))
@@ -33,35 +36,33 @@ HTTP_INSPECTOR = Filter(
 
 
 class Inspection(NamedTuple):
-    """Says what the chains of one port need to know."""
+    """The inspectors that the chains of one port need."""
 
     tls: bool = False
     http: bool = False
 
 
 def build_inspectors(by_port: Mapping[int, Inspection]) -> list[listener_components_pb2.ListenerFilter]:
-    """Returns the inspectors of a listener that captures many ports; 0 stands for those that are not named.
+    """Return the inspectors of a listener that captures many ports. Port 0 stands for ports without an entry.
 
-    TLS comes first: the HTTP inspector leaves alone what is TLS. A port that needs none is excluded, for there a server may be the
-    first to speak, and an inspector would wait for its client.
+    The TLS inspector comes first, because the HTTP inspector skips TLS. Ports that need no inspection are excluded,
+    because an inspector waits for the client, and there the server may be the first to send.
     """
-    found = []
+    inspectors = []
     if any(i.tls for i in by_port.values()):
-        everywhere = by_port.get(0, Inspection()).tls
-        named = sorted(p for p, i in by_port.items() if p and i.tls is not everywhere)
-        found.append(
-            _limited(TLS_INSPECTOR, _ports(named) if everywhere else _not(_ports(named))) if named else TLS_INSPECTOR
-        )
+        default = by_port.get(0, Inspection()).tls
+        exceptions = sorted(p for p, i in by_port.items() if p and i.tls is not default)
+        disabled = _ports(exceptions) if default else _not(_ports(exceptions))
+        inspectors.append(_limited(TLS_INSPECTOR, disabled) if exceptions else TLS_INSPECTOR)
     if any(i.http for i in by_port.values()):
-        without = sorted(p for p, i in by_port.items() if not i.http)
-        found.append(_limited(HTTP_INSPECTOR, _ports(without)) if without else HTTP_INSPECTOR)
-    return found
+        inspectors.append(without_ports(HTTP_INSPECTOR, sorted(p for p, i in by_port.items() if not i.http)))
+    return inspectors
 
 
 def without_ports(
     inspector: listener_components_pb2.ListenerFilter, ports: list[int]
 ) -> listener_components_pb2.ListenerFilter:
-    """Returns an inspector that leaves some ports alone."""
+    """Return an inspector that is disabled for some ports."""
     return _limited(inspector, _ports(ports)) if ports else inspector
 
 

@@ -1,4 +1,4 @@
-"""Builds a listener without its filter chains, for all listeners of all kinds of proxies."""
+"""Builds a listener without its filter chains, for every kind of listener."""
 
 from __future__ import annotations
 
@@ -20,69 +20,71 @@ _QUIC = udp_listener_config_pb2.UdpListenerConfig(
 )
 
 
-class Frame(NamedTuple):
+class ListenerHead(NamedTuple):
     """Describes a listener without its filter chains.
 
-    `binds`: its addresses, the first is the one that names it. `accepts`: how many connections a worker takes at once, 0 for all.
-    `inspection_timeout`: how long `filters` may look at a connection before it goes on without them (0 for ever); None for Envoy's own
-    15 s, after which the connection is closed. `takes_port`: it is bound to its port, and not only handed captured connections.
-    `hands_over`: it passes connections to the listener of their original destination. `access_logs`: of connections without a chain.
-    `internal`: only the proxy itself connects to it, so that it has no address. `inbound` None: it is of neither side.
+    `binds` are its addresses; the first one names it. `inbound` is None if it belongs to neither side. `binds_port` is
+    False if it only receives connections from the capturing listener. `max_accepts` limits the connections that a
+    worker accepts at once; 0 is unlimited. `inspection_timeout` limits how long `filters` may inspect a connection
+    before it proceeds without them (0 is unlimited); None keeps Envoy's default of 15 s, after which the connection is
+    closed. `access_logs` are for connections that match no chain. `uses_original_dst` passes connections to the
+    listener of their original destination. `internal` listeners have no address: only the proxy itself connects to
+    them.
     """
 
     name: str
     binds: tuple[str, ...]
     port: int
     inbound: bool | None = False
-    takes_port: bool = True
-    accepts: int = 1
+    binds_port: bool = True
+    max_accepts: int = 1
     exact_balance: bool = False
     filters: tuple[listener_components_pb2.ListenerFilter, ...] = ()
     inspection_timeout: Duration | None = None
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
     transparent: bool = False
-    hands_over: bool = False
+    uses_original_dst: bool = False
     buffer_bytes: int | None = None
     quic: bool = False
     internal: bool = False
 
 
-def build_frame(frame: Frame) -> listener_pb2.Listener:
-    """Returns the listener."""
+def build_listener_head(head: ListenerHead) -> listener_pb2.Listener:
+    """Return the listener."""
     listener = listener_pb2.Listener(
-        name=frame.name,
-        address=build_address(frame.binds[0], frame.port) if not frame.internal else None,
-        additional_addresses=build_additional(frame.binds[1:], frame.port),
-        traffic_direction=_DIRECTIONS[frame.inbound],
-        listener_filters=frame.filters,
-        access_log=frame.access_logs,
+        name=head.name,
+        address=build_address(head.binds[0], head.port) if not head.internal else None,
+        additional_addresses=build_additional(head.binds[1:], head.port),
+        traffic_direction=_DIRECTIONS[head.inbound],
+        listener_filters=head.filters,
+        access_log=head.access_logs,
     )
-    if frame.inspection_timeout is not None:
+    if head.inspection_timeout is not None:
         listener.continue_on_listener_filters_timeout = True
-    if frame.inspection_timeout is not None and not frame.internal:
-        listener.listener_filters_timeout.CopyFrom(build_duration(frame.inspection_timeout))
-    if frame.transparent:
+    if head.inspection_timeout is not None and not head.internal:
+        listener.listener_filters_timeout.CopyFrom(build_duration(head.inspection_timeout))
+    if head.transparent:
         listener.transparent.value = True
-    if frame.hands_over:
+    if head.uses_original_dst:
         listener.use_original_dst.value = True
-    if frame.buffer_bytes is not None:
-        listener.per_connection_buffer_limit_bytes.value = frame.buffer_bytes
-    _set_socket(listener, frame)
+    if head.buffer_bytes is not None:
+        listener.per_connection_buffer_limit_bytes.value = head.buffer_bytes
+    _set_socket(listener, head)
     return listener
 
 
-def _set_socket(listener: listener_pb2.Listener, frame: Frame) -> None:
-    """Sets how connections are taken. UDP has no connections to balance."""
-    if frame.internal:
+def _set_socket(listener: listener_pb2.Listener, head: ListenerHead) -> None:
+    """Set how connections are accepted. UDP has no connections to balance."""
+    if head.internal:
         listener.internal_listener.SetInParent()
         return
-    if not frame.takes_port:
+    if not head.binds_port:
         listener.bind_to_port.value = False
-    elif frame.accepts:
-        listener.max_connections_to_accept_per_socket_event.value = frame.accepts
-    if frame.quic:
+    elif head.max_accepts:
+        listener.max_connections_to_accept_per_socket_event.value = head.max_accepts
+    if head.quic:
         listener.udp_listener_config.CopyFrom(_QUIC)
         for address in (listener.address, *(a.address for a in listener.additional_addresses)):
             address.socket_address.protocol = address_pb2.SocketAddress.UDP
-    elif frame.exact_balance:
+    elif head.exact_balance:
         listener.connection_balance_config.CopyFrom(_EXACT)

@@ -1,4 +1,4 @@
-"""Holds what the listeners of a proxy are made by beside what they are for."""
+"""Settings that all listeners of a mesh, or of a class of proxies, share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pilot.mesh.tables.mesh_config import mesh_config, mesh_networks
 
 
 class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds the part of the mesh config that listeners are made by, so that any other edit of it leaves them alone."""
+    """The part of the mesh config that affects listeners. Other edits of the mesh config leave listeners untouched."""
 
     outbound_port: int
     inbound_port: int
@@ -33,7 +33,7 @@ class ListenerDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 @hub
 def listener_defaults(db: Mesh) -> ListenerDefaults:
-    """Returns the defaults of this mesh."""
+    """Return the defaults of the mesh."""
     mesh = mesh_config(db)
     return ListenerDefaults(
         outbound_port=mesh.proxy_listen_port,
@@ -48,28 +48,29 @@ def listener_defaults(db: Mesh) -> ListenerDefaults:
 
 @hub
 def internal_networks(db: Mesh) -> tuple[str, ...]:
-    """Returns the address ranges of the mesh networks, sorted."""
-    found = set()
+    """Return the address ranges of the mesh networks, sorted."""
+    ranges = set()
     for network in mesh_networks(db).networks.values():
         for endpoints in network.endpoints:
             try:
-                found.add(ipaddress.ip_interface(endpoints.from_cidr or ""))
+                ranges.add(ipaddress.ip_interface(endpoints.from_cidr or ""))
             except ValueError:
                 continue
-    return tuple(i.with_prefixlen for i in sorted(found, key=lambda i: (i.version, i.ip.packed, i.network.prefixlen)))
+    return tuple(i.with_prefixlen for i in sorted(ranges, key=lambda i: (i.version, i.ip.packed, i.network.prefixlen)))
 
 
 class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Holds what the listeners of a proxy have in common.
+    """The settings that the listeners of a proxy share.
 
-    `accepts`: how many connections a worker takes at once, 0 for all. `handshake_timeout`: nanoseconds, 0 for none.
+    `max_accepts` limits the connections that a worker accepts at once; 0 is unlimited. `handshake_timeout` is in
+    nanoseconds; 0 disables it.
     """
 
     network: NetworkOptions = NetworkOptions()
     exact_balance: bool = False
     detection_timeout: Duration = Duration(0)
     handshake_timeout: int = 0
-    accepts: int = 1
+    max_accepts: int = 1
     dual_stack: bool = False
     idle_timeout: Duration | None = None
     lookup_family: cluster_pb2.Cluster.DnsLookupFamily = cluster_pb2.Cluster.V4_ONLY
@@ -77,7 +78,7 @@ class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
-    """Returns the options of all sides of proxies that listen alike."""
+    """Return the options for proxies with an equal facet."""
     settings, mesh, features = db.settings, listener_defaults(db), listening.features
     network = NetworkOptions(
         access_logs=access_logs(db, listening),
@@ -95,7 +96,7 @@ def listener_options(db: Mesh, listening: ListeningFacet) -> ListenerOptions:
         exact_balance=listening.exact_balance,
         detection_timeout=mesh.detection_timeout,
         handshake_timeout=settings.gateways.handshake_timeout,
-        accepts=settings.listeners.connections_per_event,
+        max_accepts=settings.listeners.connections_per_event,
         dual_stack=settings.registry.dual_stack,
         idle_timeout=listening.idle_timeout,
         lookup_family=lookup_family(

@@ -1,7 +1,8 @@
-"""Puts a listener together from serialized parts.
+"""Assembles a listener from serialized parts.
 
-Protobuf messages concatenate: of a listener only the spans' tags in its HTTP connection managers are a workload's own, so the rest
-is serialized once and shared, and a workload's listener is the parts with its tracing behind each manager.
+Serialized protobuf messages can be concatenated. In a listener, only the tracing tags of its HTTP connection managers
+differ between workloads. The rest is serialized once and shared, and a workload's listener consists of these parts with
+its tracing after each manager.
 https://protobuf.dev/programming-guides/encoding/#last-one-wins
 """
 
@@ -28,14 +29,14 @@ _ANY_VALUE = 2
 
 
 class ChainParts(msgspec.Struct, frozen=True):
-    """Holds a filter chain: all of it but the HTTP connection manager that ends it, and that without tracing (b"": there is none)."""
+    """A filter chain: everything except its connection manager, and the manager without tracing, or b""."""
 
     head: bytes
     manager: bytes = b""
 
 
 class ListenerParts(msgspec.Struct, frozen=True):
-    """Holds a listener: all of it but its filter chains, and these."""
+    """A listener: everything except its filter chains, and the chains."""
 
     name: str
     head: bytes
@@ -44,18 +45,18 @@ class ListenerParts(msgspec.Struct, frozen=True):
 
     @property
     def speaks_http(self) -> bool:
-        """Returns whether there is a manager in it, so that it is every workload's own."""
+        """Whether the listener contains a connection manager, so that each workload needs its own copy."""
         return any(c.manager for c in self.chains) or bool(self.default is not None and self.default.manager)
 
 
 def serialize_fields(manager: hcm_pb2.HttpConnectionManager) -> bytes:
-    """Returns fields of a manager, which are merged into it."""
-    part: bytes = manager.SerializeToString(deterministic=True)
-    return part
+    """Return fields of a manager that are merged into it by concatenation."""
+    fields: bytes = manager.SerializeToString(deterministic=True)
+    return fields
 
 
 def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
-    """Returns the listener of a workload; `tracing` is from `serialize_fields`."""
+    """Return the listener of a workload. `tracing` comes from `serialize_fields`."""
     body = [parts.head]
     body += [length_delimited(_CHAINS, _join(c, tracing)) for c in parts.chains]
     if parts.default is not None:
@@ -64,7 +65,7 @@ def assemble(parts: ListenerParts, tracing: bytes) -> Resource:
 
 
 def traced(chain: ChainParts, tracing: bytes) -> ChainParts:
-    """Returns a chain that has its tracing already, as where services are traced in different ways."""
+    """Return a chain that already contains its tracing, for listeners whose services are traced differently."""
     return ChainParts(_join(chain, tracing))
 
 

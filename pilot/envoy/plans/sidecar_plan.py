@@ -18,13 +18,13 @@ from pilot.envoy.endpoint.load_assignments import outbound_load_assignments
 from pilot.envoy.listener.inbound.inbound_listeners import inbound_listeners
 from pilot.envoy.listener.listener_options import listener_defaults
 from pilot.envoy.listener.outbound.outbound_listeners import (
-    addressing,
+    addressing_facet,
     http_listeners,
-    http_listeners_of_others,
+    http_listeners_except_own,
     route_names,
-    serves_headless,
+    has_own_pod_listener,
     tcp_listeners,
-    tcp_listeners_of_others,
+    tcp_listeners_except_own,
     without_spans,
 )
 from pilot.envoy.listener.outbound.virtual_outbound import capture_listeners
@@ -73,7 +73,7 @@ def sidecar_plan(db: Mesh, node_id: str) -> ProxyPlan:
                     *originating_listener_groups(db, outbound, listeners.listening),
                     *terminating_listener_groups(db, inbound),
                 ),
-                ROUTE: (Group(route_configurations, (addressing(listeners), routes), PatchSide.OUTBOUND),),
+                ROUTE: (Group(route_configurations, (addressing_facet(listeners), routes), PatchSide.OUTBOUND),),
                 NAME_TABLE: (Group(name_table, (outbound.scope, resolver), PatchSide.NONE),),
                 **agent_groups(db),
             },
@@ -104,10 +104,10 @@ def _outbound_listeners(
     db: Mesh, facet: OutboundListenersFacet, spans: SpanTagsFacet, address: str
 ) -> tuple[Group, ...]:
     capture = Group(capture_listeners, (facet, spans), PatchSide.OUTBOUND)
-    if serves_headless(db, facet, address):
+    if has_own_pod_listener(db, facet, address):
         return (
-            Group(tcp_listeners_of_others, (without_spans(facet), address), PatchSide.OUTBOUND),
-            Group(http_listeners_of_others, (facet, spans, address), PatchSide.OUTBOUND),
+            Group(tcp_listeners_except_own, (without_spans(facet), address), PatchSide.OUTBOUND),
+            Group(http_listeners_except_own, (facet, spans, address), PatchSide.OUTBOUND),
             capture,
         )
     return (

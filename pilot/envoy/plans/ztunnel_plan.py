@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pilot.envoy.plans.resource_group import NamedGroup, ProxyPlan
 from pilot.envoy.plans.shared_groups import agent_groups, policy_groups, secret_groups
-from pilot.envoy.ztunnel.address_resources import asked_addresses, asked_workloads
+from pilot.envoy.ztunnel.address_resources import requested_addresses, requested_workloads
 from pilot.lib.xds_types import ADDRESS, AUTHORIZATION, WORKLOAD
 from pilot.mesh.tables.clusters import cluster_of
 from pilot.mesh.tables.database import Mesh
@@ -19,7 +19,7 @@ def ztunnel_plan(db: Mesh, node_id: str) -> ProxyPlan:
         {AUTHORIZATION: policy_groups(db), **agent_groups(db)},
         named=secret_groups(db, node_id),
         explicit={
-            ADDRESS: (NamedGroup(asked_addresses, location),),
-            WORKLOAD: (NamedGroup(asked_workloads, location),),
+            ADDRESS: (NamedGroup(requested_addresses, location),),
+            WORKLOAD: (NamedGroup(requested_workloads, location),),
         },
     )

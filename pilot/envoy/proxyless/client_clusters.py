@@ -20,7 +20,7 @@ from pilot.lib.xds_types import CLUSTER
 from pilot.mesh.proxies.proxyless import ProxylessFacet
 from pilot.mesh.registry.endpoints import service_accounts
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.destination_rules import EVERYBODY, merged_rule_seen, ruled_hosts
+from pilot.mesh.traffic.destination_rules import EVERYBODY, visible_rule_key, ruled_hosts
 from pilot.mesh.traffic.imports import imported
 
 _Cluster = cluster_pb2.Cluster
@@ -37,7 +37,7 @@ def _cluster_key(db: Mesh, name: str, client: ProxylessFacet) -> ResolvedCluster
     own = ruled_hosts(db, scope.namespace).has(parsed.host)
     namespace, labels = (scope.namespace, client.outbound.labels) if own else EVERYBODY
     return ResolvedClusterKey(
-        ClusterKey(found.ref, parsed.port, parsed.subset), merged_rule_seen(db, namespace, labels, found.ref)
+        ClusterKey(found.ref, parsed.port, parsed.subset), visible_rule_key(db, namespace, labels, found.ref)
     )
 
 

@@ -13,10 +13,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from pilot.config.kinds.istio import AUTHORIZATION_POLICY, PEER_AUTHENTICATION
 from pilot.derive import Lookup, derived
 from pilot.envoy.http_filter.prebuilt_http_filters import build_router
-from pilot.envoy.listener.authorization_filters import built_policies
+from pilot.envoy.listener.authorization_filters import compiled_policies
 from pilot.envoy.proxyless.grpc_names import HostPort, parse_server
 from pilot.envoy.proxyless.grpc_tls import build_server_socket
-from pilot.envoy.rbac.rbac_rules import BuiltAuthorization, build_rbac
+from pilot.envoy.rbac.rbac_rules import CompiledPolicy, build_rbac
 from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import pack
 from pilot.lib.xds_types import LISTENER
@@ -37,7 +37,7 @@ def _server_listener(db: Mesh, name: str, inbound: InboundFacet) -> Resource | N
         return None
     mode = accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name)).at(address.port)
     filters = list(
-        authorization_filters(built_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name)))
+        authorization_filters(compiled_policies(db, inbound.listening.policies.of(AUTHORIZATION_POLICY.id.name)))
     )
     return Resource.of(LISTENER, build_server_listener(name, address, mode == "STRICT", filters))
 
@@ -64,7 +64,7 @@ def build_server_listener(
     return made
 
 
-def authorization_filters(policies: list[BuiltAuthorization]) -> Iterator[hcm_pb2.HttpFilter]:
+def authorization_filters(policies: list[CompiledPolicy]) -> Iterator[hcm_pb2.HttpFilter]:
     """Yields what denies and what allows. There are no authorizers that gRPC could ask: what a policy would ask about is denied."""
     enforced = [policy for policy in policies if not policy.dry_run]
     denying = [policy for policy in enforced if policy.action in ("DENY", "CUSTOM")]

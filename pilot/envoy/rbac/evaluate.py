@@ -21,7 +21,7 @@ from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
 _SEGMENT = "[-a-zA-Z0-9._~%!$&'()+,;:@=]"
 
 
-class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """What Envoy knows of a request, or of a connection; what is not known is "", 0 or empty. `principal`: the URI of the client's certificate;
     `peer`: the address that connects, `client` the one that trusted proxies tell of; `headers`: by names in lower case, with Envoy's own such as
     `:path`; `claims`: of the token."""
@@ -40,12 +40,12 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
         return re.split("[?#]", self.headers.get(":path", ""), maxsplit=1)[0]
 
 
-def meets(rule: rbac_pb2.Policy, call: RequestFacts) -> bool:
+def meets(rule: rbac_pb2.Policy, call: RequestAttributes) -> bool:
     """Returns whether a call meets a rule."""
     return any(_permits(p, call) for p in rule.permissions) and any(_is_one(p, call) for p in rule.principals)
 
 
-def _permits(permission: rbac_pb2.Permission, call: RequestFacts) -> bool:
+def _permits(permission: rbac_pb2.Permission, call: RequestAttributes) -> bool:
     kind = permission.WhichOneof("rule")
     said: Any = getattr(permission, kind)
     match kind:
@@ -74,7 +74,7 @@ def _permits(permission: rbac_pb2.Permission, call: RequestFacts) -> bool:
     raise ValueError(f"a permission by {kind} is none of ours")
 
 
-def _is_one(principal: rbac_pb2.Principal, call: RequestFacts) -> bool:
+def _is_one(principal: rbac_pb2.Principal, call: RequestAttributes) -> bool:
     kind = principal.WhichOneof("identifier")
     said: Any = getattr(principal, kind)
     match kind:
@@ -116,7 +116,7 @@ def _text(matcher: string_pb2.StringMatcher, value: str) -> bool:
     )
 
 
-def _header(matcher: route_components_pb2.HeaderMatcher, call: RequestFacts) -> bool:
+def _header(matcher: route_components_pb2.HeaderMatcher, call: RequestAttributes) -> bool:
     value = call.headers.get(matcher.name.lower())
     return value is not None and (
         matcher.WhichOneof("header_match_specifier") == "present_match" or _text(matcher.string_match, value)
@@ -142,7 +142,7 @@ def _template_regex(template: str) -> str:
     return "".join({"*": one, "**": rest}.get(part, re2.escape(part)) for part in re.split(r"(\*\*|\*)", template))
 
 
-def _metadata(matcher: metadata_pb2.MetadataMatcher, call: RequestFacts) -> bool:
+def _metadata(matcher: metadata_pb2.MetadataMatcher, call: RequestAttributes) -> bool:
     """Returns whether the claims of the token have a value; what other filters leave behind is not known."""
     keys = [segment.key for segment in matcher.path]
     if matcher.filter != JWT_AUTHN_FILTER or keys[:1] != [JWT_PAYLOAD]:

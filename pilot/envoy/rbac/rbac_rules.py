@@ -20,7 +20,7 @@ ACTIONS: Mapping[Action, rbac_pb2.RBAC.Action] = {
 _SHADOW_PREFIXES = {"ALLOW": "istio_dry_run_allow_", "DENY": "istio_dry_run_deny_", "AUDIT": "", "CUSTOM": ""}
 
 
-class BuiltAuthorization(msgspec.Struct, frozen=True):
+class CompiledPolicy(msgspec.Struct, frozen=True):
     """An AuthorizationPolicy in Envoy's words; `rules` by their names. `provider`: whom a policy with action CUSTOM asks."""
 
     action: Action
@@ -49,7 +49,7 @@ def authorizer_prefix(provider: str) -> str:
     return f"istio-ext-authz-{provider}"
 
 
-def build_rbac(action: Action, policies: Iterable[BuiltAuthorization], suffix: str = "") -> rbac_pb2.RBAC:
+def build_rbac(action: Action, policies: Iterable[CompiledPolicy], suffix: str = "") -> rbac_pb2.RBAC:
     """Returns the rules of some policies of one action, their names with a suffix."""
     rules = rbac_pb2.RBAC(action=ACTIONS[action])
     for policy in policies:
@@ -58,7 +58,7 @@ def build_rbac(action: Action, policies: Iterable[BuiltAuthorization], suffix: s
     return rules
 
 
-def build_action(action: Action, policies: Iterable[BuiltAuthorization]) -> ActionRules | None:
+def build_action(action: Action, policies: Iterable[CompiledPolicy]) -> ActionRules | None:
     """Returns the rules of an action; None where no policy has it. Rules that are there and empty let nothing through where they allow."""
     of_action = [policy for policy in policies if policy.action == action]
     if not of_action:

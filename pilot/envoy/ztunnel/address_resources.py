@@ -56,10 +56,10 @@ def _no_more(*_: object) -> tuple[()]:
     return ()
 
 
-asked_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
+requested_addresses: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
     "asked addresses", reached, address, passed=_no_more
 )
 """What names lead to, for a ztunnel of a cluster's node."""
-asked_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
+requested_workloads: Gather[AddressKey, [frozenset[str], str, str], Resource] = Gather(
     "asked workloads", reached, workload, passed=_no_more
 )

@@ -9,22 +9,23 @@ import pilot.mesh
 from tests.unit.config.test_base import classes
 
 ASSUMED = """
-AddressPort.protocol=UnsupportedProtocol AncestorStatus.mesh=True GatewayClassInfo.programmed=True GatewayClassInfo.listener_sets=True
-GatewayClassInfo.suffix=True GatewayClassInfo.addresses=Hostname GatewayAddresses.usable=True LoadBalancing.mode=UNSPECIFIED_MODE
-PolicyKind.root_selects=every TargetPort.translates=True WaypointAddress.port=15008 AccessLogs.logs_listeners=True
-ClientLocationKey.ipv4=True ClientLocationKey.ipv6=True ClientLocationKey.sidecar=True ClientLocationKey.cross_network=sni
+AddressPort.protocol=UnsupportedProtocol AncestorStatus.mesh=True GatewayAddresses.usable=True
+GatewayClassInfo.programmed=True GatewayClassInfo.listener_sets=True GatewayClassInfo.suffix=True
+GatewayClassInfo.addresses=Hostname LoadBalancing.mode=UNSPECIFIED_MODE PolicyKind.root_selects=every
+TargetPort.translates=True WaypointAddress.port=15008 AccessLogs.logs_listeners=True ClientLocationKey.ipv4=True
+ClientLocationKey.ipv6=True ClientLocationKey.sidecar=True ClientLocationKey.cross_network=sni
 ClusterDefaults.auto_mtls=True ClusterDefaults.dns_udp_max_queries=100 ClusterDefaults.send_unhealthy=True
 ClusterDefaults.external_tls_by_rule=True ClusterDefaults.telemetry_label=True ClusterDefaults.metadata_exchange=True
 ClusterDefaults.metadata_exchange_alpn=True ClusterTraitsKey.type=sidecar ClusterTraitsKey.metadata_exchange=True
-ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True EndpointTunnel.matches_socket=True
-EndpointTunnel.listener=connect_originate FilterOptions.metadata_exchange=True FilterOptions.alpn=True
-FilterOptions.exchanges=True ListenerHead.binds_port=True ListenerHead.max_accepts=1 GatewayOptions.max_accepts=1
-HttpOptions.normalization=DEFAULT HttpOptions.continue_100=True L4Chain.named=True LbEndpointOptions.telemetry=True
-ListenerOptions.max_accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1 NameTableEntry.local=True
-NetworkOptions.mongo=True TunnelOriginator.redirected=True OutboundChainKey.protocol=TCP RequestTracing.sampling=1.0
+ClusterTraitsKey.supports_tunnels=True ClusterTraitsKey.ipv4=True EndpointPolicy.send_unhealthy=True
+EndpointTunnel.matches_socket=True EndpointTunnel.listener=connect_originate FilterOptions.metadata_exchange=True
+FilterOptions.alpn=True FilterOptions.exchanges=True GatewayOptions.max_accepts=1 HttpOptions.normalization=DEFAULT
+HttpOptions.continue_100=True L4Chain.named=True LbEndpointOptions.telemetry=True ListenerHead.binds_port=True
+ListenerHead.max_accepts=1 ListenerOptions.max_accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1
+NameTableEntry.local=True NetworkOptions.mongo=True OutboundChainKey.protocol=TCP RequestTracing.sampling=1.0
 RequestTracing.istio_tags=True RequestTracing.propagated=True RequestTracing.request_id_sampling=True
-TlsPeer.mtls=UNKNOWN UnhealthySettings.send_unhealthy=True UpstreamTls.metadata_exchange=True
-VirtualHostKey.attempt_count=True ZipkinTracer.by_endpoint=True
+TlsPeer.mtls=UNKNOWN TunnelOriginator.redirected=True UnhealthySettings.send_unhealthy=True
+UpstreamTls.metadata_exchange=True VirtualHostKey.attempt_count=True ZipkinTracer.by_endpoint=True
 """
 
 

@@ -1,6 +1,6 @@
-"""Derives the chains of AUTO_PASSTHROUGH: mesh TLS passed on to any service of the mesh, by the cluster that its handshake names.
+"""The filter chains of AUTO_PASSTHROUGH servers, which forward mesh TLS to the cluster that the SNI names.
 
-Only handshakes that offer a protocol of the mesh get through, so that nothing is reached without its own mutual TLS.
+Only handshakes that offer a mesh protocol match, so that no service can be reached without its own mutual TLS.
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings-TLSmode
 """
 
@@ -36,41 +36,43 @@ def _refs(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, _labels: Labels) 
 
 
 @derived
-def _passages(
+def _service_chains(
     db: Mesh, ref: ServiceRef, _names: tuple[str, ...], scope: ScopeFacet, labels: Labels
 ) -> tuple[AutoPassthroughChain, ...] | None:
-    found = service(db, ref)
-    if (
-        found is None or found.mesh_external or hosts.is_wildcard(found.hostname)
-    ):  # no handshake names the cluster of a wildcard
+    row = service(db, ref)
+    if row is None or row.mesh_external or hosts.is_wildcard(row.hostname):  # an SNI cannot name a wildcard's cluster
         return None
     rule = destination_rule(db, scope, ref, labels)
     subsets = ("", *(s.name for s in rule.spec.subsets)) if rule is not None else ("",)
-    ports = (p.number for p in found.ports if p.protocol is not Protocol.UDP)
+    ports = (p.number for p in row.ports if p.protocol is not Protocol.UDP)
     return tuple(AutoPassthroughChain(ref, port, subset) for port in ports for subset in subsets)
 
 
-_all_passages: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[AutoPassthroughChain, ...]] = Gather(
-    "passages", _refs, _passages
+_chains_by_service: Gather[ServiceRef, [tuple[str, ...], ScopeFacet, Labels], tuple[AutoPassthroughChain, ...]] = (
+    Gather("auto_passthrough_chains", _refs, _service_chains)
 )
 
 
-def passages(db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels) -> list[AutoPassthroughChain]:
-    """Returns the chains of a server with these hosts: one a port and subset of every service in the mesh that the hosts cover."""
-    return [chain for chains in _all_passages(db, names, scope, labels).values() for chain in chains]
+def auto_passthrough_chains(
+    db: Mesh, names: tuple[str, ...], scope: ScopeFacet, labels: Labels
+) -> list[AutoPassthroughChain]:
+    """Return the chains of a server with these hosts. Each port and subset of the services that they cover has one."""
+    return [chain for chains in _chains_by_service(db, names, scope, labels).values() for chain in chains]
 
 
-def build_passage(db: Mesh, chain: AutoPassthroughChain, front: GatewayListenersFacet) -> GatewayChain | None:
-    """Returns one of these chains."""
-    found = service(db, chain.service)
-    port = found.port(chain.port) if found is not None else None
+def build_auto_passthrough_chain(
+    db: Mesh, chain: AutoPassthroughChain, facet: GatewayListenersFacet
+) -> GatewayChain | None:
+    """Return the filter chain, or None if the service has no such port."""
+    row = service(db, chain.service)
+    port = row.port(chain.port) if row is not None else None
     if port is None:
         return None
-    rule = destination_rule(db, front.scope, chain.service, front.labels)
+    rule = destination_rule(db, facet.scope, chain.service, facet.labels)
     settings = tcp_settings(
-        rule.spec if rule is not None else None, chain.subset, front.listening.idle_timeout
+        rule.spec if rule is not None else None, chain.subset, facet.listening.idle_timeout
     )._replace(tunnel=None)
     cluster = dns_srv(chain.port, chain.subset, chain.service.hostname)
     route = TcpRoute(stat_prefix(db, chain.service, port, chain.subset) or cluster, ((cluster, 0),), settings=settings)
-    filters = build_tcp_filters(route, port.protocol, listener_options(db, front.listening).network, chain.port)
+    filters = build_tcp_filters(route, port.protocol, listener_options(db, facet.listening).network, chain.port)
     return build_gateway_chain((cluster,), filters, timeout=db.settings.gateways.handshake_timeout, alpn=MESH_ALPNS)

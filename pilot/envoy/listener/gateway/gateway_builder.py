@@ -1,4 +1,4 @@
-"""Puts the listener of a gateway together from filter chains that are serialized already."""
+"""Assembles the listener of a gateway from serialized filter chains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envoy.extensions.filters.listener.proxy_protocol.v3 import proxy_protocol_p
 from pilot.envoy.listener.filter_chain import ChainMatch, build_chain
 from pilot.envoy.listener.gateway.gateway_chain_plan import GatewayListenerKey
 from pilot.envoy.listener.listener_filters import TLS_INSPECTOR
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble
 from pilot.envoy.resource import Resource
 from pilot.envoy.well_known_types import pack
@@ -25,19 +25,19 @@ PROXY_PROTOCOL = listener_components_pb2.ListenerFilter(
 
 
 class GatewayChain(NamedTuple):
-    """Holds a serialized filter chain; `inspects`: it is chosen by the TLS handshake."""
+    """A serialized filter chain. `inspects_tls` is set if its match needs the TLS handshake."""
 
     parts: ChainParts
-    inspects: bool
+    inspects_tls: bool
 
 
 class GatewayOptions(NamedTuple):
-    """Says what a gateway's listener is made of beside its chains. `others`: further addresses; `accepts`: as in `Frame`."""
+    """The settings of a gateway's listener. `additional_addresses` are further wildcard addresses."""
 
-    others: tuple[str, ...] = ()
+    additional_addresses: tuple[str, ...] = ()
     proxy_protocol: bool = False
     exact_balance: bool = False
-    accepts: int = 1
+    max_accepts: int = 1
     buffer_bytes: int | None = None
     access_logs: tuple[accesslog_pb2.AccessLog, ...] = ()
 
@@ -45,27 +45,28 @@ class GatewayOptions(NamedTuple):
 def build_gateway_listener(
     listener: GatewayListenerKey, name: str, chains: Sequence[GatewayChain], options: GatewayOptions
 ) -> Resource:
-    """Returns the listener of a listener, of at least one chain.
+    """Return a listener, which must have at least one chain.
 
-    No timeout of the listener filters is set: Envoy's own, 15 s, frees what clients hold that never speak.
+    Envoy's default timeout of 15 s for listener filters stays in force, so that clients that never send anything are
+    disconnected.
     """
-    frame = Frame(
+    head = ListenerHead(
         name=name,
-        binds=(listener.bind, *options.others),
+        binds=(listener.bind, *options.additional_addresses),
         port=listener.number,
-        accepts=options.accepts,
+        max_accepts=options.max_accepts,
         exact_balance=options.exact_balance,
-        filters=() if listener.quic else _inspection(options.proxy_protocol, any(c.inspects for c in chains)),
+        filters=() if listener.quic else _inspection(options.proxy_protocol, any(c.inspects_tls for c in chains)),
         access_logs=options.access_logs,
         buffer_bytes=options.buffer_bytes,
         quic=listener.quic,
     )
-    head = build_frame(frame).SerializeToString(deterministic=True)
-    return assemble(ListenerParts(name, head, tuple(c.parts for c in chains)), b"")
+    serialized = build_listener_head(head).SerializeToString(deterministic=True)
+    return assemble(ListenerParts(name, serialized, tuple(c.parts for c in chains)), b"")
 
 
 def _inspection(proxy_protocol: bool, tls: bool) -> tuple[listener_components_pb2.ListenerFilter, ...]:
-    """Returns what is read before a chain is chosen; the PROXY header stands before the TLS handshake."""
+    """Return the listener filters. The PROXY header precedes the TLS handshake."""
     return (*((PROXY_PROTOCOL,) if proxy_protocol else ()), *((TLS_INSPECTOR,) if tls else ()))
 
 
@@ -78,15 +79,15 @@ def build_gateway_chain(
     timeout: int = 0,
     alpn: tuple[str, ...] = (),
 ) -> GatewayChain | None:
-    """Returns one filter chain; None where there are names but none that Envoy can tell TLS by.
+    """Return a filter chain, or None if none of its server names is valid for SNI.
 
-    `server_names`: those of the TLS handshake, of which `*` is all. `socket`: TLS that ends here. `timeout`: nanoseconds for the
-    handshake. `alpn`: protocols of the handshake of which one must be asked for.
+    `server_names` are matched against the SNI; `*` matches everything. `socket` is the TLS that the chain terminates.
+    `timeout` for the handshake is in nanoseconds. `alpn` lists protocols of which the client must offer one.
     """
-    asked = {name.lower(): name for name in sorted(server_names, reverse=True)}.values()
-    named = tuple(sorted(n for n in asked if is_server_name(n)))
-    if asked and not named:
+    distinct = {name.lower(): name for name in sorted(server_names, reverse=True)}.values()
+    valid = tuple(sorted(n for n in distinct if is_server_name(n)))
+    if distinct and not valid:
         return None
-    match = ChainMatch(server_names=named if "*" not in named else (), alpns=alpn)
+    match = ChainMatch(server_names=valid if "*" not in valid else (), alpns=alpn)
     parts = build_chain(match if any(match) else None, filters, manager, socket=socket, handshake_timeout=timeout)
-    return GatewayChain(parts, bool(named) or socket is not None)
+    return GatewayChain(parts, bool(valid) or socket is not None)

@@ -1,4 +1,4 @@
-"""Derives the listeners of gateways: one a port and bind address, put together from filter chains that are values of their own."""
+"""The listeners of gateways: one for each port and bind address, assembled from separately derived filter chains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pilot.derive import Gather, derived
 from pilot.envoy.access_log.access_logs import build_listener_access_logs
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.extension_filters import extension_port
-from pilot.envoy.listener.gateway.auto_passthrough_chains import build_passage, passages
+from pilot.envoy.listener.gateway.auto_passthrough_chains import auto_passthrough_chains, build_auto_passthrough_chain
 from pilot.envoy.listener.gateway.gateway_builder import (
     GatewayChain,
     GatewayOptions,
@@ -61,60 +61,60 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 from pilot.mesh.traffic.virtual_services import virtual_service
 
-# -- which listeners and chains --------------------------------------------------------------------------------------------
+# -- plans -------------------------------------------------------------------------------------------------------------
 
 
 @derived
 def _planned_listeners(
-    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> dict[GatewayListenerKey, tuple[MergedPort, ...]]:
-    everywhere = wildcards(front.listening.ipv4, front.listening.ipv6)[0]
-    return plan_listeners(merged_gateway(db, selected), everywhere, front.listening.unprivileged)
+    everywhere = wildcards(facet.listening.ipv4, facet.listening.ipv6)[0]
+    return plan_listeners(merged_gateway(db, selection), everywhere, facet.listening.unprivileged)
 
 
 @derived
 def _listener_keys(
-    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> tuple[GatewayListenerKey, ...]:
-    return tuple(_planned_listeners(db, selected, front))
+    return tuple(_planned_listeners(db, selection, facet))
 
 
 @derived
-def _layer4(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> BoundL4Rules | None:
-    found = virtual_service(db, key)
-    if found is None:
+def _l4_rules(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> BoundL4Rules | None:
+    row = virtual_service(db, key)
+    if row is None:
         return None
-    of_tls_route = found.origin is not None and any(parent.kind == TLS_ROUTE.id for parent in found.origin.parents)
-    rules = BoundL4Rules.of(key, found.spec, of_tls_route)
+    of_tls_route = row.origin is not None and any(parent.kind == TLS_ROUTE.id for parent in row.origin.parents)
+    rules = BoundL4Rules.of(key, row.spec, of_tls_route)
     return rules if rules.tcp or rules.tls else None
 
 
-_layer4_services: Gather[ObjectKey, [str, ObjectKey], BoundL4Rules] = Gather(
-    "layer4_of_gateway", bound_services, _layer4
+_l4_rules_of_gateway: Gather[ObjectKey, [str, ObjectKey], BoundL4Rules] = Gather(
+    "layer4_of_gateway", bound_services, _l4_rules
 )
 
 
 @derived
 def _planned(
-    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, listener: GatewayListenerKey, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> ChainPlan:
-    ports = _planned_listeners(db, selected, front).get(listener, ())
+    ports = _planned_listeners(db, selection, facet).get(listener, ())
     servers = {m.key: s for p in ports for m in p.servers if (s := server(db, m.key)) is not None}
     gateways = dict.fromkeys(key.gateway for key in servers)
-    bound = {g: tuple(_layer4_services(db, front.scope.namespace, g).values()) for g in gateways}
+    bound = {g: tuple(_l4_rules_of_gateway(db, facet.scope.namespace, g).values()) for g in gateways}
     return plan_chains(ports, listener.quic, servers, bound)
 
 
 @derived
 def _chain_keys(
-    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, listener: GatewayListenerKey, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> tuple[GatewayChainKey, ...]:
     chains: dict[GatewayChainKey, None] = {}
-    for planned in _planned(db, listener, selected, front).chains:
+    for planned in _planned(db, listener, selection, facet).chains:
         if isinstance(planned, AutoPassthroughServer):
-            found = server(db, planned.server)
-            names = sni_hosts(found) if found is not None else ()
-            chains |= dict.fromkeys(passages(db, names, front.scope, front.labels))
+            row = server(db, planned.server)
+            names = sni_hosts(row) if row is not None else ()
+            chains |= dict.fromkeys(auto_passthrough_chains(db, names, facet.scope, facet.labels))
         else:
             chains[planned] = None
     return tuple(chains)
@@ -122,91 +122,91 @@ def _chain_keys(
 
 @derived
 def duplicate_matches(
-    db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> tuple[DuplicateMatch, ...]:
-    """Returns the conditions of TLS rules that have no chain in the listeners of a router."""
+    """Return the matches of TLS rules that have no chain in the listeners of a gateway."""
     return tuple(
-        again
-        for listener in _listener_keys(db, selected, front)
-        for again in _planned(db, listener, selected, front).repeated
+        duplicate
+        for listener in _listener_keys(db, selection, facet)
+        for duplicate in _planned(db, listener, selection, facet).duplicates
     )
 
 
 @derived
-def shadowed_servers(db: Mesh, selected: GatewaySelectionKey, front: GatewayListenersFacet) -> tuple[ServerKey, ...]:
-    """Returns the servers that have no chain in the listeners of a router."""
+def shadowed_servers(db: Mesh, selection: GatewaySelectionKey, facet: GatewayListenersFacet) -> tuple[ServerKey, ...]:
+    """Return the servers that have no chain in the listeners of a gateway."""
     return tuple(
         key
-        for listener in _listener_keys(db, selected, front)
-        for key in _planned(db, listener, selected, front).covered
+        for listener in _listener_keys(db, selection, facet)
+        for key in _planned(db, listener, selection, facet).shadowed
     )
 
 
-# -- chains ----------------------------------------------------------------------------------------------------------------
+# -- chains ------------------------------------------------------------------------------------------------------------
 
 
 @derived
 def filter_chain(
-    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, front: GatewayListenersFacet
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
-    """Returns one filter chain; None for one that has nowhere to go."""
+    """Return a filter chain, or None if it has no destination."""
     if isinstance(chain, PlainChain):
-        return _plain_chain(db, chain, listener, front)
+        return _plain_chain(db, chain, listener, facet)
     if isinstance(chain, HttpsChain):
-        return _https_chain(db, chain, listener, front)
+        return _https_chain(db, chain, listener, facet)
     if isinstance(chain, AutoPassthroughChain):
-        return build_passage(db, chain, front)
-    return _tcp_chain(db, chain, front)
+        return build_auto_passthrough_chain(db, chain, facet)
+    return _tcp_chain(db, chain, facet)
 
 
 def _plain_chain(
-    db: Mesh, chain: PlainChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+    db: Mesh, chain: PlainChain, listener: GatewayListenerKey, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
     kind = ManagerKey(grpc_web=parse_protocol(chain.protocol) is Protocol.GRPC_WEB)
-    template = manager(db, front, kind, extension_port(db, front.listening, listener.number))
+    template = manager(db, facet, kind, extension_port(db, facet.listening, listener.number))
     own = over_rds(_stat_prefix(listener), route_name(chain.route))
-    filters = build_first_filters(listener_options(db, front.listening).network, listener.number)
+    filters = build_first_filters(listener_options(db, facet.listening).network, listener.number)
     return build_gateway_chain((), filters, template + own, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _https_chain(
-    db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, front: GatewayListenersFacet
+    db: Mesh, chain: HttpsChain, listener: GatewayListenerKey, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
-    found = server(db, chain.server)
-    if found is None:
+    row = server(db, chain.server)
+    if row is None:
         return None
-    template = manager(db, front, ManagerKey(http3=listener.quic), extension_port(db, front.listening, listener.number))
-    own = over_rds(found.name or _stat_prefix(listener), route_name(chain.route))
-    socket = _socket(db, chain.server, front, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
+    template = manager(db, facet, ManagerKey(http3=listener.quic), extension_port(db, facet.listening, listener.number))
+    own = over_rds(row.name or _stat_prefix(listener), route_name(chain.route))
+    socket = _socket(db, chain.server, facet, HTTP3_ALPN if listener.quic else HTTP_ALPN, listener.quic)
     filters = (
-        build_first_filters(listener_options(db, front.listening).network, listener.number) if not listener.quic else []
+        build_first_filters(listener_options(db, facet.listening).network, listener.number) if not listener.quic else []
     )
     return build_gateway_chain(
-        sni_hosts(found), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout
+        sni_hosts(row), filters, template + own, socket=socket, timeout=db.settings.gateways.handshake_timeout
     )
 
 
-def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, front: GatewayListenersFacet) -> GatewayChain | None:
-    found, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
-    if found is None or found.port is None or service is None:
+def _tcp_chain(db: Mesh, chain: TcpChain | SniChain, facet: GatewayListenersFacet) -> GatewayChain | None:
+    row, service = server(db, chain.server), virtual_service(db, chain.virtual_service)
+    if row is None or row.port is None or service is None:
         return None
     sni = isinstance(chain, SniChain)
     rules: tuple[Any, ...] = service.spec.tls if isinstance(chain, SniChain) or chain.of_tls else service.spec.tcp
     if chain.rule >= len(rules):
         return None
-    port = Port(found.port.name, found.port.number, parse_protocol(found.port.protocol))
-    route = tcp_route(db, rules[chain.rule].route, port, f"{service.name}.{service.namespace}", front)
+    port = Port(row.port.name, row.port.number, parse_protocol(row.port.protocol))
+    route = tcp_route(db, rules[chain.rule].route, port, f"{service.name}.{service.namespace}", facet)
     if route is None:
         return None
-    mesh_tls = not sni and found.tls is not None and found.tls.mode == "ISTIO_MUTUAL"
+    mesh_tls = not sni and row.tls is not None and row.tls.mode == "ISTIO_MUTUAL"
     filters = build_tcp_filters(
-        route, port.protocol, listener_options(db, front.listening).network, port.number, inbound=mesh_tls, guarded=True
+        route, port.protocol, listener_options(db, facet.listening).network, port.number, inbound=mesh_tls, guarded=True
     )
     if isinstance(chain, SniChain):
         return build_gateway_chain(chain.hosts, filters, timeout=db.settings.gateways.handshake_timeout)
     alpn = PEER_ALPN if mesh_tls and not db.settings.telemetry.disable_metadata_exchange_alpn else HTTP_ALPN
-    socket = _socket(db, chain.server, front, alpn) if found.tls is not None else None
-    return build_gateway_chain(sni_hosts(found), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
+    socket = _socket(db, chain.server, facet, alpn) if row.tls is not None else None
+    return build_gateway_chain(sni_hosts(row), filters, socket=socket, timeout=db.settings.gateways.handshake_timeout)
 
 
 def _stat_prefix(listener: GatewayListenerKey) -> str:
@@ -214,15 +214,15 @@ def _stat_prefix(listener: GatewayListenerKey) -> str:
 
 
 def _socket(
-    db: Mesh, key: ServerKey, front: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False
+    db: Mesh, key: ServerKey, facet: GatewayListenersFacet, alpn: tuple[str, ...], quic: bool = False
 ) -> base_pb2.TransportSocket | None:
-    """Returns the TLS of a server that ends it; None for one that does not."""
-    found = server(db, key)
-    if found is None or found.tls is None:
+    """Return the TLS of a server that terminates it, or None."""
+    row = server(db, key)
+    if row is None or row.tls is None:
         return None
-    certificates = ServerCertificates(front.tls_files, front.secret_servers, _sds_provider(db))
+    certificates = ServerCertificates(facet.tls_files, facet.secret_servers, _sds_provider(db))
     context = build_server_context(
-        found.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy
+        row.tls, certificates, alpn, quic, _tls_defaults(db), db.settings.tls.compliance_policy
     )
     return build_quic_downstream(context) if quic else build_downstream_tls(context)
 
@@ -234,18 +234,18 @@ def _tls_defaults(db: Mesh) -> Any:
 
 @derived
 def _sds_provider(db: Mesh) -> SdsProvider | None:
-    found = secret_provider(db)
-    return SdsProvider(outbound_cluster(found.port, "", found.hostname), found.hostname) if found is not None else None
+    port = secret_provider(db)
+    return SdsProvider(outbound_cluster(port.port, "", port.hostname), port.hostname) if port is not None else None
 
 
-# -- listeners -------------------------------------------------------------------------------------------------------------
+# -- listeners ---------------------------------------------------------------------------------------------------------
 
 
 @derived
 def _chain(
-    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, chain: GatewayChainKey, listener: GatewayListenerKey, _: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> GatewayChain | None:
-    return filter_chain(db, chain, listener, front)
+    return filter_chain(db, chain, listener, facet)
 
 
 _chains: Gather[GatewayChainKey, [GatewayListenerKey, GatewaySelectionKey, GatewayListenersFacet], GatewayChain]
@@ -254,12 +254,12 @@ _chains = Gather("gateway_chains", _chain_keys, _chain)
 
 @derived
 def _listener(
-    db: Mesh, listener: GatewayListenerKey, selected: GatewaySelectionKey, front: GatewayListenersFacet
+    db: Mesh, listener: GatewayListenerKey, selection: GatewaySelectionKey, facet: GatewayListenersFacet
 ) -> Resource | None:
-    """Returns the listener of a key; None where nothing would answer on it."""
-    chains = tuple(_chains(db, listener, selected, front).values())
+    """Return a listener, or None if it has no chain."""
+    chains = tuple(_chains(db, listener, selection, facet).values())
     return (
-        build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, front))
+        build_gateway_listener(listener, gateway_listener_name(listener), chains, _options(db, listener, facet))
         if chains
         else None
     )
@@ -270,12 +270,14 @@ def gateway_listener_name(listener: GatewayListenerKey) -> str:
 
 
 @derived
-def _options(db: Mesh, listener: GatewayListenerKey, front: GatewayListenersFacet) -> GatewayOptions:
-    listening = front.listening
+def _options(db: Mesh, listener: GatewayListenerKey, facet: GatewayListenersFacet) -> GatewayOptions:
+    listening = facet.listening
     all_addresses = wildcards(listening.ipv4, listening.ipv6)
     return GatewayOptions(
-        others=all_addresses[1:] if db.settings.registry.dual_stack and listener.bind == all_addresses[0] else (),
-        proxy_protocol=front.topology.proxy_protocol,
+        additional_addresses=all_addresses[1:]
+        if db.settings.registry.dual_stack and listener.bind == all_addresses[0]
+        else (),
+        proxy_protocol=facet.topology.proxy_protocol,
         exact_balance=listening.exact_balance,
         max_accepts=db.settings.listeners.connections_per_event,
         buffer_bytes=listening.connections.listener_per_connection_buffer_limit_bytes,

@@ -1,4 +1,4 @@
-"""Builds what a gateway's filter chains do: their HTTP connection managers, and where their TCP proxies lead."""
+"""The connection managers and TCP routes of a gateway's filter chains."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from pilot.mesh.traffic.destination_rules import destination_rule
 Manager = hcm_pb2.HttpConnectionManager
 
 
-# -- HTTP ------------------------------------------------------------------------------------------------------------------
+# -- HTTP --------------------------------------------------------------------------------------------------------------
 
 
 @derived
-def manager(db: Mesh, front: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
-    """Returns the connection manager of a router, serialized, without statistics prefix and routes: protobuf merges these in.
+def manager(db: Mesh, facet: GatewayListenersFacet, kind: ManagerKey, port: int) -> bytes:
+    """Return a serialized connection manager without statistics prefix and routes, which are appended to it.
 
-    `port`: as in `extension_port`.
+    `port` is an `extension_port`.
     """
-    template = http_template_of(db, kind, front.listening, port)
-    return template + build_topology(front.topology) + tracing_part(db, front.listening, front.tags, front.scope)
+    template = http_template_of(db, kind, facet.listening, port)
+    return template + build_topology(facet.topology) + tracing_part(db, facet.listening, facet.tags, facet.scope)
 
 
 def build_topology(topology: TopologyFacet) -> bytes:
-    """Returns the part of a manager that says whose word is taken on where requests come from, serialized.
+    """Return the fields of a manager that decide which hops are trusted to name the client, serialized.
 
-    What a client's certificate says is passed on only where ours counts.
+    The details of a client certificate are forwarded only if the gateway itself sets them.
     """
-    built = Manager(
+    fields = Manager(
         xff_num_trusted_hops=topology.trusted_proxies,
         forward_client_cert_details=Manager.ForwardClientCertDetails.Value(topology.forward_client_cert),
         http_protocol_options=protocol_pb2.Http1ProtocolOptions(),
@@ -51,40 +51,42 @@ def build_topology(topology: TopologyFacet) -> bytes:
         details = Manager.SetCurrentClientCertDetails(
             subject=wrappers_pb2.BoolValue(value=True), cert=True, dns=True, uri=True
         )
-        built.set_current_client_cert_details.CopyFrom(details)
-    return bytes(built.SerializeToString(deterministic=True))
+        fields.set_current_client_cert_details.CopyFrom(details)
+    return bytes(fields.SerializeToString(deterministic=True))
 
 
-# -- TCP -------------------------------------------------------------------------------------------------------------------
+# -- TCP ---------------------------------------------------------------------------------------------------------------
 
 
 def tcp_route(
-    db: Mesh, to: tuple[RouteDestination, ...], port: Port, name: str, front: GatewayListenersFacet
+    db: Mesh, routes: tuple[RouteDestination, ...], port: Port, name: str, facet: GatewayListenersFacet
 ) -> TcpRoute | None:
-    """Returns where a TCP or TLS rule leads; None where no destination has any weight.
+    """Return the destination of a TCP or TLS rule, or None if no destination has a weight.
 
-    `port`: of the server, for destinations without one of their own. Several destinations are counted together, under `name`.
+    `port` is the server's, for destinations without a port. Several destinations share statistics under `name`.
     """
-    viewer, idle = front.scope.namespace, front.listening.idle_timeout
-    first = to[0].destination
+    viewer, idle = facet.scope.namespace, facet.listening.idle_timeout
+    first = routes[0].destination
     ref = visible_service(db, first.host, viewer) if first is not None else None
-    rule = destination_rule(db, front.scope, ref, front.labels) if ref is not None else None
+    rule = destination_rule(db, facet.scope, ref, facet.labels) if ref is not None else None
     spec = rule.spec if rule is not None else None
-    if len(to) > 1:
-        clusters = tuple((_cluster(db, d, port, viewer), d.weight) for d in to if d.weight)
+    if len(routes) > 1:
+        clusters = tuple((_cluster(db, route, port, viewer), route.weight) for route in routes if route.weight)
         return TcpRoute(name, clusters, weighted=True, settings=tcp_settings(spec, "", idle)) if clusters else None
-    cluster, subset = _cluster(db, to[0], port, viewer), first.subset if first is not None else ""
+    cluster, subset = _cluster(db, routes[0], port, viewer), first.subset if first is not None else ""
     counted = stat_prefix(db, ref, port, subset) if ref is not None else ""
     return TcpRoute(counted or cluster, ((cluster, 0),), settings=tcp_settings(spec, subset, idle))
 
 
 def stat_prefix(db: Mesh, ref: ServiceRef, port: Port, subset: str) -> str:
-    """Returns how the mesh config wants the clusters of a service to be called in metrics, "" where it does not say."""
+    """Return the statistics prefix that the mesh config defines for a service's clusters, or ""."""
     pattern = listener_defaults(db).outbound_stat_name
-    found = service(db, ref) if pattern else None
-    return build_stat_name(pattern, found, port, subset) if found is not None else ""
+    row = service(db, ref) if pattern else None
+    return build_stat_name(pattern, row, port, subset) if row is not None else ""
 
 
-def _cluster(db: Mesh, to: RouteDestination, port: Port, viewer: str) -> str:
-    ref = visible_service(db, to.destination.host, viewer) if to.destination is not None else None
-    return destination_cluster(to.destination, destination_service(db, ref) if ref is not None else None, port.number)
+def _cluster(db: Mesh, route: RouteDestination, port: Port, viewer: str) -> str:
+    ref = visible_service(db, route.destination.host, viewer) if route.destination is not None else None
+    return destination_cluster(
+        route.destination, destination_service(db, ref) if ref is not None else None, port.number
+    )

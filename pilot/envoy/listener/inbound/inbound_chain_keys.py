@@ -1,4 +1,4 @@
-"""Derives what the inbound chains of a sidecar are made by, for each port that it takes traffic on."""
+"""Describes the inbound chains of a sidecar for each port on which it accepts traffic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pilot.envoy import names
 from pilot.envoy.cluster.inbound_clusters import placeholder_service
 from pilot.envoy.cluster.stat_name import build_stat_name
 from pilot.envoy.listener.inbound.inbound_chains import InboundChainsKey
-from pilot.envoy.listener.listener_address import wildcards
+from pilot.envoy.listener.listener_address import FIRST_UNPRIVILEGED_PORT, wildcards
 from pilot.envoy.listener.listener_options import listener_defaults
-from pilot.envoy.listener.outbound.address_claims import PRIVILEGED
 from pilot.mesh.model.facets import InboundFacet, ListeningFacet
 from pilot.mesh.model.service import Port
 from pilot.mesh.registry.services import service
@@ -23,8 +22,11 @@ from pilot.mesh.security.mtls import Mode, WorkloadMtls, accepted
 from pilot.mesh.tables.database import Mesh
 
 
-def passthrough_specs(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsKey]:
-    """Yields what the chains of ports that nothing names are made by: all such ports, and each with a mode of its own by a policy."""
+def passthrough_keys(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChainsKey]:
+    """Yield the chains for ports that nothing names.
+
+    The first is for all of them, and others follow for ports that policies give an mTLS mode of their own.
+    """
     mtls = accepted_mtls(db, inbound)
     pattern = listener_defaults(db).inbound_stat_name
     yield _passthrough(0, mtls.mode, pattern)
@@ -33,8 +35,8 @@ def passthrough_specs(db: Mesh, inbound: InboundFacet) -> Iterator[InboundChains
         yield _passthrough(number, mtls.at(number), pattern)
 
 
-def passthrough_spec(db: Mesh) -> InboundChainsKey:
-    """Returns what the chains of all ports that nothing names are made by, behind a tunnel. No node of its own."""
+def passthrough_key(db: Mesh) -> InboundChainsKey:
+    """Return the chains for all ports that nothing names, behind a tunnel. Not memoised."""
     return _passthrough(0, "DISABLE", listener_defaults(db).inbound_stat_name)
 
 
@@ -46,38 +48,41 @@ def _passthrough(number: int, mode: Mode, stat_pattern: str) -> InboundChainsKey
 
 
 def accepted_mtls(db: Mesh, inbound: InboundFacet) -> WorkloadMtls:
-    """Returns what the workload accepts. No node of its own."""
+    """Return the mTLS modes that the workload accepts. Not memoised."""
     return accepted(db, inbound.policies.of(PEER_AUTHENTICATION.id.name))
 
 
-def port_specs(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:
-    """Returns what the chains of each port that is named are made by, sorted by number."""
-    found = (
-        _service_spec(db, p, inbound) if p.ingress is None else _ingress_spec(db, p, p.ingress, inbound)
+def port_keys(db: Mesh, inbound: InboundFacet) -> list[InboundChainsKey]:
+    """Return the chains of each named port, sorted by number."""
+    keys = (
+        _service_key(db, p, inbound) if p.ingress is None else _ingress_key(db, p, p.ingress, inbound)
         for p in inbound_ports(db, inbound)
     )
-    return sorted((spec for spec in found if spec is not None), key=lambda spec: spec.number)
+    return sorted((key for key in keys if key is not None), key=lambda key: key.number)
 
 
-def _service_spec(db: Mesh, served: InboundPort, inbound: InboundFacet) -> InboundChainsKey | None:
-    """Returns None for a port that other listeners of the proxy hold. The oldest service that leads to a port counts."""
-    mesh, listening, number = listener_defaults(db), inbound.listening, served.number
+def _service_key(db: Mesh, inbound_port: InboundPort, inbound: InboundFacet) -> InboundChainsKey | None:
+    """Return the chains of a service port, or None if another listener of the proxy uses it.
+
+    The oldest service wins.
+    """
+    defaults, listening, number = listener_defaults(db), inbound.listening, inbound_port.number
     to_port = listening.interception == "NONE"
     if (
         number in listening.reserved_ports
-        or number in (mesh.outbound_port, mesh.inbound_port)
+        or number in (defaults.outbound_port, defaults.inbound_port)
         or _is_privileged(number, to_port, listening)
     ):
         return None
-    cluster, first = names.inbound_cluster(number), served.targets[0]
+    cluster, target = names.inbound_cluster(number), inbound_port.targets[0]
     stat_prefix = cluster
-    found = service(db, first.ref) if mesh.inbound_stat_name else None
-    if found is not None:
-        stat_prefix = build_stat_name(mesh.inbound_stat_name, found, first.port, target_port=None)
+    row = service(db, target.ref) if defaults.inbound_stat_name else None
+    if row is not None:
+        stat_prefix = build_stat_name(defaults.inbound_stat_name, row, target.port, target_port=None)
     return InboundChainsKey(
         number=number,
-        port=first.port,
-        host=first.ref.hostname,
+        port=target.port,
+        host=target.ref.hostname,
         cluster=cluster,
         mode=accepted_mtls(db, inbound).at(number),
         stat_prefix=stat_prefix,
@@ -86,23 +91,28 @@ def _service_spec(db: Mesh, served: InboundPort, inbound: InboundFacet) -> Inbou
     )
 
 
-def _ingress_spec(
-    db: Mesh, declared: InboundPort, listener: IstioIngressListener, inbound: InboundFacet
+def _ingress_key(
+    db: Mesh, inbound_port: InboundPort, listener: IstioIngressListener, inbound: InboundFacet
 ) -> InboundChainsKey | None:
-    """Returns None for a port that other listeners of the proxy hold on all addresses."""
-    key, number, port = declared.declared_by, declared.number, declared.port
+    """Return the chains of a Sidecar's ingress listener.
+
+    The result is None if another listener of the proxy uses its port on all addresses.
+    """
+    key, number, port = inbound_port.declared_by, inbound_port.number, inbound_port.port
     assert key is not None
-    mesh, listening = listener_defaults(db), inbound.listening
+    defaults, listening = listener_defaults(db), inbound.listening
     everywhere = wildcards(listening.ipv4, listening.ipv6)
     to_port = (
         listening.interception == "NONE" if listener.capture_mode == "DEFAULT" else listener.capture_mode == "NONE"
     )
     takes_all = listener.bind == everywhere[0] or (not listener.bind and port.protocol.is_http)
-    captures = to_port and listening.interception != "NONE" and number in (mesh.outbound_port, mesh.inbound_port)
+    captures = (
+        to_port and listening.interception != "NONE" and number in (defaults.outbound_port, defaults.inbound_port)
+    )
     if (takes_all and (captures or number in listening.reserved_ports)) or _is_privileged(number, to_port, listening):
         return None
     source = key._replace(namespace=inbound.scope.namespace)
-    cluster, pattern = names.inbound_cluster(number), mesh.inbound_stat_name
+    cluster, pattern = names.inbound_cluster(number), defaults.inbound_stat_name
     return InboundChainsKey(
         number=number,
         port=port,
@@ -112,7 +122,7 @@ def _ingress_spec(
         stat_prefix=build_stat_name(pattern, placeholder_service(source, port), port, target_port=None)
         if pattern
         else cluster,
-        bind=(listener.bind,) if listener.bind else _own_addresses(inbound.ips, everywhere),
+        bind=(listener.bind,) if listener.bind else _reachable_address(inbound.ips, everywhere),
         to_port=to_port,
         tls=listener.tls if db.settings.listeners.ingress_tls else None,
         source=source,
@@ -120,11 +130,11 @@ def _ingress_spec(
 
 
 def _is_privileged(number: int, to_port: bool, listening: ListeningFacet) -> bool:
-    return to_port and listening.unprivileged and 0 < number < PRIVILEGED
+    return to_port and listening.unprivileged and 0 < number < FIRST_UNPRIVILEGED_PORT
 
 
-def _own_addresses(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the first address of a proxy that others can reach, else all."""
+def _reachable_address(ips: tuple[str, ...], everywhere: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the first address of a proxy that others can reach, or else all addresses."""
     for text in ips:
         ip = ipaddress.ip_address(text)
         if not (

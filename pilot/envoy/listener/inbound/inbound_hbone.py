@@ -1,4 +1,4 @@
-"""Derives the listener inside of a sidecar for what comes out of tunnels: the chains of its ports once more, without the TLS of the mesh."""
+"""The internal listener of a sidecar for the payload of tunnels: its port chains again, without mesh TLS."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.access_log.access_logs import build_listener_access_logs
-from pilot.envoy.listener.inbound.inbound_chain_keys import passthrough_spec, port_specs
+from pilot.envoy.listener.inbound.inbound_chain_keys import passthrough_key, port_keys
 from pilot.envoy.listener.inbound.inbound_listeners import ServerIdentityKey, inbound_chains, inspections
 from pilot.envoy.listener.listener_filters import ORIGINAL_DST, build_inspectors
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.listener.listener_parts import ListenerParts, assemble
 from pilot.envoy.listener.manager_template import tracing_part
@@ -24,15 +24,15 @@ from pilot.mesh.tables.database import Mesh
 
 @derived
 def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resource]:
-    """Returns the listener. Only connections to the workload's own addresses have a chain."""
-    guard, listening = (
+    """Return the listener. Only connections to the workload's own addresses match a chain."""
+    identity, listening = (
         ServerIdentityKey(inbound.tls_files, inbound.secret_servers),
         replace(inbound.listening, tunnelled=True),
     )
-    specs = [*(spec for spec in port_specs(db, inbound) if not spec.to_port), passthrough_spec(db)]
-    tunnelled = [replace(spec, mode="DISABLE", within=inbound.ips) for spec in specs]
-    chains = [chain for spec in tunnelled for chain in inbound_chains(db, spec, guard, listening)]
-    frame = Frame(
+    keys = [*(key for key in port_keys(db, inbound) if not key.to_port), passthrough_key(db)]
+    tunnelled = [replace(key, mode="DISABLE", tunnel_targets=inbound.ips) for key in keys]
+    chains = [chain for key in tunnelled for chain in inbound_chains(db, key, identity, listening)]
+    head = ListenerHead(
         names.MAIN_INTERNAL,
         (),
         0,
@@ -43,6 +43,8 @@ def tunnelled_listeners(db: Mesh, inbound: InboundFacet) -> Mapping[str, Resourc
         internal=True,
     )
     parts = ListenerParts(
-        names.MAIN_INTERNAL, build_frame(frame).SerializeToString(deterministic=True), tuple(c.parts for c in chains)
+        names.MAIN_INTERNAL,
+        build_listener_head(head).SerializeToString(deterministic=True),
+        tuple(c.parts for c in chains),
     )
     return {parts.name: assemble(parts, tracing_part(db, listening, inbound.tags, inbound.scope))}

@@ -1,4 +1,4 @@
-"""Derives which addresses the ports of services ask to be reached at."""
+"""The addresses that ports of services claim at an outbound proxy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from pilot.config.networking.sidecar import SidecarPort
 from pilot.config.protocol import Protocol, parse_protocol
 from pilot.derive import derived
-from pilot.envoy.listener.listener_address import ANY_IPV6, UNIX, loopbacks, wildcards
+from pilot.envoy.listener.listener_address import ANY_IPV6, FIRST_UNPRIVILEGED_PORT, UNIX, loopbacks, wildcards
 from pilot.lib.hosts import is_address
 from pilot.mesh.model.facets import OutboundListenersFacet
 from pilot.mesh.model.service import Port, Registry, Resolution, Service, ServiceRef
@@ -21,14 +21,13 @@ from pilot.mesh.scope.sidecar_scope import EgressListener
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.imports import ImportKey
 
-PRIVILEGED = 1024
 
+class BindingKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
+    """Describes where an egress listener of a proxy may bind.
 
-class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Says where an egress listener of a proxy may listen.
-
-    `cluster`: as in `OutboundListenersFacet`; `binds`: addresses that it names, () for those of the services; `to_port`: it takes a port of
-    the pod, where the others only take what is captured; `refused`: ports that other listeners of the proxy hold on all addresses.
+    `binds` are the addresses that the listener names; () stands for those of the services. `to_port` is set if it binds
+    a port of the pod, and not only receives captured traffic. `reserved` are ports that other listeners of the proxy
+    occupy on all addresses. `cluster` is as in `OutboundListenersFacet`.
     """
 
     ipv4: bool
@@ -39,34 +38,36 @@ class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     binds: tuple[str, ...] = ()
     to_port: bool = False
     unprivileged: bool = False
-    refused: frozenset[int] = frozenset()
+    reserved: frozenset[int] = frozenset()
     own_address: str = ""
     pods_as_chains: bool = False
 
     @property
     def families(self) -> AddressFamiliesFacet:
-        """Returns which addresses of services the proxy uses."""
+        """The service addresses that the proxy uses."""
         dual = self.dual_stack and self.ipv4 and self.ipv6
         return AddressFamiliesFacet(self.ipv4, self.ipv6, dual, self.auto_addresses, self.cluster)
 
     @property
     def wildcards(self) -> tuple[str, ...]:
+        """The wildcard addresses of the proxy."""
         return wildcards(self.ipv4, self.ipv6)
 
     def allows(self, port: int, protocol: Protocol) -> bool:
-        """Returns whether it may listen on a port; on a refused one only at an address of its own."""
-        if self.to_port and self.unprivileged and 0 < port < PRIVILEGED:
+        """Return whether it may bind a port. A reserved port is allowed only on a specific address."""
+        if self.to_port and self.unprivileged and 0 < port < FIRST_UNPRIVILEGED_PORT:
             return False
         everywhere = self.binds[0] == self.wildcards[0] if self.binds else protocol.is_http
-        return not (everywhere and port in self.refused)
+        return not (everywhere and port in self.reserved)
 
 
-class Claim(NamedTuple):
-    """Says that a port of a service asks for an address.
+class AddressClaim(NamedTuple):
+    """A claim of a service's port to an address.
 
-    `listener`: index of the egress listener; `port`: as it is listened on; `cluster_port`: where it leads without any rule; `address`: of the
-    service, "" for a network; `cidrs`: destinations that tell it from others at the same address. `of_pod`: it is for a pod of a
-    headless service, by the listener's address, or, `per_pod`, by its `cidrs`.
+    `listener` is the index of the egress listener. `port` is the port on which it listens, and `cluster_port` the
+    default destination. `address` is the service's, or "" for a network. `cidrs` distinguish it from other claims to
+    the same address. `of_pod` marks the claim of a pod of a headless service by its address, and `per_pod` by its
+    `cidrs`.
     """
 
     ref: ServiceRef
@@ -81,20 +82,20 @@ class Claim(NamedTuple):
     of_pod: bool = False
 
 
-def place_of(
+def binding_of(
     listener: EgressListener,
     facet: OutboundListenersFacet,
-    refused: frozenset[int],
+    reserved: frozenset[int],
     dual_stack: bool,
     pods_as_chains: bool,
-) -> PlaceKey:
-    """Returns where an egress listener of a proxy may listen."""
+) -> BindingKey:
+    """Return where an egress listener of a proxy may bind."""
     listening = facet.listening
     to_port = listening.interception == "NONE" or listener.capture_mode == "NONE" or listener.bind.startswith(UNIX)
     binds: tuple[str, ...] = (
         (listener.bind,) if listener.bind else loopbacks(listening.ipv4, listening.ipv6) if to_port else ()
     )
-    return PlaceKey(
+    return BindingKey(
         ipv4=listening.ipv4,
         ipv6=listening.ipv6,
         dual_stack=dual_stack,
@@ -103,94 +104,115 @@ def place_of(
         binds=binds,
         to_port=to_port,
         unprivileged=listening.unprivileged,
-        refused=refused | listening.reserved_ports,
+        reserved=reserved | listening.reserved_ports,
         own_address=facet.own_address,
         pods_as_chains=pods_as_chains,
     )
 
 
 @derived
-def claims(db: Mesh, item: ImportKey, index: int, place: PlaceKey, own: SidecarPort | None) -> tuple[Claim, ...]:
-    """Returns what an imported service asks for through egress listener `index`, on the port that the listener has of its `own`, or on
-    those of the service."""
-    found = service(db, item.ref)
-    if found is None or found.resolution is Resolution.ALIAS:
+def claims(
+    db: Mesh, import_key: ImportKey, index: int, binding: BindingKey, own: SidecarPort | None
+) -> tuple[AddressClaim, ...]:
+    """Return the claims of an imported service through egress listener `index`.
+
+    They are for the listener's `own` port, or else for the service's ports.
+    """
+    row = service(db, import_key.ref)
+    if row is None or row.resolution is Resolution.ALIAS:
         return ()
-    ports = item.visible_ports(found)
-    asked = (Port(own.name, own.number, parse_protocol(own.protocol)),) if own is not None else ports
-    only = ports[0].number if len(ports) == 1 else 0
-    out: list[Claim] = []
-    for port in asked:
-        if port.protocol is Protocol.UDP or not place.allows(port.number, port.protocol):
+    ports = import_key.visible_ports(row)
+    listen_ports = (Port(own.name, own.number, parse_protocol(own.protocol)),) if own is not None else ports
+    single_port = ports[0].number if len(ports) == 1 else 0
+    result: list[AddressClaim] = []
+    for port in listen_ports:
+        if port.protocol is Protocol.UDP or not binding.allows(port.number, port.protocol):
             continue
-        if own is None and not place.binds and is_headless(found, port, place):
-            out += _pod_claims(db, found, port, index, place, only)
+        if own is None and not binding.binds and is_headless(row, port, binding):
+            result += _pod_claims(db, row, port, index, binding, single_port)
         else:
-            out += _claims(found, port, index, place, only)
-    return tuple(c for c in out if c.port.number not in place.refused or c.binds[0] not in place.wildcards)
+            result += _claims(row, port, index, binding, single_port)
+    return tuple(c for c in result if c.port.number not in binding.reserved or c.binds[0] not in binding.wildcards)
 
 
-def is_headless(found: Service, port: Port, place: PlaceKey) -> bool:
-    """Returns whether a port is reached at the addresses of its pods. HTTP is routed by host names instead, at all addresses."""
+def is_headless(service: Service, port: Port, binding: BindingKey) -> bool:
+    """Return whether clients reach a port at the addresses of its pods.
+
+    HTTP is routed by host name, on all addresses.
+    """
     tcp = port.protocol.is_tcp or port.protocol is Protocol.UNSUPPORTED
     return (
-        tcp and found.resolution is Resolution.PASSTHROUGH and all(a[0] == ANY_IPV4 for a in _addresses(found, place))
+        tcp
+        and service.resolution is Resolution.PASSTHROUGH
+        and all(a[0] == ANY_IPV4 for a in _addresses(service, binding))
     )
 
 
-def _pod_claims(db: Mesh, found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
-    """Yields one claim a pod, but for the proxy's own; without any pod one for all addresses, if nothing says that there should be pods."""
-    known = endpoints(db, found.ref, port.number)
-    if not known and found.registry is not Registry.KUBERNETES and not found.selector:
-        yield from _claims(found, port, index, place, only)
-    address = _addresses(found, place)[0][0]
-    for endpoint in known:
-        if not all(is_address(a) for a in endpoint.addresses) or endpoint.addresses[0] == place.own_address:
+def _pod_claims(
+    db: Mesh, service: Service, port: Port, index: int, binding: BindingKey, single_port: int
+) -> Iterator[AddressClaim]:
+    """Yield one claim for each pod except the proxy's own.
+
+    Without pods, yield one claim for all addresses, unless the service is expected to have pods.
+    """
+    pods = endpoints(db, service.ref, port.number)
+    if not pods and service.registry is not Registry.KUBERNETES and not service.selector:
+        yield from _claims(service, port, index, binding, single_port)
+    address = _addresses(service, binding)[0][0]
+    for endpoint in pods:
+        if not all(is_address(a) for a in endpoint.addresses) or endpoint.addresses[0] == binding.own_address:
             continue
-        if place.pods_as_chains and port.protocol.is_tcp:
-            yield Claim(
-                found.ref,
+        if binding.pods_as_chains and port.protocol.is_tcp:
+            yield AddressClaim(
+                service.ref,
                 index,
                 port,
-                only or port.number,
-                place.wildcards,
-                place.to_port,
+                single_port or port.number,
+                binding.wildcards,
+                binding.to_port,
                 address,
                 endpoint.addresses,
                 per_pod=True,
             )
         else:
-            yield Claim(
-                found.ref, index, port, only or port.number, endpoint.addresses, place.to_port, address, of_pod=True
+            yield AddressClaim(
+                service.ref,
+                index,
+                port,
+                single_port or port.number,
+                endpoint.addresses,
+                binding.to_port,
+                address,
+                of_pod=True,
             )
 
 
-def _claims(found: Service, port: Port, index: int, place: PlaceKey, only: int) -> Iterator[Claim]:
-    """Yields claims at the listener's own address, for HTTP at all addresses, else at those of the service."""
-    base = Claim(found.ref, index, port, only or port.number, place.binds, place.to_port, "")
-    if place.binds or port.protocol.is_http:
-        address = _specific(_addresses(found, place)[0][0], found, place)
-        yield base._replace(binds=place.binds or place.wildcards, address=address)
+def _claims(service: Service, port: Port, index: int, binding: BindingKey, single_port: int) -> Iterator[AddressClaim]:
+    """Yield claims to the listener's own address, for HTTP to all addresses, else to the service's addresses."""
+    base = AddressClaim(service.ref, index, port, single_port or port.number, binding.binds, binding.to_port, "")
+    if binding.binds or port.protocol.is_http:
+        address = _specific(_addresses(service, binding)[0][0], service, binding)
+        yield base._replace(binds=binding.binds or binding.wildcards, address=address)
         return
-    for addresses in _addresses(found, place):
+    for addresses in _addresses(service, binding):
         if "/" in addresses[0]:
-            yield base._replace(binds=place.wildcards, cidrs=addresses)
+            yield base._replace(binds=binding.wildcards, cidrs=addresses)
             continue
-        first = _specific(addresses[0], found, place)
+        first = _specific(addresses[0], service, binding)
         extra = (
             (ANY_IPV6,)
-            if found.registry is Registry.EXTERNAL and place.ipv4 and place.ipv6 and first == ANY_IPV4
+            if service.registry is Registry.EXTERNAL and binding.ipv4 and binding.ipv6 and first == ANY_IPV4
             else ()
         )
         yield base._replace(binds=(first, *addresses[1:], *extra), address=first)
 
 
-def _specific(address: str, found: Service, place: PlaceKey) -> str:
-    """Returns an address as the proxy binds it: where it stands for all, in the proxy's own family; "" for a network."""
+def _specific(address: str, service: Service, binding: BindingKey) -> str:
+    """Return the address to bind: a wildcard in the proxy's IP family, "" for a network, else the address itself."""
     if "/" in address:
         return ""
-    return ANY_IPV6 if address == ANY_IPV4 and found.registry is Registry.EXTERNAL and not place.ipv4 else address
+    return ANY_IPV6 if address == ANY_IPV4 and service.registry is Registry.EXTERNAL and not binding.ipv4 else address
 
 
-def _addresses(found: Service, place: PlaceKey) -> list[tuple[str, ...]]:
-    return bound_addresses(found, place.families)
+def _addresses(service: Service, binding: BindingKey) -> list[tuple[str, ...]]:
+    return bound_addresses(service, binding.families)

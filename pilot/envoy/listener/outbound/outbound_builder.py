@@ -1,4 +1,4 @@
-"""Builds outbound listeners of sidecars as messages."""
+"""Builds the outbound listeners of sidecars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pilot.envoy.http_filter.dynamic_forward_proxy import build_dns_cache
 from pilot.envoy.listener.filter_chain import ANY, UNMATCHED_CHAIN, ChainMatch, build_chain, build_source
 from pilot.envoy.listener.listener_address import listener_name
 from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, TLS_INSPECTOR
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts
 from pilot.envoy.listener.manager_template import ManagerKey, over_rds
@@ -26,15 +26,15 @@ from pilot.lib.duration import Duration
 def build_outbound_listener(
     spec: OutboundListenerKey, options: ListenerOptions, templates: Mapping[ManagerKey, bytes]
 ) -> ListenerParts:
-    """Returns the listener of a spec. `templates`: the managers of the classes that its chains have."""
+    """Return a listener. `templates` are the connection managers for its chains, by class."""
     name = listener_name(spec.binds[0], spec.port)
     filters, timeout = _inspection(spec, options)
-    frame = Frame(
+    head = ListenerHead(
         name=name,
         binds=spec.binds,
         port=spec.port,
-        takes_port=spec.to_port,
-        accepts=options.accepts,
+        binds_port=spec.to_port,
+        max_accepts=options.max_accepts,
         exact_balance=options.exact_balance,
         filters=filters,
         inspection_timeout=timeout,
@@ -51,15 +51,16 @@ def build_outbound_listener(
         default = build_chain(ANY, build_unmatched_filters(spec.unmatched, options), name=UNMATCHED_CHAIN)
     elif not chains:
         chains, default = [default], None
-    return ListenerParts(name, build_frame(frame).SerializeToString(deterministic=True), tuple(chains), default)
+    return ListenerParts(name, build_listener_head(head).SerializeToString(deterministic=True), tuple(chains), default)
 
 
 def _inspection(
     spec: OutboundListenerKey, options: ListenerOptions
 ) -> tuple[tuple[listener_components_pb2.ListenerFilter, ...], Duration]:
-    """Returns the inspectors and how long they may take.
+    """Return the inspectors and their timeout.
 
-    Inspection of HTTP ends after a time only where the mesh says so: a server that speaks first would not be waited for.
+    HTTP inspection times out only if the mesh config sets a timeout. Without one, a connection whose server sends first
+    would hang.
     """
     filters = []
     if any(c.sni or (c.dynamic_host and c.tcp is not None) for c in spec.chains):
@@ -105,6 +106,6 @@ def _match(chain: OutboundChainKey) -> ChainMatch:
 
 
 def build_unmatched_filters(cluster: str, options: ListenerOptions) -> list[listener_components_pb2.Filter]:
-    """Returns what takes connections to unknown destinations."""
+    """Return the filters for connections to unknown destinations."""
     route = to_cluster(cluster, TcpSettings(idle_timeout=options.idle_timeout))
     return build_tcp_filters(route, Protocol.TCP, options.network)

@@ -1,6 +1,4 @@
-"""The filter chains for a service at one of its addresses: those of VirtualService rules, and the one to its own
-cluster.
-"""
+"""The filter chains for a service at one of its addresses: those of VirtualServices, and the default one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes outbound filter chains by what makes them, before they are built, and decides how those of many services share a listener."""
+"""Describes outbound listeners before they are built, and merges the filter chains of services that share one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from pilot.lib.hosts import is_server_name
 from pilot.mesh.model.service import Port
 
 SERVER_FIRST = frozenset({Protocol.MONGO, Protocol.MYSQL})
-RAW_BUFFER = "raw_buffer"
 
 
 class HttpRoutes(NamedTuple):
-    """Says what a chain of HTTP does: its class of managers, and the name of its routes."""
+    """The connection manager of an HTTP chain: its class, and the name of its routes."""
 
     kind: ManagerKey
     routes: str
 
 
 class OutboundChainKey(NamedTuple):
-    """Describes a filter chain. Conditions come first: `()` and "" are none. `protocol`: of a TCP chain, for filters that look into it;
-    `source`: the VirtualService that it is from; `dynamic_host`: the wildcard host that its SNI is resolved for."""
+    """Describes a filter chain.
+
+    The match conditions come first; `()` and "" match everything. `protocol` selects protocol filters for TCP. `source`
+    is the VirtualService from which the chain was built. `dynamic_host` is the wildcard host for which the SNI is
+    resolved.
+    """
 
     sni: tuple[str, ...] = ()
     cidrs: tuple[str, ...] = ()
@@ -40,37 +43,41 @@ class OutboundChainKey(NamedTuple):
 
     @property
     def matches_all(self) -> bool:
+        """Whether the chain matches every connection."""
         return not (self.alpns or self.transport or self.cidrs) and (not self.sni or "*" in self.sni)
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """Returns a value that is equal for chains that Envoy takes for duplicates."""
+        """A value that is equal for chains that Envoy considers duplicates."""
         names = frozenset(s.lower() for s in self.sni if s != "*")
         return self.transport, self.alpns, names, frozenset(c for text in self.cidrs if (c := _network(text)))
 
     @property
     def names(self) -> list[str]:
-        """Returns the names of TLS handshakes as Envoy compares them; "" is any."""
+        """The server names, as Envoy compares them. "" matches any name."""
         return ["" if "*" in self.sni else name.lower() for name in self.sni] or [""]
 
     @property
     def networks(self) -> list[str]:
-        """Returns the destinations, as Envoy compares them: "" is any."""
+        """The destination networks, as Envoy compares them. "" matches any address."""
         return [c for text in self.cidrs if (c := _network(text))] or [""]
 
 
-def _once(texts: Iterable[str], form: Callable[[str], str]) -> tuple[str, ...]:
-    """Returns texts without those that are an earlier one in another form."""
-    found: dict[str, str] = {}
+def _distinct(texts: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
+    """Return the texts without those that equal an earlier one in normal form."""
+    by_form: dict[str, str] = {}
     for text in texts:
-        found.setdefault(form(text), text)
-    return tuple(found.values())
+        by_form.setdefault(normalize(text), text)
+    return tuple(by_form.values())
 
 
-def _cells(
+def _matched_cells(
     chain: OutboundChainKey, names: Iterable[str], networks: Collection[str]
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Returns what the chain takes with these names and networks. No two chains of a listener may have one in common."""
+    """Return all combinations of conditions that the chain matches with these names and networks.
+
+    No two chains of a listener may have a combination in common.
+    """
     return (
         (chain.transport, alpn, name, network)
         for alpn in chain.alpns or ("",)
@@ -80,7 +87,7 @@ def _cells(
 
 
 def _network(text: str) -> str:
-    """Returns a network in its normal form, "" for one that stands for all addresses."""
+    """Return a network in normal form, or "" if it contains all addresses."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -89,7 +96,7 @@ def _network(text: str) -> str:
 
 
 class OutboundListenerKey(NamedTuple):
-    """Describes an outbound listener. `unmatched`: the cluster for connections that no chain takes."""
+    """Describes an outbound listener. `unmatched` is the cluster for connections that match no chain."""
 
     binds: tuple[str, ...]
     port: int
@@ -99,11 +106,11 @@ class OutboundListenerKey(NamedTuple):
 
 
 class ListenerDraft:
-    """Holds a listener to which the chains of one service after the other are added."""
+    """A listener that collects the chains of several services."""
 
     def __init__(self) -> None:
         self.chains: dict[tuple[object, ...], OutboundChainKey] = {}
-        self.taken: set[tuple[str, str, str, str]] = set()
+        self.matched: set[tuple[str, str, str, str]] = set()
         self.protocol: Protocol | None = None
         self.port: Port | None = None
         self.binds: tuple[str, ...] = ()
@@ -113,45 +120,50 @@ class ListenerDraft:
     def empty(self) -> bool:
         return self.protocol is None
 
-    def accepts(self, protocol: Protocol) -> bool:
-        """Returns whether a protocol may join. Those whose servers speak first share a port with nothing that would have to be told from
-        them."""
+    def can_share(self, protocol: Protocol) -> bool:
+        """Return whether a service with this protocol may share the listener.
+
+        If the server sends first, the protocol cannot be detected, so the port is not shared with other protocols.
+        """
         return self.protocol is None or self.protocol is protocol or SERVER_FIRST.isdisjoint((self.protocol, protocol))
 
-    def start(
+    def reset(
         self, port: Port, binds: tuple[str, ...], to_port: bool, protocol: Protocol, chains: list[OutboundChainKey]
     ) -> None:
-        """Begins (anew) with the chains of a service."""
+        """Replace the content by the chains of a service."""
         self.port, self.binds, self.to_port, self.protocol = port, binds, to_port, protocol
-        self.chains, self.taken = {}, set()
+        self.chains, self.matched = {}, set()
         self.merge(chains)
 
     def merge(self, chains: list[OutboundChainKey]) -> None:
-        """Adds chains; the first of those with the same condition stays, and a name or network that is taken is left out of later ones.
+        """Add chains.
 
-        Envoy refuses a listener in which two chains share one, or with a name that it cannot tell TLS by.
+        For equal conditions the first chain wins, and later chains lose names and networks that are already matched.
+
+        Envoy rejects a listener in which two chains match the same connection, or with a server name that is not valid
+        for SNI.
         """
         for chain in chains:
             if chain.condition in self.chains:
                 continue
-            rest = self._free(chain) if chain.sni or chain.cidrs else chain
-            if rest is not None:
-                self.chains.setdefault(rest.condition, rest)
-                self.taken.update(_cells(rest, rest.names, rest.networks))
+            unmatched = self._without_overlap(chain) if chain.sni or chain.cidrs else chain
+            if unmatched is not None:
+                self.chains.setdefault(unmatched.condition, unmatched)
+                self.matched.update(_matched_cells(unmatched, unmatched.names, unmatched.networks))
 
-    def _free(self, chain: OutboundChainKey) -> OutboundChainKey | None:
-        """Returns the chain for the names that are free, else for the networks; None where neither is."""
-        chain = chain._replace(sni=_once(chain.sni, str.lower), cidrs=_once(chain.cidrs, _network))
+    def _without_overlap(self, chain: OutboundChainKey) -> OutboundChainKey | None:
+        """Return the chain with its unmatched names, else with its unmatched networks, or None if there are neither."""
+        chain = chain._replace(sni=_distinct(chain.sni, str.lower), cidrs=_distinct(chain.cidrs, _network))
         usable = tuple(name for name in chain.sni if is_server_name(name))
         if chain.sni and not usable:
             return None
         if usable != chain.sni:
             chain = chain._replace(sni=usable)
         names, networks = chain.names, chain.networks
-        if self.taken.isdisjoint(_cells(chain, names, networks)):
+        if self.matched.isdisjoint(_matched_cells(chain, names, networks)):
             return chain
-        if free := [n for n in names if self.taken.isdisjoint(_cells(chain, [n], networks))]:
+        if free := [n for n in names if self.matched.isdisjoint(_matched_cells(chain, [n], networks))]:
             return chain._replace(sni=tuple(n for n in chain.sni if n.lower() in free))
-        if free := [n for n in networks if self.taken.isdisjoint(_cells(chain, names, [n]))]:
+        if free := [n for n in networks if self.matched.isdisjoint(_matched_cells(chain, names, [n]))]:
             return chain._replace(cidrs=tuple(c for c in chain.cidrs if _network(c) in free))
         return None

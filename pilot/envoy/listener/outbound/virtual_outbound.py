@@ -1,5 +1,4 @@
-"""Derives the listeners of a sidecar that are for no service: what captures outbound traffic, and the HTTP proxy on the pod's own
-address."""
+"""The sidecar listeners that belong to no service: the capture listener for outbound traffic, and the HTTP proxy."""
 
 from __future__ import annotations
 
@@ -12,15 +11,14 @@ from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.envoy import names
 from pilot.envoy.access_log.access_logs import build_listener_access_logs
-from pilot.envoy.listener.filter_chain import ChainMatch, build_black_hole_chain, build_chain
+from pilot.envoy.listener.filter_chain import ChainMatch, build_black_hole_chain, build_chain, plaintext_alpns
 from pilot.envoy.listener.listener_address import loopbacks, wildcards
 from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import ListenerOptions, listener_defaults, listener_options
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble
 from pilot.envoy.listener.manager_template import ManagerKey, http_template, tracing_part, with_routes
 from pilot.envoy.listener.outbound.outbound_builder import build_unmatched_filters
-from pilot.envoy.listener.outbound.outbound_chains import plaintext_alpns
 from pilot.envoy.listener.outbound.outbound_draft import HttpRoutes, OutboundChainKey, OutboundListenerKey
 from pilot.envoy.listener.outbound.outbound_listeners import listener_parts, unmatched_cluster
 from pilot.envoy.resource import Resource
@@ -32,18 +30,21 @@ from pilot.mesh.scope.sidecar_scope import outbound_traffic_policy
 from pilot.mesh.tables.database import Mesh
 
 BLACK_HOLE_CHAIN, CATCH_ALL_CHAIN = "virtualOutbound-blackhole", "virtualOutbound-catchall-tcp"
-NONE: Mapping[str, Resource] = {}
+NO_LISTENERS: Mapping[str, Resource] = {}
 
 
 @derived
 def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerParts:
-    """Returns what takes all outbound traffic that is captured and hands it to the listener of its destination, or does with it what
-    the outbound traffic policy says."""
+    """Return the capture listener.
+
+    It passes captured connections to the listener of their destination, or handles them as the outbound traffic policy
+    requires.
+    """
     listening = facet.listening
-    options, mesh = listener_options(db, listening), listener_defaults(db)
+    options, defaults = listener_options(db, listening), listener_defaults(db)
     dynamic = outbound_traffic_policy(db, facet.scope).dynamic_dns
-    head = build_capture(listening, mesh.outbound_port, options, db.settings.listeners.ipv6_only_has_ipv4, dynamic)
-    chains = [build_black_hole_chain(BLACK_HOLE_CHAIN, mesh.outbound_port, options.network)]
+    head = build_capture(listening, defaults.outbound_port, options, db.settings.listeners.ipv6_only_has_ipv4, dynamic)
+    chains = [build_black_hole_chain(BLACK_HOLE_CHAIN, defaults.outbound_port, options.network)]
     if dynamic:
         chains.append(_dynamic_dns_chain(db, facet))
     chains.append(
@@ -54,29 +55,29 @@ def virtual_outbound_parts(db: Mesh, facet: OutboundListenersFacet) -> ListenerP
 
 @derived
 def capture_listeners(db: Mesh, facet: OutboundListenersFacet, tags: SpanTagsFacet) -> Mapping[str, Resource]:
-    """Returns the outbound capture listener of a workload, where its traffic is captured, and its HTTP proxy, where it has one."""
-    found: dict[str, Resource] = {}
+    """Return the capture listener of a workload, if its traffic is captured, and its HTTP proxy, if it has one."""
+    resources: dict[str, Resource] = {}
     tracing = tracing_part(db, facet.listening, tags, facet.scope)
     if facet.listening.interception != "NONE":
         parts = virtual_outbound_parts(db, facet)
-        found[parts.name] = virtual_outbound(db, facet) if not parts.speaks_http else assemble(parts, tracing)
+        resources[parts.name] = virtual_outbound(db, facet) if not parts.speaks_http else assemble(parts, tracing)
     port = facet.listening.http_proxy_port
     port = listener_defaults(db).http_proxy_port if port is None else port
     if port:
-        parts = listener_parts(db, http_proxy_spec(db, facet, port), facet.listening)
-        found[parts.name] = assemble(parts, tracing)
-    return found
+        parts = listener_parts(db, http_proxy_key(db, facet, port), facet.listening)
+        resources[parts.name] = assemble(parts, tracing)
+    return resources
 
 
 @derived
 def virtual_outbound(db: Mesh, facet: OutboundListenersFacet) -> Resource:
-    """Returns the capture listener, where all workloads share it."""
+    """Return the capture listener that all workloads share."""
     return assemble(virtual_outbound_parts(db, facet), b"")
 
 
 @derived
-def http_proxy_spec(db: Mesh, facet: OutboundListenersFacet, port: int) -> OutboundListenerKey:
-    """Returns what a forward proxy for HTTP is made by, at the pod's own address, over all services of the scope."""
+def http_proxy_key(db: Mesh, facet: OutboundListenersFacet, port: int) -> OutboundListenerKey:
+    """Return a forward proxy for HTTP on the loopback addresses, which serves all services in scope."""
     kind = ManagerKey(forward_proxy=True, allow_any=outbound_traffic_policy(db, facet.scope).dynamic_dns)
     chain = OutboundChainKey(http=HttpRoutes(kind, names.HTTP_PROXY), protocol=Protocol.HTTP_PROXY)
     return OutboundListenerKey(
@@ -87,29 +88,29 @@ def http_proxy_spec(db: Mesh, facet: OutboundListenersFacet, port: int) -> Outbo
 def build_capture(
     listening: ListeningFacet, port: int, options: ListenerOptions, ipv6_only_has_ipv4: bool, detect_http: bool
 ) -> listener_pb2.Listener:
-    """Returns the capture listener without its chains."""
+    """Return the capture listener without its chains."""
     binds = wildcards(listening.ipv4, listening.ipv6)
     others: tuple[str, ...] = ()
     if options.dual_stack and len(binds) > 1:
         others = binds[1:]
     elif ipv6_only_has_ipv4 and not listening.ipv4:
         others = (ANY_IPV4,)
-    return build_frame(
-        Frame(
+    return build_listener_head(
+        ListenerHead(
             name=names.VIRTUAL_OUTBOUND,
             binds=(binds[0], *others),
             port=port,
-            accepts=options.accepts,
+            max_accepts=options.max_accepts,
             filters=(HTTP_INSPECTOR,) if detect_http else (),
             access_logs=build_listener_access_logs(options.network.access_logs),
             transparent=listening.interception == "TPROXY",
-            hands_over=True,
+            uses_original_dst=True,
         )
     )
 
 
 def _dynamic_dns_chain(db: Mesh, facet: OutboundListenersFacet) -> ChainParts:
-    """Returns the chain of unknown HTTP, to whatever host it asks for."""
+    """Return the chain for HTTP to unknown hosts, which are resolved at request time."""
     headers = facet.listening.headers
     attempt_count = not (headers.attempt_count is not None and headers.attempt_count.disabled)
     forwarded_host = bool(headers.x_forwarded_host is not None and headers.x_forwarded_host.enabled)

@@ -1,6 +1,7 @@
-"""Derives the listener of a gateway between networks for what comes out of tunnels, which are tunnels again.
+"""The internal listener of an east-west gateway for the payload of tunnels, which are themselves tunnels.
 
-Nobody reads them here: they end at the workloads of a service, or at its waypoint where no waypoint of the client's network has applied its policies.
+The inner tunnels are not terminated here. They end at the workloads of a service, or at its waypoint if no waypoint of
+the client's network has applied its policies.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pilot.envoy.filter_state import REQUEST_SOURCE
 from pilot.envoy.listener.access_logging import access_logs
 from pilot.envoy.listener.filter_chain import build_chain
 from pilot.envoy.listener.listener_filters import HTTP_INSPECTOR, ORIGINAL_DST, without_ports
-from pilot.envoy.listener.listener_head import Frame, build_frame
+from pilot.envoy.listener.listener_head import ListenerHead, build_listener_head
 from pilot.envoy.listener.listener_options import listener_options
 from pilot.envoy.listener.listener_parts import ChainParts, ListenerParts, assemble
-from pilot.envoy.listener.waypoint.main_internal import Case, by_map, match_services, to_chain
+from pilot.envoy.listener.waypoint.main_internal import ServiceMatch, chain_action, map_matcher, match_services
 from pilot.envoy.names import TCP
 from pilot.envoy.network_filter.tcp_filters import build_tcp_filters
 from pilot.envoy.network_filter.tcp_proxy import TcpSettings, to_cluster
@@ -41,62 +42,69 @@ _BLACK_HOLE = "virtualInbound-blackhole"
 
 
 @derived
-def _passed(db: Mesh, _: AddressFamiliesFacet) -> tuple[ServiceRef, ...]:
+def _service_refs(db: Mesh, _: AddressFamiliesFacet) -> tuple[ServiceRef, ...]:
     return passed_services(db)
 
 
-_passages: Gather[ServiceRef, [AddressFamiliesFacet], Passage] = Gather("passages into the network", _passed, passage)
+_east_west_services: Gather[ServiceRef, [AddressFamiliesFacet], Passage] = Gather(
+    "passages into the network", _service_refs, passage
+)
 
 
-def build_case(found: Passage) -> Case:
-    """Returns what is chosen for a service: its chain, and the one of its waypoint for those whose requests have not come by one."""
+def build_service_match(target: Passage) -> ServiceMatch:
+    """Return the match of a service. Requests that have not passed a waypoint are sent to the service's waypoint."""
     ports: dict[int, matcher_pb2.Matcher.OnMatch] = {}
-    for port, _ in vip_ports(found.service):
-        chain = to_chain(VipKey(found.service.ref, port.number, TCP).name)
-        if found.entry is not None:
-            entry = to_chain(VipKey(found.entry.ref, found.entry.port, TCP).name)
-            chosen = by_map(_BY_SOURCE, {"waypoint": chain, "gateway": entry if found.entry.ingress else chain})
-            chosen.on_no_match.CopyFrom(entry)
-            chain = matcher_pb2.Matcher.OnMatch(matcher=chosen)
+    for port, _ in vip_ports(target.service):
+        chain = chain_action(VipKey(target.service.ref, port.number, TCP).name)
+        if target.entry is not None:
+            entry = chain_action(VipKey(target.entry.ref, target.entry.port, TCP).name)
+            by_source = map_matcher(
+                _BY_SOURCE, {"waypoint": chain, "gateway": entry if target.entry.ingress else chain}
+            )
+            by_source.on_no_match.CopyFrom(entry)
+            chain = matcher_pb2.Matcher.OnMatch(matcher=by_source)
         ports[port.number] = chain
-    return Case(found.service.hostname, found.addresses, ports)
+    return ServiceMatch(target.service.hostname, target.addresses, ports)
 
 
-def _chains(db: Mesh, by: PassageKey, passages: Sequence[Passage]) -> Iterator[ChainParts]:
-    network, settings = listener_options(db, by.listening).network, TcpSettings(idle_timeout=by.listening.idle_timeout)
-    for found in passages:
-        for port, _ in vip_ports(found.service):
-            cluster = VipKey(found.service.ref, port.number, TCP).name
+def _chains(db: Mesh, key: PassageKey, targets: Sequence[Passage]) -> Iterator[ChainParts]:
+    network, settings = (
+        listener_options(db, key.listening).network,
+        TcpSettings(idle_timeout=key.listening.idle_timeout),
+    )
+    for target in targets:
+        for port, _ in vip_ports(target.service):
+            cluster = VipKey(target.service.ref, port.number, TCP).name
             filters = build_tcp_filters(
                 to_cluster(cluster, settings), Protocol.TCP, network, port.number, inbound=True, guarded=True
             )
             yield build_chain(None, filters, name=cluster)
-    if not passages:
+    if not targets:
         filters = build_tcp_filters(to_cluster(names.BLACK_HOLE_CLUSTER), Protocol.TCP, network, 0, inbound=True)
         yield build_chain(None, filters, name=_BLACK_HOLE)
 
 
 @derived
-def passage_listeners(db: Mesh, by: PassageKey) -> Mapping[str, Resource]:
-    """Returns the listener."""
-    passages = [found for found in _passages(db, by.families).values() if any(vip_ports(found.service))]
-    known = sorted({port.number for found in passages for port, _ in vip_ports(found.service)})
-    frame = Frame(
+def east_west_listeners(db: Mesh, key: PassageKey) -> Mapping[str, Resource]:
+    """Return the listener."""
+    targets = [target for target in _east_west_services(db, key.families).values() if any(vip_ports(target.service))]
+    ports = sorted({port.number for target in targets for port, _ in vip_ports(target.service)})
+    head = ListenerHead(
         names.MAIN_INTERNAL,
         (),
         0,
         inbound=True,
-        filters=(ORIGINAL_DST, without_ports(HTTP_INSPECTOR, known)),
-        access_logs=build_listener_access_logs(access_logs(db, by.listening)),
+        filters=(ORIGINAL_DST, without_ports(HTTP_INSPECTOR, ports)),
+        access_logs=build_listener_access_logs(access_logs(db, key.listening)),
         internal=True,
     )
-    head = build_frame(frame)
-    head.filter_chain_matcher.CopyFrom(
-        match_services(map(build_case, passages), by_name=True, nothing=to_chain(_BLACK_HOLE))
+    listener = build_listener_head(head)
+    listener.filter_chain_matcher.CopyFrom(
+        match_services(map(build_service_match, targets), by_name=True, fallback=chain_action(_BLACK_HOLE))
     )
-    chains = tuple(_chains(db, by, passages))
+    chains = tuple(_chains(db, key, targets))
     return {
         names.MAIN_INTERNAL: assemble(
-            ListenerParts(names.MAIN_INTERNAL, head.SerializeToString(deterministic=True), chains), b""
+            ListenerParts(names.MAIN_INTERNAL, listener.SerializeToString(deterministic=True), chains), b""
         )
     }

@@ -14,7 +14,7 @@ from pilot.config.kinds.istio import ENVOY_FILTER
 from pilot.config.networking.envoy_filter import EnvoyConfigObjectMatch, ListenerMatch
 from pilot.config.object import ObjectKey
 from pilot.envoy.envoy_filter.added_resources import find_patches
-from pilot.envoy.envoy_filter.parsed_patch import ReadPatch
+from pilot.envoy.envoy_filter.parsed_patch import ParsedPatch
 from pilot.envoy.envoy_filter.patch_match import can_touch
 from pilot.envoy.plans.patch_problems import envoy_filter_problems
 from pilot.envoy.plans.proxy_plan import proxy_plan
@@ -166,9 +166,9 @@ def test_an_extension_config_goes_to_who_asks_for_it() -> None:
     assert "one" not in found.resources("b").get(EXTENSION, {})
 
 
-def added(apply_to: str, operation: str, listener: str = "") -> ReadPatch:
+def added(apply_to: str, operation: str, listener: str = "") -> ParsedPatch:
     match = EnvoyConfigObjectMatch(listener=ListenerMatch(name=listener)) if listener else EnvoyConfigObjectMatch()
-    return ReadPatch(PatchKey(ObjectKey("a", "one"), 0), apply_to, operation, match, None, "")
+    return ParsedPatch(PatchKey(ObjectKey("a", "one"), 0), apply_to, operation, match, None, "")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def added(apply_to: str, operation: str, listener: str = "") -> ReadPatch:
         (added("HTTP_ROUTE", "ADD", "other"), True),
     ],
 )
-def test_which_patches_can_touch_a_listener(patch: ReadPatch, touches: bool) -> None:
+def test_which_patches_can_touch_a_listener(patch: ParsedPatch, touches: bool) -> None:
     assert can_touch(patch, LISTENER, "virtualOutbound", PatchFacet("SIDECAR_OUTBOUND")) is touches
 
 

@@ -15,10 +15,10 @@ from pilot.config.networking.virtual_service import (
 )
 from pilot.config.object import ObjectKey
 from pilot.envoy.listener.gateway.gateway_chain_plan import (
+    AutoPassthroughServer,
+    BoundL4Rules,
     GatewayListenerKey,
     HttpsChain,
-    Layer4,
-    Passages,
     PlainChain,
     PlannedChain,
     SniChain,
@@ -45,12 +45,12 @@ def server(number: int, protocol: str, *hosts: str, mode: str = "", name: str = 
     )
 
 
-def tcp(key: ObjectKey, *matches: tuple[L4MatchAttributes, ...], hosts: tuple[str, ...] = ("*",)) -> Layer4:
-    return Layer4.of(key, VirtualService(hosts=hosts, tcp=tuple(TCPRoute(match=m, route=TO) for m in matches)))
+def tcp(key: ObjectKey, *matches: tuple[L4MatchAttributes, ...], hosts: tuple[str, ...] = ("*",)) -> BoundL4Rules:
+    return BoundL4Rules.of(key, VirtualService(hosts=hosts, tcp=tuple(TCPRoute(match=m, route=TO) for m in matches)))
 
 
-def tls(key: ObjectKey, *matches: TLSMatchAttributes, hosts: tuple[str, ...] = ("*",)) -> Layer4:
-    return Layer4.of(key, VirtualService(hosts=hosts, tls=tuple(TLSRoute(match=(m,), route=TO) for m in matches)))
+def tls(key: ObjectKey, *matches: TLSMatchAttributes, hosts: tuple[str, ...] = ("*",)) -> BoundL4Rules:
+    return BoundL4Rules.of(key, VirtualService(hosts=hosts, tls=tuple(TLSRoute(match=(m,), route=TO) for m in matches)))
 
 
 def sni(*hosts: str, port: int = 0, gateways: tuple[str, ...] = ()) -> TLSMatchAttributes:
@@ -58,7 +58,7 @@ def sni(*hosts: str, port: int = 0, gateways: tuple[str, ...] = ()) -> TLSMatchA
 
 
 def chains(
-    servers: list[Server], *bound: Layer4, targets: tuple[TargetPort, ...] = (), quic: bool = False
+    servers: list[Server], *bound: BoundL4Rules, targets: tuple[TargetPort, ...] = (), quic: bool = False
 ) -> dict[GatewayListenerKey, list[PlannedChain]]:
     gateway = merge([(GATEWAY, servers)], targets, quic)
     by_key = {ServerKey(GATEWAY, i): s for i, s in enumerate(servers)}
@@ -69,7 +69,7 @@ def chains(
     }
 
 
-def only(servers: list[Server], *bound: Layer4) -> list[PlannedChain]:
+def only(servers: list[Server], *bound: BoundL4Rules) -> list[PlannedChain]:
     (found,) = chains(servers, *bound).values()
     return found
 
@@ -158,11 +158,13 @@ def test_an_address_that_stands_for_all_is_the_one_of_servers_that_name_none(fir
         ports, False, {ServerKey(GATEWAY, 0): first, ServerKey(GATEWAY, 1): second}, {GATEWAY: [tcp(ONE, ())]}
     )
     assert len(planned.chains) == 1
-    assert planned.covered == (ServerKey(GATEWAY, 1),)
+    assert planned.shadowed == (ServerKey(GATEWAY, 1),)
 
 
 def test_passages_of_the_mesh() -> None:
-    assert only([server(15443, "TLS", "*.local", mode="AUTO_PASSTHROUGH")]) == [Passages(ServerKey(GATEWAY, 0))]
+    assert only([server(15443, "TLS", "*.local", mode="AUTO_PASSTHROUGH")]) == [
+        AutoPassthroughServer(ServerKey(GATEWAY, 0))
+    ]
 
 
 def test_protocols_of_one_port_share_the_listener() -> None:
@@ -181,7 +183,7 @@ def test_pods_without_privileges_have_no_low_ports() -> None:
 
 
 def test_rules_that_lead_nowhere_do_not_count() -> None:
-    assert Layer4.of(ONE, VirtualService(tcp=(TCPRoute(), TCPRoute(route=TO)))).tcp == ((1, ()),)
+    assert BoundL4Rules.of(ONE, VirtualService(tcp=(TCPRoute(), TCPRoute(route=TO)))).tcp == ((1, ()),)
 
 
 @pytest.mark.parametrize(

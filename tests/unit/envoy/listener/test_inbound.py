@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pilot.config.protocol import Protocol
-from pilot.envoy.listener.inbound.inbound_chains import find_matches
+from pilot.envoy.listener.inbound.inbound_chains import inbound_matches
 from pilot.envoy.listener.listener_filters import Inspection, build_inspectors
 from testing.mesh.listeners import (
     HCM,
@@ -49,8 +49,10 @@ MESH = ("istio-http/1.0", "istio-http/1.1", "istio-h2")
     ],
 )
 def test_chains_by_protocol_and_mode(protocol: Protocol, mode: Any, expected: list[str]) -> None:
-    found = find_matches(protocol, mode, PLAIN)
-    assert [f"{'http' if m.http else 'tcp'} {m.transport}{' ends' if m.ends_tls else ''}" for m in found] == expected
+    found = inbound_matches(protocol, mode, PLAIN)
+    assert [
+        f"{'http' if m.http else 'tcp'} {m.transport}{' ends' if m.terminates_tls else ''}" for m in found
+    ] == expected
     assert len({(m.transport, m.alpns) for m in found}) == len(found)  # Envoy refuses two chains of one condition
 
 

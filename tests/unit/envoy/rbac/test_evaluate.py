@@ -9,7 +9,7 @@ from envoy.type.matcher.v3 import metadata_pb2
 
 from pilot.config.networking.destination_rule import ClientTLSSettings, DestinationRule, Subset, TrafficPolicy
 from pilot.envoy.endpoint.endpoint_policy import _mtls
-from pilot.envoy.rbac.evaluate import JWT_AUTHN_FILTER, JWT_PAYLOAD, RequestFacts, _metadata
+from pilot.envoy.rbac.evaluate import JWT_AUTHN_FILTER, JWT_PAYLOAD, RequestAttributes, _metadata
 
 CLAIMS = {"iss": "me", "nested": {"role": "admin"}, "groups": ["a", "b"], "text": "a", "number": 7}
 
@@ -41,7 +41,7 @@ def matcher(filter_name: str, *path: str, exact: str, in_list: bool = False) -> 
 def test_a_claim_is_met_by_its_value_in_the_payload_of_the_token(
     made: metadata_pb2.MetadataMatcher, meets: bool
 ) -> None:
-    call = RequestFacts(
+    call = RequestAttributes(
         principal="", peer="", client="", destination="", port=80, server_name="", headers={}, claims=CLAIMS
     )
     assert _metadata(made, call) is meets

@@ -95,4 +95,4 @@ def passage(db: Mesh, ref: ServiceRef, families: AddressFamiliesFacet) -> Passag
     found = service(db, ref)
     if found is None:
         return None
-    return Passage(found, tuple(sorted(set(virtual_addresses(found, families, one=False)))), _entry_of(db, ref))
+    return Passage(found, tuple(sorted(set(virtual_addresses(found, families, single=False)))), _entry_of(db, ref))

@@ -115,7 +115,7 @@ def attached_listener_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...
         for key in LISTENER_SET.keys(db, "gateway", gateway)
         if (listener_set := LISTENER_SET.get(db, key)) is not None
     ]
-    attached = [
+    allowed = [
         listener_set
         for listener_set in candidates
         if parent_gateway(db, listener_set.key) == gateway and allows_listener_sets(db, row, listener_set.namespace)
@@ -123,7 +123,7 @@ def attached_listener_sets(db: Mesh, gateway: ObjectKey) -> tuple[ObjectKey, ...
     return tuple(
         listener_set.key
         for listener_set in sorted(
-            attached, key=lambda listener_set: (listener_set.created, listener_set.namespace, listener_set.name)
+            allowed, key=lambda listener_set: (listener_set.created, listener_set.namespace, listener_set.name)
         )
     )
 

@@ -24,21 +24,21 @@ def labelled_namespaces(db: Mesh) -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, own: str) -> tuple[str, ...]:
-    """Return the namespaces that may attach to an object in namespace `own`, ("*",) for all. Not memoised."""
+def allowed_namespaces(db: Mesh, from_: From, selector: LabelSelector | None, owner_namespace: str) -> tuple[str, ...]:
+    """Return the namespaces that may attach to an object of a namespace, ("*",) for all. Not memoised."""
     if from_ == "None":
         return ()
     if from_ == "Same":
-        return (own,)
+        return (owner_namespace,)
     if from_ == "All" or selector is None:
         return ("*",)
     return tuple(sorted(name for name, labels in labelled_namespaces(db).items() if selects(selector, labels)))
 
 
-def is_allowed(db: Mesh, from_: From, selector: LabelSelector | None, own: str, namespace: str) -> bool:
-    """Return True if a namespace may attach to an object in namespace `own`. Not memoised."""
+def is_allowed(db: Mesh, from_: From, selector: LabelSelector | None, owner_namespace: str, namespace: str) -> bool:
+    """Return True if a namespace may attach to an object in `owner_namespace`. Not memoised."""
     if from_ != "Selector":
-        return from_ == "All" or (from_ == "Same" and namespace == own)
+        return from_ == "All" or (from_ == "Same" and namespace == owner_namespace)
     if selector is None:
         return False
     labels = namespace_labels(db, db.settings.registry.cluster_id, namespace)

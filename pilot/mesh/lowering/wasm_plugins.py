@@ -1,4 +1,4 @@
-"""WasmPlugins as TrafficExtensions."""
+"""TrafficExtensions converted from WasmPlugins."""
 
 from __future__ import annotations
 

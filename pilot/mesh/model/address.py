@@ -25,11 +25,11 @@ _GROUPS = {
 class AddressKey(NamedTuple):
     """Key of an address resource.
 
-    A workload is identified by the object that it stems from and its cluster; `part` is an address if the object has
+    A workload is identified by its cluster and the object that declares it; `part` is an address if the object declares
     several workloads. The name of a service is its hostname.
 
     A network gateway has the network as `namespace`, its address as `name` and its port as `part`. A split-horizon
-    workload, which stands for the workloads of a service in another network, has that network as `cluster` and its
+    workload, which represents the workloads of a service in another network, has that network as `cluster` and its
     gateway as `part`.
     """
 
@@ -41,7 +41,7 @@ class AddressKey(NamedTuple):
 
     @property
     def key(self) -> RegistryKey:
-        """Return the key of the object that a workload stems from."""
+        """Return the key of the object that declares a workload."""
         return RegistryKey(self.cluster, self.namespace, self.name)
 
     @property
@@ -64,7 +64,7 @@ class AddressKey(NamedTuple):
 
 
 def parse_uid(text: str) -> AddressKey | None:
-    """Return the key for the uid of a workload that stems from an object, or None if the text is no such uid."""
+    """Return the key for the uid of a workload that an object declares, or None if the text is no such uid."""
     parts = text.split("/", 5)
     if len(parts) < 5 or _GROUPS.get(parts[2]) != parts[1]:
         return None
@@ -82,7 +82,7 @@ class AddressPort(NamedTuple):
 
 
 class NetworkAddress(NamedTuple):
-    """An IP address in a network. `prefix` is the prefix length if the address stands for a range."""
+    """An IP address in a network. `prefix` is the prefix length if it represents a range."""
 
     network: str
     ip: str
@@ -93,7 +93,7 @@ class NetworkAddress(NamedTuple):
 
 
 class LoadBalancing(NamedTuple):
-    """Load balancing of a service, in the terms of the protocol."""
+    """Load balancing of a service, in the values of the protocol."""
 
     mode: Literal["UNSPECIFIED_MODE", "STRICT", "FAILOVER", "PASSTHROUGH"] = "UNSPECIFIED_MODE"
     scopes: tuple[Literal["REGION", "ZONE", "SUBZONE", "NODE", "CLUSTER", "NETWORK"], ...] = ()

@@ -23,11 +23,11 @@ class AddressFamiliesFacet(msgspec.Struct, frozen=True, cache_hash=True):
     cluster: str = ""
 
 
-def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: bool) -> tuple[str, ...]:
+def virtual_addresses(service: Service, families: AddressFamiliesFacet, single: bool) -> tuple[str, ...]:
     """Return the addresses that clients of a proxy may use for a hostname.
 
     Only the last address that a ServiceEntry lists is used, whatever its family: istiod makes a service of each and
-    keeps the last. `one` limits allocated addresses to the first of the proxy's families.
+    keeps the last. `single` limits allocated addresses to the first of the proxy's families.
     """
     if service.registry is Registry.KUBERNETES:
         return _of_families(service.addresses_in(families.cluster), families)
@@ -35,7 +35,7 @@ def virtual_addresses(service: Service, families: AddressFamiliesFacet, one: boo
         return service.addresses[-1:]
     if not families.auto:
         return ()
-    if not one:
+    if not single:
         return _of_families(service.auto_addresses, families)
     candidates = [
         a
@@ -58,12 +58,12 @@ def bound_addresses(service: Service, families: AddressFamiliesFacet) -> list[tu
     declared = addresses = service.addresses_in(families.cluster)
     if not declared and families.auto:
         addresses = tuple(sorted(service.auto_addresses, key=lambda a: ":" in a))
-    usable = tuple(a for a in addresses if (families.ipv6 if ":" in a else families.ipv4))
+    candidates = tuple(a for a in addresses if (families.ipv6 if ":" in a else families.ipv4))
     if families.ipv4 and families.ipv6:
-        usable = tuple(a for a in usable if (":" in a) is (":" in usable[0]))
-    if not usable:
+        candidates = tuple(a for a in candidates if (":" in a) is (":" in candidates[0]))
+    if not candidates:
         return [(declared[0] if declared else ANY_IPV4,)]
-    return [(usable[0], *(addresses if families.dual else usable)[1:])]
+    return [(candidates[0], *(addresses if families.dual else candidates)[1:])]
 
 
 def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> tuple[str, ...]:
@@ -73,9 +73,9 @@ def _of_families(addresses: tuple[str, ...], families: AddressFamiliesFacet) -> 
     """
     if families.dual:
         return addresses
-    usable = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]
+    candidates = [a for a in addresses if (families.ipv6 if ":" in a else families.ipv4)]
     return (
-        tuple(a for a in usable if (":" in a) is (":" in addresses[0]))
+        tuple(a for a in candidates if (":" in a) is (":" in addresses[0]))
         if families.ipv4 and families.ipv6
-        else tuple(usable)
+        else tuple(candidates)
     )

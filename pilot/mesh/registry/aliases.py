@@ -50,11 +50,11 @@ def aliases(db: Mesh) -> Mapping[str, tuple[ServiceRef, ...]]:
 
 def _follow(targets: Mapping[str, str], hostname: str) -> str | None:
     """Return the final hostname that an alias resolves to, or None if it is part of a cycle or leads into one."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     while hostname in targets:
-        if hostname in seen:
+        if hostname in visited:
             return None
-        seen.add(hostname)
+        visited.add(hostname)
         hostname = targets[hostname]
     return hostname
 

@@ -20,7 +20,7 @@ from pilot.mesh.tables.database import Mesh
 
 OPT_OUT = "networking.istio.io/enable-autoallocate-ip"
 
-# Of an entry: its age, the hosts that need addresses, their addresses in its status, and its own addresses.
+# Fields: the entry's age, the hosts that need addresses, their addresses in its status, and its own addresses.
 AddressRequest = tuple[tuple[str, str, str], tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
 
 

@@ -39,15 +39,15 @@ def endpoints(db: Mesh, ref: ServiceRef, port_number: int) -> tuple[Endpoint, ..
         return _declared_endpoints(db, row, port)
     if row.is_pool:
         return tuple(endpoint for pool_port in row.ports for endpoint in slice_endpoints(db, row, pool_port))
-    declared = _declared_endpoints(db, row, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
-    return (*declared, *slice_endpoints(db, row, port), *_selected_entries(db, row, port))
+    entry_declared = _declared_endpoints(db, row, port) if ref.hostname in claimed_hosts(db, ref.namespace) else ()
+    return (*entry_declared, *slice_endpoints(db, row, port), *_selected_entries(db, row, port))
 
 
 @derived
 def service_accounts(db: Mesh, ref: ServiceRef) -> tuple[str, ...]:
-    """Return the sorted identities that may run a service, in every alias of the trust domain.
+    """Return the sorted identities that may run a service: those of its endpoints, and those that it declares.
 
-    They are those of its endpoints and those that the service itself declares.
+    Each is repeated for every alias of the trust domain.
     """
     row = service(db, ref)
     if row is None:
@@ -108,15 +108,15 @@ def _declared_endpoints(db: Mesh, service: Service, port: Port) -> tuple[Endpoin
     entry; Envoy merges them.
     """
     by_number = service.resolution in _DNS
-    declared: list[Endpoint] = []
+    endpoint_list: list[Endpoint] = []
     rows = (SERVICE_ENTRY.get(db, key) for key in SERVICE_ENTRY.keys(db, "ref", service.ref))
     for row in sorted((row for row in rows if row is not None), key=lambda row: (row.created, row.name)):
         for entry_port in row.spec.ports:
             if entry_port.number == port.number if by_number else entry_port.name == port.name:
-                declared += list(entry_endpoints(db, row, entry_port, service.hostname)) * max(
+                endpoint_list += list(entry_endpoints(db, row, entry_port, service.hostname)) * max(
                     1, sum(bool(parse_address(address)) for address in row.spec.addresses)
                 )
-    return tuple(declared[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else declared)
+    return tuple(endpoint_list[:1] if service.resolution is Resolution.DNS_ROUND_ROBIN_LB else endpoint_list)
 
 
 def entry_endpoints(db: Mesh, row: Object[ServiceEntry], port: ServicePort, hostname: str) -> Iterable[Endpoint]:
@@ -144,8 +144,8 @@ def entry_workloads(db: Mesh, row: Object[ServiceEntry]) -> Iterable[Workload]:
             yield make_workload(db, key, entry, entry.labels, key.name)
         return
     is_dns = spec.resolution in ("DNS", "DNS_ROUND_ROBIN")
-    selected = selectable_pods(db, row.namespace).values() if db.settings.registry.entries_select_pods else ()
-    for workload in (*selected, *selectable_entries(db, row.namespace).values()):
+    pods = selectable_pods(db, row.namespace).values() if db.settings.registry.entries_select_pods else ()
+    for workload in (*pods, *selectable_entries(db, row.namespace).values()):
         if workload.serves(spec.workload_selector.labels) and (is_dns or not workload.needs_dns):
             yield workload
 

@@ -97,7 +97,9 @@ def _missing(db: Mesh, row: Service, ref: ServiceRef, port: int) -> Iterator[_Wa
         yield _Warning(f'no instances found for hostname "{ref.hostname}"', usable=True)
         return
     hints = sorted(
-        str(number) for number, listed in by_port.items() if any(endpoint.port == port for endpoint in listed)
+        str(number)
+        for number, port_endpoints in by_port.items()
+        if any(endpoint.port == port for endpoint in port_endpoints)
     )
     if hints:
         hint = (

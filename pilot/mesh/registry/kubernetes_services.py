@@ -70,18 +70,18 @@ def build_kubernetes_service(
     )
 
 
-def merge_clusters(declared: Sequence[Service]) -> Service:
+def merge_clusters(services: Sequence[Service]) -> Service:
     """Return one service for those that several clusters declare under the same name.
 
     It is the first cluster's service with the addresses and service accounts of all.
     """
-    first, *others = declared
+    first, *others = services
     if not others:
         return first
     return msgspec.structs.replace(
         first,
-        cluster_addresses=tuple(item for service in declared for item in service.cluster_addresses),
-        service_accounts=tuple(dict.fromkeys(account for service in declared for account in service.service_accounts)),
+        cluster_addresses=tuple(item for service in services for item in service.cluster_addresses),
+        service_accounts=tuple(dict.fromkeys(account for service in services for account in service.service_accounts)),
     )
 
 

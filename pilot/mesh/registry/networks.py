@@ -153,11 +153,11 @@ def all_network_gateways(db: Mesh) -> NetworkGateways:
 def network_gateways(db: Mesh) -> NetworkGateways:
     """Return the gateways that can replace endpoints: those with an IP address, and one for each resolved address of a
     hostname."""
-    resolved: list[NetworkGateway] = []
+    gateways: list[NetworkGateway] = []
     for gateway in all_network_gateways(db).gateways:
         addresses = (gateway.address,) if is_ip(gateway.address) else db.resolved_hosts.get(gateway.address) or ()
-        resolved += (gateway._replace(address=address) for address in addresses)
-    return build_network_gateways(resolved)
+        gateways += (gateway._replace(address=address) for address in addresses)
+    return build_network_gateways(gateways)
 
 
 @hub

@@ -100,17 +100,17 @@ def _targets(
     `find` maps a Service port to the workload's port. With `strict`, return None if it does not resolve one.
     """
     row = SERVICE.get(db, key)
-    declared = cluster_service(db, key) if row is not None else None
-    if row is None or declared is None:
+    listed_service = cluster_service(db, key) if row is not None else None
+    if row is None or listed_service is None:
         return []
     targets: dict[tuple[int, Protocol], Aged] = {}
-    for service_port, port in zip(row.spec.ports, declared.ports, strict=True):
+    for service_port, port in zip(row.spec.ports, listed_service.ports, strict=True):
         number = find(service_port)
         if number is None:
             if strict:
                 return None
             continue
-        targets.setdefault((number, port.protocol), _aged(declared, port, number))
+        targets.setdefault((number, port.protocol), _aged(listed_service, port, number))
     return list(targets.values())
 
 
@@ -139,18 +139,18 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
 
 
 def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
-    """Return the targets of a Pod that no Service selects but EndpointSlices of its namespace list."""
+    """Return the targets of a Pod that is in EndpointSlices of its namespace but selected by no Service."""
     targets: dict[ServiceTarget, Aged] = {}
     for key in ENDPOINT_SLICE.keys(db, "address", proxy.ips[0]):
         row: Object[Any] | None = ENDPOINT_SLICE.get(db, key)
         is_local = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
         name = row.labels.get(SERVICE_NAME_LABEL) if row is not None and is_local else None
-        listed = service(db, _ref(db, key._replace(name=name))) if name else None
-        for port in listed.ports if listed is not None else ():
-            assert listed is not None
-            for endpoint in slice_endpoints(db, listed, port):
+        slice_service = service(db, _ref(db, key._replace(name=name))) if name else None
+        for port in slice_service.ports if slice_service is not None else ():
+            assert slice_service is not None
+            for endpoint in slice_endpoints(db, slice_service, port):
                 if (endpoint.cluster_id, endpoint.addresses[0]) == (key.cluster, proxy.ips[0]):
-                    aged = _aged(listed, port, endpoint.port)
+                    aged = _aged(slice_service, port, endpoint.port)
                     targets.setdefault(aged[1], aged)
     return list(targets.values())
 
@@ -215,10 +215,12 @@ def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
 def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
     targets = []
     for key in _selecting_services(db, workload.cluster_id, workload.namespace, dict(workload.labels)):
-        selecting = service(db, _ref(db, key))
-        if selecting is not None and selecting.resolution is Resolution.CLIENT_SIDE_LB:
-            usable = (port for port in selecting.ports if port.protocol is not Protocol.UDP)
-            targets += [_aged(selecting, port, number) for port in usable if (number := target_port(workload, port))]
+        selecting_service = service(db, _ref(db, key))
+        if selecting_service is not None and selecting_service.resolution is Resolution.CLIENT_SIDE_LB:
+            ports = (port for port in selecting_service.ports if port.protocol is not Protocol.UDP)
+            targets += [
+                _aged(selecting_service, port, number) for port in ports if (number := target_port(workload, port))
+            ]
     return targets
 
 
@@ -229,8 +231,8 @@ def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
         row = SERVICE_ENTRY.get(db, key)
         for host in row.spec.hosts if row is not None else ():
             entry_service = service(db, ServiceRef(host, key.namespace))
-            for declared in row.spec.ports if row is not None else ():
-                port = entry_service.port(declared.number) if entry_service is not None else None
+            for entry_port in row.spec.ports if row is not None else ():
+                port = entry_service.port(entry_port.number) if entry_service is not None else None
                 if entry_service is not None and port is not None:
-                    targets.append(_aged(entry_service, port, entry_endpoint(workload, declared).port))
+                    targets.append(_aged(entry_service, port, entry_endpoint(workload, entry_port).port))
     return targets

@@ -49,8 +49,8 @@ class ServiceSummary(NamedTuple):
 def service(db: Mesh, ref: ServiceRef) -> Service | None:
     """Return the service with this hostname and namespace, merged over clusters, or None if nothing declares it."""
     if has_hosts(db) and (key := kubernetes_key(ref, clusterset.DOMAIN)) is not None:
-        imported = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
-        if services := [service for service in imported if service is not None]:
+        per_cluster_imports = (_imported(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        if services := [service for service in per_cluster_imports if service is not None]:
             return merge_clusters(services)
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
@@ -88,12 +88,12 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 
     Return None if the cluster does not import it or has no such Service itself.
     """
-    row, declared = SERVICE_IMPORT.get(db, key), _declared(db, key)
-    if row is None or declared is None or not row.spec.ips:
+    row, local_service = SERVICE_IMPORT.get(db, key), _declared(db, key)
+    if row is None or local_service is None or not row.spec.ips:
         return None
     hostname = kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN)
     return msgspec.structs.replace(
-        declared, hostname=hostname, addresses=row.spec.ips, cluster_addresses=((key.cluster, row.spec.ips),)
+        local_service, hostname=hostname, addresses=row.spec.ips, cluster_addresses=((key.cluster, row.spec.ips),)
     )
 
 
@@ -133,12 +133,12 @@ def kubernetes_key(ref: ServiceRef, domain: str) -> ObjectKey | None:
     return ObjectKey(ref.namespace, name) if ref.hostname == kubernetes_hostname(name, ref.namespace, domain) else None
 
 
-def merge_services(declared: tuple[Service, ...]) -> Service | None:
+def merge_services(services: tuple[Service, ...]) -> Service | None:
     """Return the first service with the ports and addresses of all that match it, or None if there are none."""
-    if len(declared) < 2:
-        return declared[0] if declared else None
-    first = declared[0]
-    matching = [service for service in declared if _nature(service) == _nature(first)]
+    if len(services) < 2:
+        return services[0] if services else None
+    first = services[0]
+    matching = [service for service in services if _nature(service) == _nature(first)]
     ports: dict[int, Port] = {}
     for port in (port for service in matching for port in service.ports):
         ports.setdefault(port.number, port)
@@ -192,8 +192,8 @@ def _all_refs(db: Mesh) -> tuple[ServiceRef, ...]:
     )
     for key in SERVICE_IMPORT.all_keys(db) if has_hosts(db) else ():
         refs[ServiceRef(kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN), key.namespace)] = None
-    for declared in _refs_by_entry(db).values():
-        refs.update(dict.fromkeys(declared))
+    for entry_refs in _refs_by_entry(db).values():
+        refs.update(dict.fromkeys(entry_refs))
     return tuple(refs)
 
 
@@ -252,8 +252,8 @@ def refs_in_namespace(db: Mesh, namespace: str) -> tuple[ServiceRef, ...]:
         for key in SERVICE.keys(db, "namespace", namespace)
     }
     if has_hosts(db):
-        imported = SERVICE_IMPORT.keys(db, "namespace", namespace)
-        refs |= {ServiceRef(kubernetes_hostname(key.name, namespace, clusterset.DOMAIN), namespace) for key in imported}
+        imports = SERVICE_IMPORT.keys(db, "namespace", namespace)
+        refs |= {ServiceRef(kubernetes_hostname(key.name, namespace, clusterset.DOMAIN), namespace) for key in imports}
     for key in SERVICE_ENTRY.keys(db, "namespace", namespace):
         row = SERVICE_ENTRY.get(db, key)
         refs.update(ServiceRef(host, namespace) for host in (row.spec.hosts if row is not None else ()))

@@ -108,8 +108,7 @@ def is_test_vm(proxy: Proxy) -> bool:
 
 
 def entries_at(db: Mesh, proxy: Proxy) -> Iterable[tuple[ObjectKey, Workload]]:
-    """Yield the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, with that endpoint's
-    workload."""
+    """Yield the ServiceEntries of the proxy's namespace with an endpoint at one of its addresses, and its workload."""
     for ip in proxy.ips:
         keys = SERVICE_ENTRY.keys(db, "address", ip)
         for key in (

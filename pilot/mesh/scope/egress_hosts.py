@@ -95,8 +95,8 @@ def parse_hosts(hosts: Iterable[str], namespace: str) -> EgressHostsKey:
         excluded = scope.startswith("~")
         if excluded:
             scope = scope[1:] or ANY_NAMESPACE
-        imported, omitted = sets.setdefault(namespace if scope == "." else scope, ([], []))
-        (omitted if excluded else imported).append(host)
+        hosts_imported, omitted = sets.setdefault(namespace if scope == "." else scope, ([], []))
+        (omitted if excluded else hosts_imported).append(host)
     return EgressHostsKey(
         tuple((name, HostSet(tuple(hosts), tuple(exclusions))) for name, (hosts, exclusions) in sets.items())
     )

@@ -46,22 +46,22 @@ def inbound_ports(db: Mesh, inbound: InboundFacet) -> list[InboundPort]:
             if inbound.listening.interception != "NONE"
             else []
         )
-    declared: dict[int, InboundPort] = {}
+    by_sidecar: dict[int, InboundPort] = {}
     for listener in sidecar.ingress:
         if listener.port is not None:
             number = listener.port.number
             port = Port(listener.port.name, number, parse_protocol(listener.port.protocol))
-            declared.setdefault(
+            by_sidecar.setdefault(
                 number, InboundPort(number, port, targets.get(number, ()), listener, inbound.scope.sidecar)
             )
-    added = targets.items() if db.settings.listeners.merge_ingress_with_services else ()
+    service_targets = targets.items() if db.settings.listeners.merge_ingress_with_services else ()
     return [
         *(
             _of_services(target_port, port_targets)
-            for target_port, port_targets in added
-            if target_port not in declared
+            for target_port, port_targets in service_targets
+            if target_port not in by_sidecar
         ),
-        *declared.values(),
+        *by_sidecar.values(),
     ]
 
 

@@ -15,7 +15,7 @@ _VIEWS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINAT
 def known_namespaces(db: Mesh) -> frozenset[str]:
     """Return the namespaces of all clusters that are declared, or that contain proxies, workloads, services or routing
     objects."""
-    declared = (key.name for key in NAMESPACE.all_keys(db))
+    namespace_names = (key.name for key in NAMESPACE.all_keys(db))
     return frozenset(
-        (*declared, *(name for kind in _VIEWS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
+        (*namespace_names, *(name for kind in _VIEWS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
     )

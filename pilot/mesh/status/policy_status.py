@@ -118,6 +118,6 @@ def _as_parent(ref: LocalPolicyTargetReference) -> ParentReference:
     return ParentReference(group=ref.group, kind=ref.kind, name=ref.name, section_name=ref.section_name)
 
 
-def _gateway(at: ObjectKey, namespace: str) -> ParentReference:
+def _gateway(gateway: ObjectKey, namespace: str) -> ParentReference:
     """Return a reference to a Gateway from a namespace."""
-    return ParentReference(name=at.name, namespace=at.namespace if at.namespace != namespace else None)
+    return ParentReference(name=gateway.name, namespace=gateway.namespace if gateway.namespace != namespace else None)

@@ -58,10 +58,10 @@ def build_conditions(attachments: Iterable[ListenerAttachment], fault: Fault | N
 
     The route is accepted if any of them accepts it; otherwise the most specific reason is reported.
     """
-    attached = list(attachments)
-    accepted = [attachment for attachment in attached if attachment.rejection is None]
+    resolved_listeners = list(attachments)
+    accepted = [attachment for attachment in resolved_listeners if attachment.rejection is None]
     rejections = sorted(
-        (attachment.rejection for attachment in attached if attachment.rejection is not None),
+        (attachment.rejection for attachment in resolved_listeners if attachment.rejection is not None),
         key=lambda fault: _BY_SPECIFICITY.index(RejectionReason(fault.reason)),
     )
     rejection = None

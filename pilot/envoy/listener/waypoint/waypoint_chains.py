@@ -83,7 +83,7 @@ def service_chains(db: Mesh, ref: ServiceRef, key: ServingKey) -> ServiceChains 
     if row is None:
         return None
     listening, ports = listening_for(db, key, service_target(row)), tuple(vip_ports(row))
-    addresses = virtual_addresses(row, key.families, one=False)
+    addresses = virtual_addresses(row, key.families, single=False)
     chains = (
         _chain(db, row, port, protocol, key, listening, addresses)
         for port, protocols in ports

@@ -126,13 +126,13 @@ def find_rejection(parent: Parent, route: RouteKey, ref: ParentReference, hostna
 
 def _hostname_rejection(parent: Parent, namespace: str, hostnames: tuple[str, ...]) -> Fault | None:
     """Return the reason why no hostname of a route is allowed by the listener for its namespace."""
-    matched = False
+    hostname_matches = False
     for allowed, _, host in (entry.rpartition("/") for entry in parent.hosts):
         if any(matches(host, name) for name in hostnames):
             if allowed in ("", "*", namespace):
                 return None
-            matched = True
-    if matched:
+            hostname_matches = True
+    if hostname_matches:
         message = (
             f'hostnames matched parent hostname "{parent.hostname}", '
             f'but namespace "{namespace}" is not allowed by the parent'

@@ -43,7 +43,10 @@ class RoutePart(NamedTuple):
 
 @derived
 def route_parts(db: Mesh, route: RouteKey) -> tuple[RoutePart, ...] | None:
-    """Return the parts of a route, or None if it has none. Its rules affect them only if it has none."""
+    """Return the parts of a route, or None if it has none.
+
+    They do not depend on the contents of its rules, only on whether it has any.
+    """
     binding = route_binding(db, route)
     if binding is None:
         return None

@@ -48,22 +48,22 @@ def convert_layer4(rules: Sequence[L4RouteRule], backends: Backends) -> Destinat
         if not weighted:
             destinations.append((_REJECTED,))
             continue
-        resolved = [backends[referenced_backend(ref)] for ref in weighted]
+        rule_backends = [backends[referenced_backend(ref)] for ref in weighted]
         fatal = next(
             (
                 backend.fault
-                for backend in resolved
+                for backend in rule_backends
                 if backend.fault is not None and backend.fault.reason not in _INVALID_BACKEND
             ),
             None,
         )
         if fatal is not None:
             return Destinations((), fatal)
-        fault = next((backend.fault for backend in reversed(resolved) if backend.fault is not None), fault)
+        fault = next((backend.fault for backend in reversed(rule_backends) if backend.fault is not None), fault)
         destinations.append(
             tuple(
                 RouteDestination(destination=backend.destination, weight=ref.weight if len(weighted) > 1 else 0)
-                for ref, backend in zip(weighted, resolved, strict=True)
+                for ref, backend in zip(weighted, rule_backends, strict=True)
             )
         )
     return Destinations(tuple(destinations), fault)

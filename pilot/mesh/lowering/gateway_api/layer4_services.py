@@ -82,19 +82,19 @@ def _tls(
         yield VirtualService(hosts=(host,), gateways=(attachment.parent.gateway,), tls=tls_rules(destinations, hosts))
 
 
-def intersect_hosts(hosts: Sequence[str], by: str) -> tuple[str, ...]:
+def intersect_hosts(hosts: Sequence[str], listener_hostname: str) -> tuple[str, ...]:
     """Return the intersection of hosts with a listener's hostname; "" matches every host."""
-    if not by:
+    if not listener_hostname:
         return tuple(hosts)
-    return tuple(dict.fromkeys(_common(hosts, by)))
+    return tuple(dict.fromkeys(_common(hosts, listener_hostname)))
 
 
-def _common(hosts: Iterable[str], by: str) -> Iterator[str]:
+def _common(hosts: Iterable[str], listener_hostname: str) -> Iterator[str]:
     for host in hosts:
-        if subset_of(host, by):
+        if subset_of(host, listener_hostname):
             yield host
-        elif subset_of(by, host):
-            yield by
+        elif subset_of(listener_hostname, host):
+            yield listener_hostname
 
 
 _by_route: Gather[RouteKey, [], tuple[Object[VirtualService], ...]] = Gather(

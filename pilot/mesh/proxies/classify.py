@@ -1,6 +1,6 @@
-"""A connected proxy, taken apart into the facets that everything below `profile` is computed from.
+"""Classification of a connected proxy into the facets that its resources are computed from.
 
-Labels are cut down to those that some selector asks for, so that unrelated labels do not split proxies into classes.
+Labels are reduced to those that some selector uses, so that unrelated labels do not split classes of proxies.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ from pilot.mesh.telemetry.providers import workload_names
 from pilot.mesh.telemetry.telemetry import telemetry_facet
 
 ALL_FEATURES = FeaturesFacet()
-INTERNAL_LISTENERS = (
-    "INTERNAL_LISTENERS"  # node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener
-)
-_EXTENSIONS = {  # by the feature of `FeaturesFacet`; names have changed over time, types have not
+INTERNAL_LISTENERS = "INTERNAL_LISTENERS"
+"""Node metadata: the bootstrap has the extension envoy.bootstrap.internal_listener."""
+_EXTENSIONS = {  # by field of `FeaturesFacet`; names of extensions have changed over time, types have not
     "metadata_exchange": frozenset(("envoy.tcp.metadataexchange.config.MetadataExchange", "istio.metadata_exchange")),
     "peer_metadata": frozenset(("io.istio.http.peer_metadata.Config", "envoy.filters.http.peer_metadata")),
     "alpn": frozenset(("istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig", "istio.alpn")),
@@ -79,11 +78,11 @@ _RESERVED = (
 )
 
 
-# -- facets of a node ------------------------------------------------------------------------------------------------------
+# -- facets of a node --------------------------------------------------------------------------------------------------
 
 
 def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
-    """Returns the scope of a proxy; a router has none of a Sidecar. No node of its own."""
+    """Return the scope of a proxy. Sidecar resources do not apply to routers. Not memoised."""
     proxy = find_proxy(db, node_id)
     if proxy.type is not NodeType.SIDECAR:
         return ScopeFacet(proxy.namespace, gateway=True)
@@ -93,7 +92,7 @@ def scope_of(db: Mesh, node_id: str) -> ScopeFacet:
 
 @derived
 def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
-    """Returns what the outbound side of a proxy depends on."""
+    """Return the facet of a proxy's outbound side."""
     proxy = find_proxy(db, node_id)
     scope = scope_of(db, node_id)
     config = proxy_config(db, node_id)
@@ -107,14 +106,14 @@ def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
         secret_servers=_secret_servers(proxy),
         preserve_case=bool(config.proxy_headers is not None and config.proxy_headers.preserve_http1_header_case),
         no_hbone=proxy.flag("DISABLE_HBONE_SEND"),
-        double_hbone=_crosses(db, node_id, proxy),
+        double_hbone=_uses_double_hbone(db, node_id, proxy),
         dns_proxy=_dns_proxy(proxy),
     )
 
 
 @derived
 def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
-    """Returns what the inbound side of a sidecar depends on."""
+    """Return the facet of a sidecar's inbound side."""
     proxy, policies = find_proxy(db, node_id), proxy_policies(db, node_id)
     return InboundFacet(
         scope=outbound_facet(db, node_id).scope,
@@ -138,7 +137,7 @@ def inbound_facet(db: Mesh, node_id: str) -> InboundFacet:
 
 
 def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
-    """Returns how the spans of a proxy name its workload. No node of its own."""
+    """Return the tags that identify a workload in the spans of its proxy. Not memoised."""
     proxy, labels, names = find_proxy(db, node_id), proxy_labels(db, node_id), workload_names(db)
     return SpanTagsFacet(
         service=labels.get(CANONICAL_NAME) or "unknown",
@@ -153,7 +152,7 @@ def span_tags_facet(db: Mesh, node_id: str) -> SpanTagsFacet:
 
 @derived
 def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
-    """Returns how a proxy listens on either side, without the policies of a side."""
+    """Return how a proxy listens, without the policies of a side."""
     proxy, mesh = find_proxy(db, node_id), mesh_config(db)
     config = proxy_config(db, node_id)
     families = [":" in ip for ip in proxy.ips]
@@ -179,7 +178,7 @@ def listening_facet(db: Mesh, node_id: str) -> ListeningFacet:
 
 
 def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
-    """Returns what the outbound listeners of a sidecar depend on. No node of its own."""
+    """Return the facet of a sidecar's outbound listeners. Not memoised."""
     outbound, proxy, policies = outbound_facet(db, node_id), find_proxy(db, node_id), proxy_policies(db, node_id)
     return OutboundListenersFacet(
         scope=outbound.scope,
@@ -195,31 +194,33 @@ def outbound_listeners_facet(db: Mesh, node_id: str) -> OutboundListenersFacet:
     )
 
 
-# -- what a proxy says about itself ----------------------------------------------------------------------------------------
+# -- node metadata -----------------------------------------------------------------------------------------------------
 
 
 def features_of(proxy: Proxy) -> FeaturesFacet:
-    """Returns what a proxy has, by the names and types of extensions that its Envoy lists; everything where it lists none. Internal listeners are in
-    every build, but only its bootstrap turns them on, which its node has to tell."""
+    """Return the features of a proxy by the extensions that its Envoy lists, or all features if it lists none.
+
+    Every build supports internal listeners, but they must be enabled in the bootstrap, which node metadata tells.
+    """
     if proxy.extensions is None:
         return ALL_FEATURES
-    found = {feature: not known.isdisjoint(proxy.extensions) for feature, known in _EXTENSIONS.items()}
-    return FeaturesFacet(**found, internal_listeners=proxy.flag(INTERNAL_LISTENERS))
+    features = {feature: not names.isdisjoint(proxy.extensions) for feature, names in _EXTENSIONS.items()}
+    return FeaturesFacet(**features, internal_listeners=proxy.flag(INTERNAL_LISTENERS))
 
 
 def interception_of(proxy: Proxy) -> str:
-    """Returns how the proxy's traffic is captured: REDIRECT, TPROXY or NONE."""
+    """Return how the proxy's traffic is captured: REDIRECT, TPROXY or NONE."""
     mode = proxy.text("INTERCEPTION_MODE")
     return mode if mode in ("TPROXY", "NONE") else "REDIRECT"
 
 
 def accepts_http10(proxy: Proxy, everywhere: bool) -> bool:
-    """Returns whether the proxy takes HTTP/1.0, by its metadata HTTP10 "1" or because the setting says so for all."""
+    """Return whether the proxy accepts HTTP/1.0, because of its metadata HTTP10 "1" or the global setting."""
     return everywhere or proxy.text("HTTP10") == "1"
 
 
 def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
-    """Returns whether the proxy uses the addresses that are allocated to services without one: only where its companion answers DNS."""
+    """Return whether the proxy uses automatically allocated addresses. They require the agent's DNS proxy."""
     return (everywhere or proxy.flag("DNS_AUTO_ALLOCATE")) and (
         proxy.flag("DNS_CAPTURE") or proxy.type is NodeType.WAYPOINT
     )
@@ -227,20 +228,20 @@ def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
 
 def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
     families = [":" in ip for ip in proxy.ips]
-    matters = placement(db)
+    relevant = placement(db)
     return ReachFacet(
-        network=proxy_network(db, node_id) if matters.network else "",
+        network=proxy_network(db, node_id) if relevant.network else "",
         cluster_id=cluster_of(db, proxy),
-        locality=proxy_locality(db, node_id) if matters.locality else Locality(),
-        node=proxy.text("NODE_NAME") if matters.node else "",
+        locality=proxy_locality(db, node_id) if relevant.locality else Locality(),
+        node=proxy.text("NODE_NAME") if relevant.node else "",
         ipv4=False in families,
         ipv6=True in families,
         networks=frozenset(proxy.items("REQUESTED_NETWORK_VIEW")),
     )
 
 
-def _crosses(db: Mesh, node_id: str, proxy: Proxy) -> bool:
-    """Returns whether a waypoint or a gateway has what tunnels in tunnels need."""
+def _uses_double_hbone(db: Mesh, node_id: str, proxy: Proxy) -> bool:
+    """Return whether a waypoint or gateway reaches other networks by double HBONE."""
     ambient = db.settings.ambient
     if (
         proxy.type is NodeType.SIDECAR
@@ -276,7 +277,7 @@ def _secret_servers(proxy: Proxy) -> SecretServersFacet:
 
 
 def _dns_proxy(proxy: Proxy) -> str:
-    """Returns the address of the companion's DNS proxy, "" where DNS is not captured."""
+    """Return the address of the agent's DNS proxy, or "" if DNS is not captured."""
     if not proxy.flag("DNS_CAPTURE"):
         return ""
     host, colon, port = proxy.text("DNS_PROXY_ADDR").rpartition(":")
@@ -287,44 +288,46 @@ def _dns_proxy(proxy: Proxy) -> str:
 
 
 def _duration(text: str) -> Duration | None:
-    """Returns None if the text is no duration, or is negative."""
+    """Return the duration in a text, or None if it is invalid or negative."""
     try:
-        found = parse_duration(text) if text else None
+        duration = parse_duration(text) if text else None
     except ValueError:
         return None
-    return None if found is None or found < 0 else found
+    return None if duration is None or duration < 0 else duration
 
 
 def _port(text: str) -> int | None:
-    """Returns None if the text is no port; 0 stays, which turns off what would listen on it."""
+    """Return the port in a text, or None if it is invalid. 0 disables the listener."""
     return int(text) if _PORT.fullmatch(text) and int(text) <= 65535 else None
 
 
 def _mesh_connections(mesh: MeshConfig) -> ConnectionSettings:
-    found = mesh.default_config.connection_settings if mesh.default_config is not None else None
-    return found or ConnectionSettings()
+    settings = mesh.default_config.connection_settings if mesh.default_config is not None else None
+    return settings or ConnectionSettings()
 
 
 def _tracing(config: ProxyConfig, sampling: float, default: bool) -> TracingFacet:
-    """Returns the spans that a config asks for; like Istio it takes a sampling above 100 for 1 percent."""
-    found = config.tracing
-    if found is None:
+    """Return the tracing settings of a proxy config. As in istiod, a sampling above 100 becomes 1 percent."""
+    tracing = config.tracing
+    if tracing is None:
         return TracingFacet(sampling=sampling, default=default)
-    asked = found.sampling or sampling
     return TracingFacet(
-        sampling=1.0 if found.sampling > 100 else asked,
-        istio_tags=found.enable_istio_tags is not False,
-        tags=tuple(sorted(found.custom_tags.items(), key=lambda item: item[0])),
-        max_path_length=found.max_path_tag_length,
+        sampling=1.0 if tracing.sampling > 100 else tracing.sampling or sampling,
+        istio_tags=tracing.enable_istio_tags is not False,
+        tags=tuple(sorted(tracing.custom_tags.items(), key=lambda item: item[0])),
+        max_path_length=tracing.max_path_tag_length,
         default=default,
     )
 
 
 def _conventional_service(proxy: Proxy, labels: Mapping[str, str]) -> str:
-    """Returns what OpenTelemetry's conventions call a workload of Kubernetes: the first that there is of an annotation, two labels, the name of its
-    controller, of its pod and of its only container. https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/"""
+    """Return the service name of a Kubernetes workload by OpenTelemetry's conventions.
+
+    It is the first that is set of an annotation, two labels, the workload's name, the Pod's name, and its only
+    container. https://opentelemetry.io/docs/specs/semconv/non-normative/k8s-attributes/
+    """
     annotations, containers = proxy.metadata.get("ANNOTATIONS") or {}, proxy.items("APP_CONTAINERS")
-    found = (
+    candidates = (
         annotations.get("resource.opentelemetry.io/service.name"),
         labels.get("app.kubernetes.io/instance"),
         labels.get("app.kubernetes.io/name"),
@@ -332,4 +335,4 @@ def _conventional_service(proxy: Proxy, labels: Mapping[str, str]) -> str:
         proxy.id.partition(".")[0],
         containers[0] if len(containers) == 1 else "",
     )
-    return next(filter(None, found), "unknown_service")
+    return next(filter(None, candidates), "unknown_service")

@@ -1,4 +1,7 @@
-"""The patches of EnvoyFilters that apply to a proxy, in their order, by what they change. A proxy without any costs a lookup."""
+"""The EnvoyFilter patches that apply to a proxy, in order, by the resources that they change.
+
+A proxy without patches costs one lookup.
+"""
 
 from __future__ import annotations
 
@@ -32,45 +35,43 @@ _APPLY_TO: Mapping[str, frozenset[str]] = {
 
 
 def configured_patch(db: Mesh, key: PatchKey) -> EnvoyConfigObjectPatch | None:
-    """Returns a patch as it is written; None where its object has none at the position. No node of its own."""
-    found = ENVOY_FILTER.get(db, key.filter)
-    return (
-        found.spec.config_patches[key.position]
-        if found is not None and key.position < len(found.spec.config_patches)
-        else None
-    )
+    """Return a patch, or None if it does not exist. Not memoised."""
+    row = ENVOY_FILTER.get(db, key.filter)
+    patches = row.spec.config_patches if row is not None else ()
+    return patches[key.position] if key.position < len(patches) else None
 
 
-# -- which apply -----------------------------------------------------------------------------------------------------------
+# -- selection ---------------------------------------------------------------------------------------------------------
 
 
 def selecting_filters(db: Mesh, node_id: str) -> tuple[ObjectKey, ...]:
-    """Returns the EnvoyFilters that select a proxy, whatever their patches are for. No node of its own."""
+    """Return the EnvoyFilters that select a proxy, regardless of their patches. Not memoised."""
     return in_scope(proxy_policies(db, node_id), "patches").of(ENVOY_FILTER.id.name)
 
 
 @derived
 def ordered_patches(db: Mesh, filters: tuple[ObjectKey, ...]) -> tuple[PatchKey, ...]:
-    """Returns all patches of some EnvoyFilters as they are applied: by priority, those of the root namespace first, then by age."""
+    """Return all patches of EnvoyFilters in order: by priority, those in the root namespace first, then by age."""
     root = root_namespace(db)
-    found = [row for key in filters if (row := ENVOY_FILTER.get(db, key)) is not None]
-    found.sort(key=lambda row: (row.spec.priority, row.namespace != root, age(row)))
-    return tuple(PatchKey(row.key, position) for row in found for position in range(len(row.spec.config_patches)))
+    rows = [row for key in filters if (row := ENVOY_FILTER.get(db, key)) is not None]
+    rows.sort(key=lambda row: (row.spec.priority, row.namespace != root, age(row)))
+    return tuple(PatchKey(row.key, position) for row in rows for position in range(len(row.spec.config_patches)))
 
 
-class _Asked(NamedTuple):
-    """What some patches ask of a proxy: whether any asks for its version, and the keys of its metadata that they ask for."""
+class _MatchedProperties(NamedTuple):
+    """The properties of a proxy that patches match on: whether the version, and which metadata keys."""
 
     version: bool
     metadata: tuple[str, ...]
 
 
 @derived
-def _asked(db: Mesh, filters: tuple[ObjectKey, ...]) -> _Asked:
-    asking = _configured(db, ordered_patches(db, filters))
-    found = [patch.match.proxy for patch in asking if patch.match is not None and patch.match.proxy is not None]
-    return _Asked(
-        any(match.proxy_version for match in found), tuple(sorted({key for match in found for key in match.metadata}))
+def _matched_properties(db: Mesh, filters: tuple[ObjectKey, ...]) -> _MatchedProperties:
+    patches = _configured(db, ordered_patches(db, filters))
+    matches = [patch.match.proxy for patch in patches if patch.match is not None and patch.match.proxy is not None]
+    return _MatchedProperties(
+        any(match.proxy_version for match in matches),
+        tuple(sorted({key for match in matches for key in match.metadata})),
     )
 
 
@@ -78,29 +79,32 @@ def _asked(db: Mesh, filters: tuple[ObjectKey, ...]) -> _Asked:
 def _patches_for(
     db: Mesh, filters: tuple[ObjectKey, ...], version: str, metadata: tuple[str | None, ...]
 ) -> tuple[PatchKey, ...]:
-    """Returns the patches of some EnvoyFilters that are for proxies of a version with these values of the metadata that they ask for."""
-    values = dict(zip(_asked(db, filters).metadata, metadata, strict=True))
+    """Return the patches of EnvoyFilters that match proxies with this version and these values of the matched
+    metadata."""
+    values = dict(zip(_matched_properties(db, filters).metadata, metadata, strict=True))
     return tuple(key for key in ordered_patches(db, filters) if _is_for(configured_patch(db, key), version, values))
 
 
 def proxy_patches(db: Mesh, node_id: str) -> tuple[PatchKey, ...]:
-    """Returns the patches of a proxy: of the EnvoyFilters that select it, without those for proxies of another version or with other metadata.
-    No node of its own: proxies that say the same of what is asked for share it."""
+    """Return the patches that match a proxy.
+
+    Not memoised itself: proxies with equal values of the matched properties share one result.
+    """
     filters = selecting_filters(db, node_id)
     if not filters:
         return ()
-    proxy, asked = find_proxy(db, node_id), _asked(db, filters)
-    said = (proxy.metadata.get(key) for key in asked.metadata)
+    proxy, properties = find_proxy(db, node_id), _matched_properties(db, filters)
+    values = (proxy.metadata.get(key) for key in properties.metadata)
     return _patches_for(
         db,
         filters,
-        proxy.version if asked.version else "",
-        tuple(value if isinstance(value, str) else None for value in said),
+        proxy.version if properties.version else "",
+        tuple(value if isinstance(value, str) else None for value in values),
     )
 
 
 def _configured(db: Mesh, keys: Iterable[PatchKey]) -> Iterator[EnvoyConfigObjectPatch]:
-    return (found for key in keys if (found := configured_patch(db, key)) is not None)
+    return (patch for key in keys if (patch := configured_patch(db, key)) is not None)
 
 
 def _is_for(patch: EnvoyConfigObjectPatch | None, version: str, metadata: Mapping[str, str | None]) -> bool:
@@ -109,7 +113,7 @@ def _is_for(patch: EnvoyConfigObjectPatch | None, version: str, metadata: Mappin
 
 
 def _matches_proxy(match: ProxyMatch, version: str, metadata: Mapping[str, str | None]) -> bool:
-    """Returns whether a proxy has the metadata, and a version in which the regular expression is found; one that tells no version has none."""
+    """Return whether a proxy has the metadata and a version that the regular expression matches."""
     if match.proxy_version and not _has_version(match.proxy_version, version):
         return False
     return all(metadata.get(key) == value for key, value in match.metadata.items())
@@ -119,25 +123,30 @@ def _has_version(pattern: str, version: str) -> bool:
     return len(pattern) <= LONGEST_VERSION and bool(version) and re2.search(pattern, version) is not None
 
 
-# -- what they change ------------------------------------------------------------------------------------------------------
+# -- effect ------------------------------------------------------------------------------------------------------------
 
 
 class _Side(NamedTuple):
-    """The patches of one type of resources on one side of a proxy. `asks_port`: one asks for a port of routes; `asks_service`: one asks for
-    the service of a cluster."""
+    """The patches of one type of resources on one side of a proxy.
+
+    `matches_port` and `matches_service` say whether one matches the port of a route configuration or the service of a
+    cluster.
+    """
 
     patches: tuple[PatchKey, ...]
-    asks_port: bool
-    asks_service: bool
+    matches_port: bool
+    matches_service: bool
 
 
 @derived
 def _side(db: Mesh, patched: str, context: PatchContext, patches: tuple[PatchKey, ...]) -> _Side:
-    """Returns those patches that change clusters, listeners, routes or extensions (`patched`) on one side. The routes of a sidecar's inbound side
-    are in its listeners; an extension config is for whichever side asks for it."""
-    wanted = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
+    """Return the patches that change clusters, listeners, routes or extensions (`patched`) on one side.
+
+    Inbound routes of a sidecar are part of its listeners. Extension configs apply to both sides.
+    """
+    targets = _APPLY_TO[patched] | (_ROUTES if (patched, context) == ("listeners", "SIDECAR_INBOUND") else frozenset())
     keys = tuple(
-        key for key in patches if (found := configured_patch(db, key)) is not None and _changes(found, wanted, context)
+        key for key in patches if (patch := configured_patch(db, key)) is not None and _changes(patch, targets, context)
     )
     matches = [patch.match for patch in _configured(db, keys) if patch.match is not None]
     return _Side(
@@ -147,32 +156,33 @@ def _side(db: Mesh, patched: str, context: PatchContext, patches: tuple[PatchKey
     )
 
 
-def _changes(patch: EnvoyConfigObjectPatch, wanted: frozenset[str], context: str) -> bool:
-    asked = patch.match.context if patch.match is not None else "ANY"
-    return patch.apply_to in wanted and (asked in ("ANY", context) or patch.apply_to == "EXTENSION_CONFIG")
+def _changes(patch: EnvoyConfigObjectPatch, targets: frozenset[str], context: str) -> bool:
+    matched = patch.match.context if patch.match is not None else "ANY"
+    return patch.apply_to in targets and (matched in ("ANY", context) or patch.apply_to == "EXTENSION_CONFIG")
 
 
 def patch_facet(
     db: Mesh, node_id: str, patches: tuple[PatchKey, ...], patched: str, context: PatchContext
 ) -> PatchFacet:
-    """Returns what of a proxy's patches is for one type of resources on one side. No node of its own."""
+    """Return the facet of a proxy's patches for one type of resources on one side. Not memoised."""
     side = _side(db, patched, context, patches)
-    ports = _ports(db, node_id) if side.asks_port and find_proxy(db, node_id).type is NodeType.ROUTER else ()
-    hosts = _hosts(db, node_id) if side.asks_service and context == "SIDECAR_INBOUND" else ()
+    ports = _ports(db, node_id) if side.matches_port and find_proxy(db, node_id).type is NodeType.ROUTER else ()
+    hosts = _hosts(db, node_id) if side.matches_service and context == "SIDECAR_INBOUND" else ()
     return PatchFacet(context, side.patches, ports, hosts)
 
 
 def _ports(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[int]], ...]:
-    """Returns for each port that the routes of a router are for the ports that its servers name."""
+    """Return the server ports of a router by listening port."""
     ports: dict[int, set[int]] = {}
     for route, keys in merged_gateway(db, gateway_selection_key(db, node_id)).routes:
-        named = (found.port.number for key in keys if (found := server(db, key)) is not None and found.port is not None)
-        ports.setdefault(route.port, set()).update(named)
-    return tuple((port, frozenset(named)) for port, named in sorted(ports.items()))
+        servers = (server(db, key) for key in keys)
+        numbers = (s.port.number for s in servers if s is not None and s.port is not None)
+        ports.setdefault(route.port, set()).update(numbers)
+    return tuple((port, frozenset(numbers)) for port, numbers in sorted(ports.items()))
 
 
 def _hosts(db: Mesh, node_id: str) -> tuple[tuple[int, frozenset[str]], ...]:
-    """Returns the services of each port of a sidecar's workload."""
+    """Return the hosts of the services on each port of a sidecar's workload."""
     hosts: dict[int, set[str]] = {}
     for target in service_targets(db, node_id):
         hosts.setdefault(target.target_port, set()).add(target.ref.hostname)

@@ -1,4 +1,7 @@
-"""The facts of a proxy's place that matter anywhere. Proxies of different zones, nodes and networks are alike where these do not."""
+"""The properties of a proxy's location that any configuration depends on.
+
+Properties that nothing depends on do not split classes of proxies.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ TOPOLOGY = frozenset((label.REGION, label.ZONE, label.SUBZONE, label.CLUSTER, la
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The facts of a proxy's place that endpoints may depend on. `labels` are the keys whose values decide who is near."""
+    """The properties of a proxy's location that endpoints may depend on. `labels` are the keys used for failover
+    priority."""
 
     locality: bool = False
     node: bool = False
@@ -34,7 +38,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Nearness(msgspec.Struct, frozen=True):
-    """The facts of a proxy's place that one object asks for."""
+    """The properties of a proxy's location that one object uses."""
 
     locality: bool = False
     labels: frozenset[str] = frozenset()
@@ -42,9 +46,10 @@ class Nearness(msgspec.Struct, frozen=True):
 
 @hub
 def placement(db: Mesh) -> Placement:
-    """Returns which facts matter, by the mesh config, every DestinationRule, the services that prefer near endpoints, and the networks."""
+    """Return the properties that the mesh config, DestinationRules, traffic distributions of services or networks
+    use."""
     mesh = mesh_config(db)
-    asked = [
+    defaults = [
         nearness(
             LoadBalancerSettings(
                 locality_lb_setting=mesh.locality_lb_setting, zone_aware_lb_setting=mesh.zone_aware_lb_setting
@@ -53,12 +58,12 @@ def placement(db: Mesh) -> Placement:
     ]
     rules = list(_nearness_of_rules(db).values())
     preferences = traffic_distributions(db)
-    keys: frozenset[str] = frozenset().union(*(n.labels for n in (*asked, *rules)))
+    keys: frozenset[str] = frozenset().union(*(n.labels for n in (*defaults, *rules)))
     if preferences & {"PreferSameZone", "PreferSameNode"}:
         keys |= {label.NETWORK}
     fails_over = mesh.default_traffic_policy is not None and mesh.default_traffic_policy.outlier_detection is not None
     return Placement(
-        locality=bool(rules) or fails_over or any(n.locality for n in asked) or bool(preferences - {"node-local"}),
+        locality=bool(rules) or fails_over or any(n.locality for n in defaults) or bool(preferences - {"node-local"}),
         node=bool(preferences & {"PreferSameNode", "node-local"}) or label.HOSTNAME in keys,
         network=bool(all_network_gateways(db).gateways) or label.NETWORK in keys,
         labels=keys - TOPOLOGY,
@@ -82,16 +87,16 @@ _nearness_of_rules: Gather[ObjectKey, [], Nearness] = Gather(
 
 
 def rule_nearness(spec: DestinationRule) -> Nearness | None:
-    """Returns what a rule asks for anywhere in it, None if nothing. Outlier detection is what makes the mesh's settings take effect."""
+    """Return the properties that a rule uses, or None. Outlier detection makes the mesh's settings take effect."""
     parts = [*_parts(spec.traffic_policy), *(p for s in spec.subsets for p in _parts(s.traffic_policy))]
-    asked = [nearness(p.load_balancer) for p in parts]
-    if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in asked):
+    uses = [nearness(p.load_balancer) for p in parts]
+    if not any(p.outlier_detection is not None for p in parts) and not any(n.locality for n in uses):
         return None
-    return Nearness(True, frozenset().union(*(n.labels for n in asked)))
+    return Nearness(True, frozenset().union(*(n.labels for n in uses)))
 
 
 def nearness(settings: LoadBalancerSettings | None) -> Nearness:
-    """Returns what load balancer settings ask for by themselves, or would with outlier detection (their labels)."""
+    """Return the properties that load balancer settings use. `labels` take effect only with outlier detection."""
     if settings is None:
         return Nearness()
     zones, places = settings.zone_aware_lb_setting, settings.locality_lb_setting

@@ -1,4 +1,4 @@
-"""A proxy, as far as the addresses depend on it that names are answered with."""
+"""The facet of a proxy that the addresses in its DNS answers depend on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from pilot.mesh.tables.proxies import find_proxy
 
 
 class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All of a proxy that the addresses of a host may depend on. `cluster_id` and `network` are where it runs, "" for an unknown network;
-    with `all_clusters` the pods of headless services are answered that run in other clusters, too."""
+    """The properties of a proxy that the addresses of a host may depend on.
+
+    `network` is "" if unknown. `all_clusters` says whether answers for headless services include Pods in other
+    clusters.
+    """
 
     families: AddressFamiliesFacet = AddressFamiliesFacet()
     cluster_id: str = ""
@@ -22,12 +25,12 @@ class ResolverFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     all_clusters: bool = True
 
     def reaches(self, endpoint: Endpoint) -> bool:
-        """Returns whether the proxy and an endpoint are in one network, as far as both are known."""
+        """Return whether the proxy and an endpoint share a network. Unknown networks match any."""
         return not self.network or not endpoint.network or self.network == endpoint.network
 
 
 def resolver_facet(db: Mesh, node_id: str, families: AddressFamiliesFacet) -> ResolverFacet:
-    """Returns what the names of a proxy depend on, which uses these addresses of services. No node of its own."""
+    """Return the facet of a proxy that uses these address families. Not memoised."""
     everywhere = db.settings.registry.multicluster_headless
     cluster, network = cluster_of(db, find_proxy(db, node_id)), proxy_network(db, node_id)
     return ResolverFacet(families=families, cluster_id=cluster, network=network, all_clusters=everywhere)

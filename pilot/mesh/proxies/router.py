@@ -1,4 +1,4 @@
-"""A router, taken apart into the facets that its listeners and routes are computed from."""
+"""Classification of a router into the facets that its listeners and routes are computed from."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _EDGE = ConnectionSettings(
     http_merge_slashes=True,
     http_path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
 )
-"""Envoy's advice for proxies at the edge: https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge"""
+"""Envoy's recommendations for edge proxies:
+https://www.envoyproxy.io/docs/envoy/latest/configuration/best_practices/edge"""
 _UNSET = ConnectionSettings()
 
 
 class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """The front of a router: trusted proxies that add to X-Forwarded-For, and whether they speak the PROXY protocol."""
+    """The proxies in front of a router: their number, the handling of client certificates, and the PROXY protocol."""
 
     trusted_proxies: int = 0
     forward_client_cert: str = "SANITIZE_SET"
@@ -50,19 +51,25 @@ class TopologyFacet(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GatewayRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that a router's routes may depend on. `labels`: as in `OutboundFacet`; `sources`: those that sourceLabels of its
-    VirtualServices ask for."""
+    """The properties of a router that its routes may depend on.
+
+    labels: as in `OutboundFacet`.
+    sources: the labels that sourceLabels of its VirtualServices use.
+    """
 
     scope: ScopeFacet
     selected: GatewaySelectionKey
     labels: Labels = frozenset()
     sources: Labels = frozenset()
-    attempt_count: bool = True  # tell upstreams how often a request was tried
+    attempt_count: bool = True  # send the attempt count to upstreams
     forwarded_host: bool = False
 
 
 class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a router's listeners may depend on, beside the Gateways that select it. `labels`: as in `OutboundFacet`."""
+    """The properties of a router that its listeners may depend on, except the selected Gateways.
+
+    `labels` are as in `OutboundFacet`.
+    """
 
     scope: ScopeFacet
     listening: ListeningFacet
@@ -75,15 +82,15 @@ class GatewayListenersFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_onl
 
 @derived
 def gateway_routes_facet(db: Mesh, node_id: str) -> GatewayRoutesFacet:
-    """Returns what the routes of a router depend on."""
+    """Return the facet of a router's routes."""
     outbound, selected = outbound_facet(db, node_id), gateway_selection_key(db, node_id)
-    asked = frozenset().union(*(_asked_labels(db, outbound.scope.namespace, g) for g in selected.gateways))
+    keys = frozenset().union(*(_source_label_keys(db, outbound.scope.namespace, g) for g in selected.gateways))
     headers = listening_facet(db, node_id).headers
     return GatewayRoutesFacet(
         scope=outbound.scope,
         selected=selected,
         labels=outbound.labels,
-        sources=cut(proxy_labels(db, node_id), asked),
+        sources=cut(proxy_labels(db, node_id), keys),
         attempt_count=headers.attempt_count is None or not headers.attempt_count.disabled,
         forwarded_host=headers.x_forwarded_host is not None and bool(headers.x_forwarded_host.enabled),
     )
@@ -91,7 +98,7 @@ def gateway_routes_facet(db: Mesh, node_id: str) -> GatewayRoutesFacet:
 
 @derived
 def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
-    """Returns what the listeners of a router depend on."""
+    """Return the facet of a router's listeners."""
     outbound, listens, policies = outbound_facet(db, node_id), listening_facet(db, node_id), proxy_policies(db, node_id)
     return GatewayListenersFacet(
         scope=outbound.scope,
@@ -100,7 +107,7 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
             side="gateway",
             policies=in_scope(policies, "gateway"),
             telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "CLIENT"),
-            connections=at_the_edge(listens.connections),
+            connections=with_edge_defaults(listens.connections),
             has_inference_pools=has_inference_pools(
                 db, ObjectKey(outbound.scope.namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
             ),
@@ -113,48 +120,49 @@ def gateway_listeners_facet(db: Mesh, node_id: str) -> GatewayListenersFacet:
     )
 
 
-def at_the_edge(said: ConnectionSettings) -> ConnectionSettings:
-    """Returns the settings of a router; with the profile EDGE, those that it does not set are the profile's."""
-    if said.profile != "EDGE":
-        return said
-    names = said.__struct_fields__
-    return ConnectionSettings(*(getattr(_EDGE if getattr(said, n) == getattr(_UNSET, n) else said, n) for n in names))
+def with_edge_defaults(settings: ConnectionSettings) -> ConnectionSettings:
+    """Return the settings of a router. With the profile EDGE, unset fields get the profile's values."""
+    if settings.profile != "EDGE":
+        return settings
+    names = settings.__struct_fields__
+    return ConnectionSettings(
+        *(getattr(_EDGE if getattr(settings, n) == getattr(_UNSET, n) else settings, n) for n in names)
+    )
 
 
 def topology_of(config: ProxyConfig) -> TopologyFacet:
-    found = config.gateway_topology
-    if found is None:
+    """Return the topology in front of a router, from its proxy config."""
+    topology = config.gateway_topology
+    if topology is None:
         return TopologyFacet()
-    details = found.forward_client_cert_details
+    details = topology.forward_client_cert_details
     return TopologyFacet(
-        found.num_trusted_proxies,
+        topology.num_trusted_proxies,
         "SANITIZE_SET" if details == "UNDEFINED" else details,
-        found.proxy_protocol is not None,
+        topology.proxy_protocol is not None,
     )
 
 
 @derived
 def bound_services(db: Mesh, namespace: str, gateway: ObjectKey) -> tuple[ObjectKey, ...]:
-    """Returns the VirtualServices that are bound to a Gateway and seen in the namespace of its router, in order of precedence."""
+    """Return the VirtualServices bound to a Gateway and visible in its router's namespace, in order of precedence."""
     return virtual_services_for(db, namespace, f"{gateway.namespace}/{gateway.name}")
 
 
 @derived
-def _asked(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
-    found = virtual_service(db, key)
-    return (
-        frozenset(label for rule in found.spec.http for m in rule.match for label in m.source_labels) or None
-        if found is not None
-        else None
-    )
+def _label_keys_of(db: Mesh, key: ObjectKey, _namespace: str, _gateway: ObjectKey) -> frozenset[str] | None:
+    row = virtual_service(db, key)
+    if row is None:
+        return None
+    return frozenset(label for rule in row.spec.http for m in rule.match for label in m.source_labels) or None
 
 
-_asked_by_bound: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather(
-    "source_labels_at_gateway", bound_services, _asked
+_label_keys_by_service: Gather[ObjectKey, [str, ObjectKey], frozenset[str]] = Gather(
+    "source_labels_at_gateway", bound_services, _label_keys_of
 )
 
 
 @derived
-def _asked_labels(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
-    """Returns keys of the source labels that the VirtualServices bound to a Gateway ask for."""
-    return frozenset().union(*_asked_by_bound(db, namespace, gateway).values())
+def _source_label_keys(db: Mesh, namespace: str, gateway: ObjectKey) -> frozenset[str]:
+    """Return the keys of source labels in the VirtualServices of a Gateway."""
+    return frozenset().union(*_label_keys_by_service(db, namespace, gateway).values())

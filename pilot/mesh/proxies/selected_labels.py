@@ -1,4 +1,4 @@
-"""Label keys that some selector asks for: only those of a proxy's labels can matter to what it is sent."""
+"""Label keys that selectors use. Only these labels of a proxy can affect its resources."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from pilot.mesh.traffic.virtual_services import egress_virtual_services, virtual
 
 @hub
 def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
-    """Returns label keys that outbound configuration of a scope asks for: sourceLabels of the virtual services there, workloadSelectors of the
-    namespace's destination rules, and what decides which endpoints are near."""
+    """Return the label keys that the outbound configuration of a scope uses.
+
+    They come from sourceLabels of VirtualServices, workloadSelectors of the namespace's DestinationRules, and failover
+    priorities.
+    """
     keys = _rule_label_keys(db, scope.namespace) | placement(db).labels
     if not scope.gateway:
         for index in range(len(egress_listeners(db, scope))):
@@ -28,11 +31,11 @@ def outbound_label_keys(db: Mesh, scope: ScopeFacet) -> frozenset[str]:
 
 
 @derived
-def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
-    found = virtual_service(db, key)
-    if found is None:
+def _virtual_service_label_keys(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+    row = virtual_service(db, key)
+    if row is None:
         return None
-    spec = found.spec
+    spec = row.spec
     by_rule: Iterable[Iterable[Any]] = (
         *(r.match for r in spec.http),
         *(r.match for r in spec.tcp),
@@ -41,14 +44,14 @@ def _asked_by_virtual_service(db: Mesh, key: ObjectKey, _: str) -> frozenset[str
     return frozenset(k for matches in by_rule for m in matches for k in m.source_labels) or None
 
 
-_asked_by_virtual_services: Gather[ObjectKey, [str], frozenset[str]] = Gather(
-    "source_labels", virtual_service_keys, _asked_by_virtual_service
+_label_keys_by_virtual_service: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "source_labels", virtual_service_keys, _virtual_service_label_keys
 )
 
 
 @derived
 def _source_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    return frozenset().union(*_asked_by_virtual_services(db, namespace).values())
+    return frozenset().union(*_label_keys_by_virtual_service(db, namespace).values())
 
 
 @hub
@@ -57,17 +60,17 @@ def _destination_rule_keys(db: Mesh, namespace: str) -> tuple[ObjectKey, ...]:
 
 
 @derived
-def _asked_by_destination_rule(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
+def _destination_rule_label_keys(db: Mesh, key: ObjectKey, _: str) -> frozenset[str] | None:
     row = DESTINATION_RULE.get(db, key)
     selector = row.spec.workload_selector if row is not None else None
     return frozenset(selector.match_labels) if selector is not None and selector.match_labels else None
 
 
-_asked_by_destination_rules: Gather[ObjectKey, [str], frozenset[str]] = Gather(
-    "workload_labels", _destination_rule_keys, _asked_by_destination_rule
+_label_keys_by_destination_rule: Gather[ObjectKey, [str], frozenset[str]] = Gather(
+    "workload_labels", _destination_rule_keys, _destination_rule_label_keys
 )
 
 
 @derived
 def _rule_label_keys(db: Mesh, namespace: str) -> frozenset[str]:
-    return frozenset().union(*_asked_by_destination_rules(db, namespace).values())
+    return frozenset().union(*_label_keys_by_destination_rule(db, namespace).values())

@@ -1,4 +1,4 @@
-"""A sidecar, as far as its outbound routes depend on it."""
+"""The facet of a sidecar that its outbound routes depend on."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from pilot.mesh.tables.proxies import find_proxy
 
 
 class SidecarRoutesFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that a sidecar's outbound routes may depend on. `labels`: as in `OutboundFacet`. `dns_domain`:
-    "<namespace>.svc.<suffix>", which short names its virtual hosts answer to."""
+    """The properties of a sidecar that its outbound routes may depend on.
+
+    labels: as in `OutboundFacet`.
+    dns_domain: "<namespace>.svc.<suffix>"; it decides which short names are domains of virtual hosts.
+    """
 
     scope: ScopeFacet
     labels: Labels = frozenset()
     dns_domain: str = ""
     families: AddressFamiliesFacet = AddressFamiliesFacet()
-    attempt_count: bool = True  # tell upstreams how often a request was tried
-    forwarded_host: bool = False  # a rewritten request names its first host in X-Forwarded-Host
+    attempt_count: bool = True  # send the attempt count to upstreams
+    forwarded_host: bool = False  # send the original host in X-Forwarded-Host if it is rewritten
 
 
 def sidecar_routes_facet(db: Mesh, node_id: str) -> SidecarRoutesFacet:
-    """Returns what the outbound routes of a sidecar depend on. No node of its own."""
+    """Return the facet of a sidecar's outbound routes. Not memoised."""
     proxy, outbound, listens = find_proxy(db, node_id), outbound_facet(db, node_id), listening_facet(db, node_id)
     headers = listens.headers
     return SidecarRoutesFacet(

@@ -1,4 +1,4 @@
-"""A waypoint's proxy, taken apart into the facets that its resources are computed from."""
+"""Classification of a waypoint proxy into facets, and the services that it serves."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import find_proxy
 from pilot.mesh.telemetry.telemetry import telemetry_facet
 
-TELLS_CLIENT = "ambient.istio.io/xfcc-include-client-identity"
+INCLUDE_CLIENT_IDENTITY = "ambient.istio.io/xfcc-include-client-identity"
 
 
 class WaypointFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """All that the listeners of a waypoint may depend on.
+    """The properties of a waypoint that its listeners may depend on.
 
-    `listening` is without what only counts for one service; `subject` decides what that is. `terminating` are the policies of the waypoint as
-    a workload, where the settings want them to count too. `network`: of the proxy, as it tells gateways of other networks.
+    listening: without the policies that apply to only one service.
+    subject: decides on the policies of a service.
+    terminating: the policies that apply to the waypoint as a workload, if the settings enable them.
+    network: the proxy's network, which it announces to gateways of other networks.
     """
 
     waypoint: ObjectKey
@@ -63,7 +65,7 @@ class WaypointFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class ServingKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """What the chains of one service depend on of a waypoint."""
+    """The properties of a waypoint that the filter chains of a service depend on."""
 
     waypoint: ObjectKey
     scope: ScopeFacet
@@ -74,19 +76,19 @@ class ServingKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def serving_key(facet: WaypointFacet) -> ServingKey:
-    """Returns what the chains of every service depend on of a waypoint."""
+    """Return the key of the filter chains of every service."""
     return ServingKey(facet.waypoint, facet.scope, facet.listening, facet.subject, facet.families, facet.labels)
 
 
 @derived
 def waypoint_of(db: Mesh, node_id: str) -> ObjectKey:
-    """Returns the Gateway that a waypoint's proxy stands for, by its label; nothing is attached to one that there is not."""
+    """Return the key of a waypoint proxy's Gateway, by its label. The Gateway may not exist."""
     return ObjectKey(find_proxy(db, node_id).namespace, proxy_labels(db, node_id).get(GATEWAY_NAME, ""))
 
 
 @derived
 def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet:
-    """Returns what the listeners of a waypoint depend on."""
+    """Return the facet of a waypoint's listeners."""
     outbound, listens, subject = (
         outbound_facet(db, node_id),
         listening_facet(db, node_id),
@@ -94,7 +96,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
     )
     layered = db.settings.ambient.layered_policies
     annotations = find_proxy(db, node_id).metadata.get("ANNOTATIONS") or {}
-    at_all = policies_of(db, subject)
+    policies = policies_of(db, subject)
     return WaypointFacet(
         waypoint=waypoint,
         scope=outbound.scope,
@@ -102,9 +104,9 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
             listens,
             side="waypoint",
             tunnelled=True,
-            forwards_client=str(annotations.get(TELLS_CLIENT, "")).lower() == "true",
-            policies=in_scope(at_all, "waypoint"),
-            telemetry=telemetry_facet(db, at_all.of(TELEMETRY.id.name), "SERVER"),
+            forwards_client=str(annotations.get(INCLUDE_CLIENT_IDENTITY, "")).lower() == "true",
+            policies=in_scope(policies, "waypoint"),
+            telemetry=telemetry_facet(db, policies.of(TELEMETRY.id.name), "SERVER"),
         ),
         subject=subject,
         tags=replace(span_tags_facet(db, node_id), peers=True),
@@ -119,7 +121,7 @@ def waypoint_facet(db: Mesh, node_id: str, waypoint: ObjectKey) -> WaypointFacet
 
 
 def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: ListeningFacet) -> AddressFamiliesFacet:
-    """Returns which addresses of services a waypoint is asked for; allocated ones too, for its clients know these."""
+    """Return the service addresses that clients send to a waypoint. They include allocated addresses."""
     dual = listens.ipv4 and listens.ipv6
     auto = db.settings.registry.ip_autoallocate
     return AddressFamiliesFacet(
@@ -127,43 +129,45 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
     )
 
 
-# -- the services behind it --------------------------------------------------------------------------------------------------
+# -- services of a waypoint --------------------------------------------------------------------------------------------
 
 
 @derived
 def served_services(db: Mesh, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Returns the services behind a waypoint, oldest first; of one host name in several namespaces, the first. Wildcards are resolved only outside of
-    the mesh."""
-    found: dict[str, ServiceRef] = {}
+    """Return the services that a waypoint serves, oldest first, one per host name.
+
+    Services with dynamic DNS are served only if they are outside of the mesh.
+    """
+    served: dict[str, ServiceRef] = {}
     for ref in services_of_waypoint(db, waypoint):
-        known = service(db, ref)
-        if known is not None and (known.resolution is not Resolution.DYNAMIC_DNS or known.mesh_external):
-            found.setdefault(ref.hostname, ref)
-    return tuple(found.values())
+        candidate = service(db, ref)
+        if candidate is not None and (candidate.resolution is not Resolution.DYNAMIC_DNS or candidate.mesh_external):
+            served.setdefault(ref.hostname, ref)
+    return tuple(served.values())
 
 
 @derived
 def served_by_host(db: Mesh, waypoint: ObjectKey) -> Mapping[str, ServiceRef]:
-    """Returns the services behind a waypoint by host name."""
+    """Return the services that a waypoint serves by host name."""
     return {ref.hostname: ref for ref in served_services(db, waypoint)}
 
 
 @derived
 def is_served(db: Mesh, waypoint: ObjectKey, ref: ServiceRef) -> bool:
-    """Returns whether a service is behind a waypoint."""
+    """Return whether a waypoint serves a service."""
     return served_by_host(db, waypoint).get(ref.hostname) == ref
 
 
-def service_target(found: Service) -> PolicyTargetKey:
-    """Returns the object that policies for a service name."""
-    if found.registry is Registry.KUBERNETES:
-        return PolicyTargetKey(found.namespace, "", "Service", found.source.name)
-    return PolicyTargetKey(found.namespace, NETWORKING, "ServiceEntry", found.source.name)
+def service_target(target: Service) -> PolicyTargetKey:
+    """Return the object that policies of a service target."""
+    if target.registry is Registry.KUBERNETES:
+        return PolicyTargetKey(target.namespace, "", "Service", target.source.name)
+    return PolicyTargetKey(target.namespace, NETWORKING, "ServiceEntry", target.source.name)
 
 
 @derived
 def listening_for(db: Mesh, by: ServingKey, target: PolicyTargetKey) -> ListeningFacet:
-    """Returns how a waypoint treats what is for one service."""
+    """Return how a waypoint handles the traffic of one service."""
     policies = policies_of(db, at_service(by.subject, target))
     return replace(
         by.listening,

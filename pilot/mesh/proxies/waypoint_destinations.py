@@ -1,4 +1,5 @@
-"""The services that a waypoint sends to without being theirs: where routes of those behind it lead, and what the mesh config names."""
+"""The services that a waypoint sends traffic to without serving them: route targets, and services of extension
+providers."""
 
 from __future__ import annotations
 
@@ -10,35 +11,37 @@ from pilot.mesh.registry.mesh_services import find_service, provider_services
 from pilot.mesh.registry.service_lookup import destination_ref
 from pilot.mesh.registry.services import is_visible, service
 from pilot.mesh.tables.database import Mesh
-from pilot.mesh.traffic.imports import ImportKey, find_leads
+from pilot.mesh.traffic.imports import ImportKey, find_route_targets
 from pilot.mesh.traffic.virtual_services import virtual_service, virtual_services_at_waypoint
 
 
 @derived
-def _leads(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
-    """Returns the hosts that the routes of a VirtualService lead to."""
-    found = virtual_service(db, key)
-    return tuple(dict.fromkeys(lead.host for lead in find_leads(found.spec))) if found is not None else ()
+def _target_hosts(db: Mesh, key: ObjectKey) -> tuple[str, ...]:
+    """Return the hosts that a VirtualService routes to."""
+    row = virtual_service(db, key)
+    return tuple(dict.fromkeys(target.host for target in find_route_targets(row.spec))) if row is not None else ()
 
 
 @derived
 def _onward(db: Mesh, ref: ServiceRef, waypoint: ObjectKey) -> tuple[ServiceRef, ...]:
-    """Returns where the routes of one service lead, without what is behind the waypoint. What is there and outside of the mesh may be asked for
-    both ways."""
-    served, found = served_by_host(db, waypoint), []
+    """Return the route targets of one service that the waypoint does not serve.
+
+    Served services outside of the mesh are included, because clients may reach them both ways.
+    """
+    served, targets = served_by_host(db, waypoint), []
     for key in virtual_services_at_waypoint(db, ref.hostname, ref.namespace, waypoint.namespace):
-        for host in _leads(db, key):
+        for host in _target_hosts(db, key):
             to = served.get(host) or destination_ref(db, host, key.namespace, waypoint.namespace)
-            known = service(db, to) if to is not None else None
-            if to is not None and known is not None and (host not in served or known.mesh_external):
-                found.append(to)
-    return tuple(dict.fromkeys(found))
+            target = service(db, to) if to is not None else None
+            if to is not None and target is not None and (host not in served or target.mesh_external):
+                targets.append(to)
+    return tuple(dict.fromkeys(targets))
 
 
 @derived
 def onward_services(db: Mesh, waypoint: ObjectKey) -> tuple[ImportKey, ...]:
-    """Returns the services of a waypoint's outbound clusters; of one host name, one."""
-    named = (find_service(db, name) for name in sorted(provider_services(db)))
-    seen = [ref for ref in named if ref is not None and is_visible(db, ref, waypoint.namespace)]
-    refs = [*seen, *(to for ref in served_services(db, waypoint) for to in _onward(db, ref, waypoint))]
+    """Return the services of a waypoint's outbound clusters, one per host name."""
+    provided = (find_service(db, name) for name in sorted(provider_services(db)))
+    visible = [ref for ref in provided if ref is not None and is_visible(db, ref, waypoint.namespace)]
+    refs = [*visible, *(to for ref in served_services(db, waypoint) for to in _onward(db, ref, waypoint))]
     return tuple(ImportKey(ref) for ref in {ref.hostname: ref for ref in reversed(refs)}.values())

@@ -214,4 +214,4 @@ def test_a_udp_route_is_read_and_told_to_have_no_effect() -> None:
     made = world(gateway_object("UDPRoute", "x", spec, "a", api=f"{GATEWAY_API}/v1alpha2"))
     (key,) = WITHOUT_EFFECT.keys(made.mesh)
     (problem,) = WITHOUT_EFFECT.problems(made.mesh, key)
-    assert (key.kind.name, problem.message) == ("UDPRoute", "UDPRoute has no effect: no listener takes UDP")
+    assert (key.kind.name, problem.message) == ("UDPRoute", "UDPRoute has no effect: listeners do not support UDP")

@@ -233,9 +233,9 @@ async def test_the_service_is_written_for_the_pool_and_again_when_it_is_taken_aw
     assert [entry["manager"] for entry in written["metadata"]["managedFields"]] == [FIELD_MANAGER]
     assert [(port["port"], port["targetPort"]) for port in written["spec"]["ports"]] == [(54321, 8000), (54322, 8001)]
     assert (written["spec"]["clusterIP"], written["spec"]["selector"]) == ("None", {"app": "llm"})
-    writer.committed(commit(made, written))
+    writer.on_commit(commit(made, written))
     server.delete(written)
-    writer.committed(commit(made, written, gone=True))
+    writer.on_commit(commit(made, written, gone=True))
     await until(lambda: server.get("", "services", "m", SHADOW) is not None)
     await cancel_tasks(task)
     await client.close()

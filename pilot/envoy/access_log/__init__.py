@@ -1,1 +1,1 @@
-"""Access logs: what each provider writes, and which of them a proxy has."""
+"""Access logs: loggers and their formats."""

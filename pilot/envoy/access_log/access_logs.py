@@ -13,15 +13,9 @@ from pilot.envoy.access_log.loggers import LEGACY_PEER_STATE, PEER_STATE, Connec
 from pilot.envoy.well_known_types import pack
 
 CEL_FILTER_NAME = "envoy.access_loggers.extension_filters.cel"
-
-
-SERVICE_CLUSTER = "envoy_accesslog_service"  # in the proxy's bootstrap
-
-
-NO_ROUTE = "NR"  # on a listener: no filter chain matched, so that no filter logs the connection
-
-
-_REFUSED = accesslog_pb2.AccessLogFilter(
+SERVICE_CLUSTER = "envoy_accesslog_service"  # a cluster in the proxy's bootstrap
+NO_ROUTE = "NR"  # on a listener: no filter chain matched, so no filter logs the connection
+_ERROR_STATUS = accesslog_pb2.AccessLogFilter(
     status_code_filter=accesslog_pb2.StatusCodeFilter(
         comparison=accesslog_pb2.ComparisonFilter(
             op=accesslog_pb2.ComparisonFilter.GE,
@@ -29,24 +23,24 @@ _REFUSED = accesslog_pb2.AccessLogFilter(
         )
     )
 )
-
-
-_UNREACHED = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF"]))
-
-
-_UNMATCHED = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=[NO_ROUTE]))
+_UPSTREAM_FAILURE = accesslog_pb2.AccessLogFilter(response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=["UF"]))
+_NO_FILTER_CHAIN = accesslog_pb2.AccessLogFilter(
+    response_flag_filter=accesslog_pb2.ResponseFlagFilter(flags=[NO_ROUTE])
+)
 
 
 class FilteredLogger(msgspec.Struct, frozen=True, cache_hash=True):
-    """Logs what an expression is true of, "" for everything."""
+    """A logger with a CEL expression that selects the entries, or "" for all."""
 
     logger: Logger
     expression: str = ""
 
 
 class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says who logs. `service`: the access log service of the bootstrap does too; `logs_listeners`: connections that reach no filter chain are
-    logged."""
+    """Loggers of a proxy.
+
+    `service` adds the access log service of the bootstrap. `logs_listeners` logs connections without a filter chain.
+    """
 
     loggers: tuple[FilteredLogger, ...] = ()
     service: bool = False
@@ -55,7 +49,7 @@ class AccessLogs(msgspec.Struct, frozen=True, cache_hash=True):
 
 @lru_cache(maxsize=256)
 def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Returns the logs of an HTTP connection manager."""
+    """Return the logs of an HTTP connection manager."""
     return _build(
         logs,
         RequestLogger(cluster=SERVICE_CLUSTER, log_name="http_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE),
@@ -64,7 +58,7 @@ def build_http_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, .
 
 @lru_cache(maxsize=256)
 def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Returns the logs of a TCP proxy."""
+    """Return the logs of a TCP proxy."""
     return _build(
         logs,
         ConnectionLogger(
@@ -75,46 +69,51 @@ def build_tcp_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ..
 
 @lru_cache(maxsize=256)
 def build_listener_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Returns the logs of a listener: only connections that reach no filter chain."""
+    """Return the logs of a listener, which only log connections without a filter chain."""
     if not logs.logs_listeners:
         return ()
     service = ConnectionLogger(
         cluster=SERVICE_CLUSTER, log_name="listener_envoy_accesslog", states=PEER_STATE + LEGACY_PEER_STATE
     )
-    return _build(logs, service, _UNMATCHED)
+    return _build(logs, service, _NO_FILTER_CHAIN)
 
 
 @lru_cache(maxsize=256)
 def build_termination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Returns the logs of the manager that ends tunnels: only of those that it refuses, for the others are logged inside."""
-    return _build(AccessLogs(logs.loggers), None, _REFUSED)
+    """Return the logs of the manager that terminates tunnels.
+
+    They only log rejected tunnels, because the content of the others is logged behind the manager.
+    """
+    return _build(AccessLogs(logs.loggers), None, _ERROR_STATUS)
 
 
 @lru_cache(maxsize=256)
 def build_origination_access_logs(logs: AccessLogs) -> tuple[accesslog_pb2.AccessLog, ...]:
-    """Returns the logs of where tunnels begin: only of those that come to nothing."""
-    return _build(AccessLogs(logs.loggers), None, _UNREACHED)
+    """Return the logs for tunnel origination, which only log tunnels that fail."""
+    return _build(AccessLogs(logs.loggers), None, _UPSTREAM_FAILURE)
 
 
 def _build(
-    logs: AccessLogs, service: Logger | None, only: accesslog_pb2.AccessLogFilter | None = None
+    logs: AccessLogs, service: Logger | None, condition: accesslog_pb2.AccessLogFilter | None = None
 ) -> tuple[accesslog_pb2.AccessLog, ...]:
     loggers = (*logs.loggers, *((FilteredLogger(service),) if logs.service and service is not None else ()))
     return tuple(
         accesslog_pb2.AccessLog(
-            name=f.logger.name, filter=_build_filter(only, f.expression), typed_config=f.logger.build()
+            name=f.logger.name, filter=_build_filter(condition, f.expression), typed_config=f.logger.build()
         )
         for f in loggers
     )
 
 
-def _build_filter(only: accesslog_pb2.AccessLogFilter | None, expression: str) -> accesslog_pb2.AccessLogFilter | None:
+def _build_filter(
+    condition: accesslog_pb2.AccessLogFilter | None, expression: str
+) -> accesslog_pb2.AccessLogFilter | None:
     if not expression:
-        return only
+        return condition
     config = pack(cel_pb2.ExpressionFilter(expression=expression))
     by_expression = accesslog_pb2.AccessLogFilter(
         extension_filter=accesslog_pb2.ExtensionFilter(name=CEL_FILTER_NAME, typed_config=config)
     )
-    if only is None:
+    if condition is None:
         return by_expression
-    return accesslog_pb2.AccessLogFilter(and_filter=accesslog_pb2.AndFilter(filters=[only, by_expression]))
+    return accesslog_pb2.AccessLogFilter(and_filter=accesslog_pb2.AndFilter(filters=[condition, by_expression]))

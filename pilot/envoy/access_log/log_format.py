@@ -1,6 +1,6 @@
-"""Holds the formats of access logs: a line of text, or fields of JSON.
+"""Formats of access logs: a line of text, or JSON.
 
-https://istio.io/latest/docs/tasks/observability/logs/access-log/ has the default format.
+The default format is at https://istio.io/latest/docs/tasks/observability/logs/access-log/.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ from google.protobuf import json_format, struct_pb2
 from pilot.envoy.well_known_types import pack
 
 _WITHOUT_QUERY = "%REQ_WITHOUT_QUERY"
-
-
 _FORMATTER = extension_pb2.TypedExtensionConfig(
     name="envoy.formatter.req_without_query", typed_config=pack(req_without_query_pb2.ReqWithoutQuery())
 )
-
-
 _FIELDS = {
     "start_time": "%START_TIME%",
     "method": "%REQ(:METHOD)%",
@@ -49,22 +45,21 @@ _FIELDS = {
     "requested_server_name": "%REQUESTED_SERVER_NAME%",
     "route_name": "%ROUTE_NAME%",
 }
-
-
 DEFAULT_TEXT = (
     '[{start_time}] "{method} {path} {protocol}" {response_code} {response_flags} {response_code_details} '
     '{connection_termination_details} "{upstream_transport_failure_reason}" {bytes_received} {bytes_sent} {duration} '
-    '{upstream_service_time} "{x_forwarded_for}" "{user_agent}" "{request_id}" "{authority}" "{upstream_host}" {upstream_cluster} '
-    "{upstream_local_address} {downstream_local_address} {downstream_remote_address} {requested_server_name} {route_name}\n"
+    '{upstream_service_time} "{x_forwarded_for}" "{user_agent}" "{request_id}" "{authority}" "{upstream_host}" '
+    "{upstream_cluster} {upstream_local_address} {downstream_local_address} {downstream_remote_address} "
+    "{requested_server_name} {route_name}\n"
 ).format_map(_FIELDS)
-
-
 DEFAULT_FIELDS = msgspec.json.encode(_FIELDS).decode()
 
 
 class AccessLogFormat(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says what a line looks like: `text`, "" for the default one, or `fields`, a JSON object as text. `omit_empty`: what has no value is left out
-    instead of a dash."""
+    """Format of an access log: `text`, or `fields`, which is a JSON object as text.
+
+    Without either, the default text applies. `omit_empty` omits missing values instead of logging a dash.
+    """
 
     text: str = ""
     fields: str = ""
@@ -72,27 +67,27 @@ class AccessLogFormat(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def json_log_format(fields: Mapping[str, Any] | None, omit_empty: bool = False) -> AccessLogFormat:
-    """Returns the format of JSON with those fields, the default ones where there are none."""
+    """Return the JSON format with these fields, or with the default ones."""
     return AccessLogFormat(
         fields=msgspec.json.encode(fields).decode() if fields else DEFAULT_FIELDS, omit_empty=omit_empty
     )
 
 
-def build_log_format(said: AccessLogFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
-    """Returns a format; every line ends with a line break."""
-    formatted = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=said.omit_empty)
-    if said.fields:
-        fields = json_format.ParseDict(msgspec.json.decode(said.fields), struct_pb2.Struct())
-        formatted.json_format.CopyFrom(fields)
-        formatted.json_format_options.CopyFrom(substitution_format_string_pb2.JsonFormatOptions(sort_properties=False))
-        formatted.formatters.extend(build_formatters(*(v.string_value for v in fields.fields.values())))
+def build_log_format(log_format: AccessLogFormat) -> substitution_format_string_pb2.SubstitutionFormatString:
+    """Return the message. Every line ends with a line break."""
+    message = substitution_format_string_pb2.SubstitutionFormatString(omit_empty_values=log_format.omit_empty)
+    if log_format.fields:
+        fields = json_format.ParseDict(msgspec.json.decode(log_format.fields), struct_pb2.Struct())
+        message.json_format.CopyFrom(fields)
+        message.json_format_options.CopyFrom(substitution_format_string_pb2.JsonFormatOptions(sort_properties=False))
+        message.formatters.extend(build_formatters(*(v.string_value for v in fields.fields.values())))
     else:
-        text = said.text or DEFAULT_TEXT
-        formatted.text_format_source.inline_string = text if text.endswith("\n") else text + "\n"
-        formatted.formatters.extend(build_formatters(text))
-    return formatted
+        text = log_format.text or DEFAULT_TEXT
+        message.text_format_source.inline_string = text if text.endswith("\n") else text + "\n"
+        message.formatters.extend(build_formatters(text))
+    return message
 
 
 def build_formatters(*texts: str) -> list[extension_pb2.TypedExtensionConfig]:
-    """Returns the extensions that formats need for their variables."""
+    """Return the extensions that the variables in formats require."""
     return [_FORMATTER] if any(_WITHOUT_QUERY in text for text in texts) else []

@@ -1,4 +1,4 @@
-"""Builds the loggers: a file, Envoy's access log service for requests or connections, and OpenTelemetry's collector."""
+"""Loggers: a file, Envoy's access log service for requests or connections, and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -16,25 +16,15 @@ from pilot.envoy.access_log.log_format import DEFAULT_TEXT, AccessLogFormat, bui
 from pilot.envoy.well_known_types import pack
 
 FILE_NAME = "envoy.access_loggers.file"
-
-
 HTTP_GRPC_NAME = "envoy.access_loggers.http_grpc"
-
-
 TCP_GRPC_NAME = "envoy.tcp_grpc_access_log"
-
-
 OPEN_TELEMETRY_NAME = "envoy.access_loggers.open_telemetry"
-
-
 PEER_STATE = ("upstream_peer", "downstream_peer")
-
-
 LEGACY_PEER_STATE = ("wasm.upstream_peer", "wasm.upstream_peer_id", "wasm.downstream_peer", "wasm.downstream_peer_id")
 
 
 class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
-    """Writes into a file of the proxy."""
+    """Writes to a file."""
 
     path: str
     format: AccessLogFormat = AccessLogFormat()
@@ -46,7 +36,10 @@ class FileLogger(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Sends to a cluster, under a name. `states` are the filter states that are sent too."""
+    """Sends entries to a cluster, under a log name.
+
+    `states` are filter state objects to include.
+    """
 
     cluster: str
     log_name: str
@@ -54,7 +47,7 @@ class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     states: tuple[str, ...] = PEER_STATE
 
     def common(self) -> als_pb2.CommonGrpcAccessLogConfig:
-        """Returns what loggers over gRPC have in common."""
+        """Return the configuration that loggers over gRPC share."""
         envoy_grpc = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=self.cluster, authority=self.authority)
         return als_pb2.CommonGrpcAccessLogConfig(
             log_name=self.log_name,
@@ -65,7 +58,7 @@ class GrpcLogger(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class RequestLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
-    """Sends requests to Envoy's access log service, with more headers than the usual ones."""
+    """Sends requests to Envoy's access log service, with additional headers."""
 
     request_headers: tuple[str, ...] = ()
     response_headers: tuple[str, ...] = ()
@@ -94,7 +87,10 @@ class ConnectionLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
 
 
 class OpenTelemetryLogger(GrpcLogger, frozen=True, cache_hash=True, kw_only=True):
-    """Sends to OpenTelemetry's collector. `text` is the format of the body, "" for the default one; `attributes` have formats too."""
+    """Sends entries to an OpenTelemetry collector.
+
+    `text` is the format of the body, or "" for the default. Attribute values are formats too.
+    """
 
     text: str = ""
     attributes: tuple[tuple[str, str], ...] = ()

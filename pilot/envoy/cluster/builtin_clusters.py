@@ -30,15 +30,9 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.mesh_config import mesh_config
 
 _Cluster = cluster_pb2.Cluster
-
-
 # iptables lets connections from these addresses reach the application instead of redirecting them to the proxy.
 BIND_IPV4, BIND_IPV6 = "127.0.0.6", "::6"
-
-
 IDLE_SECONDS = 300
-
-
 CREDENTIAL_SOCKET = "./var/run/secrets/credential-uds/socket"
 
 

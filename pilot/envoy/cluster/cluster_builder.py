@@ -44,8 +44,6 @@ from pilot.mesh.security.mtls import Mode
 from pilot.mesh.traffic.destination_rules import MergedRule
 
 _Cluster = cluster_pb2.Cluster
-
-
 # Envoy drops draining endpoints unless it is configured to keep them for their existing sessions.
 _KEEP_DRAINING = health_check_pb2.HealthStatusSet(
     statuses=[

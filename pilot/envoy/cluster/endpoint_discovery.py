@@ -21,8 +21,6 @@ from pilot.envoy.well_known_types import build_duration, pack
 from pilot.mesh.model.service import Port, Registry, Resolution, Service
 
 _Cluster = cluster_pb2.Cluster
-
-
 INLINE = frozenset({_Cluster.STRICT_DNS, _Cluster.LOGICAL_DNS})  # types with endpoints inside the cluster
 
 
@@ -123,8 +121,6 @@ def apply_dns(
 
 
 DYNAMIC_FORWARD_PROXY = "envoy.clusters.dynamic_forward_proxy"
-
-
 # Protocols that carry the host, in the authority or in the SNI.
 HOST_AWARE_PROTOCOLS = frozenset({Protocol.HTTP, Protocol.TLS, Protocol.GRPC, Protocol.HTTP2})
 

@@ -37,11 +37,7 @@ from pilot.mesh.traffic.destination_rules import MergedRule, MergedRuleKey, inbo
 from pilot.mesh.traffic.imports import scope_services
 
 _Cluster = cluster_pb2.Cluster
-
-
 MAX_DURATION_SECONDS = 9_223_372_035
-
-
 LOCALHOSTS = ("127.0.0.1", "::1")
 
 
@@ -221,11 +217,7 @@ def _cluster_key(
 
 
 UNIX = "unix://"
-
-
 LOCAL_IPV4, LOCAL_IPV6 = "127.0.0.1", "::1"
-
-
 POD_IPV4, POD_IPV6 = "0.0.0.0", "::"
 
 

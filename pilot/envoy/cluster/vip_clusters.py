@@ -34,8 +34,8 @@ from pilot.envoy.cluster.policy.effective_policy import EffectivePolicy, effecti
 from pilot.envoy.cluster.policy.load_balancing import apply_load_balancing
 from pilot.envoy.cluster.policy.outlier_detection import apply_outlier_detection
 from pilot.envoy.names import HTTP, TCP, vip_subset
-from pilot.envoy.transport_socket.hbone_sockets import ENDPOINT_METADATA, PLAIN, build_internal_upstream
-from pilot.envoy.transport_socket.transport_sockets import build_proxy_protocol, build_upstream_tls
+from pilot.envoy.transport_socket.hbone_sockets import ENDPOINT_METADATA, build_internal_upstream
+from pilot.envoy.transport_socket.transport_sockets import PLAINTEXT, build_proxy_protocol, build_upstream_tls
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import Port, Service, ServiceRef
 from pilot.mesh.registry.services import service
@@ -189,10 +189,10 @@ def _set_socket(
 
     The cluster originates TLS if the rule says so. Otherwise it sends plaintext, because the tunnel is encrypted.
     """
-    inner = PLAIN
+    inner = PLAINTEXT
     if policy.tls is not None and policy.tls.mode in ("SIMPLE", "MUTUAL"):
         context = build_context(draft, policy.tls, TlsPeer(has_workload_selector=True), traits, defaults)
-        inner = build_upstream_tls(context) if context is not None else PLAIN
+        inner = build_upstream_tls(context) if context is not None else PLAINTEXT
     if policy.proxy_protocol is not None:
         inner = build_proxy_protocol(inner, policy.proxy_protocol)
     draft.cluster.ClearField("transport_socket_matches")

@@ -62,7 +62,7 @@ def build_east_west_cluster(
     apply_eds(draft.cluster)
     draft.cluster.ClearField("transport_socket_matches")
     draft.cluster.transport_socket.CopyFrom(
-        build_internal_upstream(passed=CLUSTER_AND_ENDPOINT_METADATA, name=INTERNAL_UPSTREAM)
+        build_internal_upstream(metadata=CLUSTER_AND_ENDPOINT_METADATA, name=INTERNAL_UPSTREAM)
     )
     metadata.add_services(draft.cluster, (destination.service,))
     metadata.set_subset(draft.cluster, TCP)

@@ -17,7 +17,6 @@ from pilot.mesh.model.endpoint import Endpoint, EndpointHealth
 TRANSPORT_SOCKET_MATCH = "envoy.transport_socket_match"
 TLS_MODE = "tlsMode"
 ISTIO = "istio"
-
 _STATUS = {
     EndpointHealth.UNKNOWN: health_check_pb2.UNKNOWN,
     EndpointHealth.HEALTHY: health_check_pb2.HEALTHY,

@@ -112,7 +112,6 @@ outbound_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource]
 )
 """The endpoints of a proxy's outbound clusters."""
 
-
 sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Gather(
     "sni_load_assignments", location_independent_keys, _sni_load_assignment, passed=item_arguments
 )
@@ -120,6 +119,8 @@ sni_load_assignments: Gather[ResolvedClusterKey, [OutboundFacet], Resource] = Ga
 
 
 # -- clusters that contain their endpoints ---------------------------------------------------------
+
+
 def inline_load_assignment(
     db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool = False
 ) -> endpoint_pb2.ClusterLoadAssignment | None:

@@ -45,6 +45,8 @@ def arrange_by_locality(
 
 
 # -- weights ---------------------------------------------------------------------------------------
+
+
 def distribute(groups: list[LocalityGroup], rules: Iterable[Distribute], client: Locality) -> None:
     """Set the weights of the first rule for the client's locality. Other localities lose their endpoints."""
     rule = next((r for r in rules if matches(client, r.from_)), None)
@@ -71,6 +73,8 @@ def matches(locality: Locality, pattern: str) -> bool:
 
 
 # -- priorities ------------------------------------------------------------------------------------
+
+
 def _split(group: LocalityGroup, failover_priority: tuple[str, ...], client: tuple[str, ...]) -> list[LocalityGroup]:
     """Return the members of a group by distance, as groups with that priority."""
     by_distance: dict[int, list[LocalityMember]] = {}

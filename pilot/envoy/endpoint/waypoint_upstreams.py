@@ -53,6 +53,8 @@ def _item_arguments(key: VipListKey) -> tuple[OutboundFacet]:
 
 
 # -- endpoints -------------------------------------------------------------------------------------
+
+
 def _policy(db: Mesh, destination: ClusterDestination, inline: bool) -> EndpointPolicy:
     """Return the policy for a cluster's endpoints.
 
@@ -111,6 +113,8 @@ vip_endpoints: Gather[ResolvedVipKey, [VipListKey], Resource] = Gather(
 
 
 # -- clusters --------------------------------------------------------------------------------------
+
+
 @derived
 def _location_independent_cluster(db: Mesh, key: ResolvedVipKey, traits: ClusterTraitsKey) -> Resource | None:
     cluster = resolve_vip(db, key, traits, None)

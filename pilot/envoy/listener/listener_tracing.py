@@ -58,7 +58,7 @@ def request_tracing(db: Mesh, listening: ListeningFacet, scope: ScopeFacet) -> R
     settings = side_tracing(db, listening)
     if settings is None or not isinstance(settings.tracer, ZipkinTracer | DatadogTracer):
         return settings
-    return settings if _is_visible(db, scope, settings.tracer.at) else None
+    return settings if _is_visible(db, scope, settings.tracer.provider) else None
 
 
 def _is_visible(db: Mesh, scope: ScopeFacet, port: ProviderPort) -> bool:
@@ -90,7 +90,7 @@ def side_tracing(db: Mesh, listening: ListeningFacet) -> RequestTracing | None:
         tags=_supported_tags(rules.tags, listening.unsupported_telemetry) if rules.tags else defaults.tags,
         max_path_length=max_path_length(db, rules.provider) or defaults.max_path_length,
         child_span=listening.side == "gateway" or isinstance(provider_tracer, SkyWalkingTracer),
-        propagated=rules.propagated or PROPAGATION in listening.unsupported_telemetry,
+        propagates_context=rules.propagated or PROPAGATION in listening.unsupported_telemetry,
         request_id_sampling=rules.request_id_sampling,
     )
 
@@ -113,7 +113,7 @@ def _supported_tracer(provider_tracer: Tracer, unsupported: frozenset[str]) -> T
     if isinstance(provider_tracer, ZipkinTracer):
         return replace(
             provider_tracer,
-            by_endpoint=ZIPKIN_ENDPOINT not in unsupported,
+            supports_collector_service=ZIPKIN_ENDPOINT not in unsupported,
             w3c=provider_tracer.w3c and ZIPKIN_CONTEXT not in unsupported,
         )
     if isinstance(provider_tracer, OpenTelemetryTracer):
@@ -156,8 +156,8 @@ def tracer(db: Mesh, name: str) -> Tracer | None:
     if provider.opentelemetry is not None:
         return _open_telemetry(db, provider.opentelemetry, port)
     if provider.datadog is not None:
-        return DatadogTracer(at=port)
-    return SkyWalkingTracer(to=GrpcCollector(cluster=_cluster(port), authority=port.hostname))
+        return DatadogTracer(provider=port)
+    return SkyWalkingTracer(collector=GrpcCollector(cluster=_cluster(port), authority=port.hostname))
 
 
 def _cluster(port: ProviderPort) -> str:
@@ -173,8 +173,8 @@ def _zipkin(db: Mesh, settings: ZipkinTracingProvider, port: ProviderPort) -> Zi
         headers=_headers(db, settings.headers),
     )
     return ZipkinTracer(
-        at=port,
-        to=endpoint,
+        provider=port,
+        collector=endpoint,
         path=path,
         short_ids=settings.enable_64bit_trace_id,
         w3c=settings.trace_context_option == "USE_B3_WITH_W3C_PROPAGATION",
@@ -191,7 +191,7 @@ def _open_telemetry(db: Mesh, settings: OpenTelemetryTracingProvider, port: Prov
     if settings.dynatrace_sampler is not None and sampler is None:
         return None
     return OpenTelemetryTracer(
-        to=_http(db, settings.http, port, settings.http.path)
+        collector=_http(db, settings.http, port, settings.http.path)
         if settings.http is not None
         else _grpc(db, settings, port),
         conventional=conventional,
@@ -228,7 +228,7 @@ def _sampler(
     if endpoint is None:
         return None
     return DynatraceSamplerSettings(
-        at=endpoint,
+        collector=endpoint,
         tenant=settings.tenant,
         cluster_id=settings.cluster_id,
         root_spans_per_minute=settings.root_spans_per_minute,

@@ -13,14 +13,8 @@ from pilot.envoy.route.route_match import MATCH_ALL
 from pilot.envoy.well_known_types import ZERO_DURATION
 
 _Action = route_components_pb2.RouteAction
-
-
 _FALSE = wrappers_pb2.BoolValue()
-
-
 _NO_LIMIT = _Action.MaxStreamDuration(max_stream_duration=ZERO_DURATION, grpc_timeout_header_max=ZERO_DURATION)
-
-
 _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 
 

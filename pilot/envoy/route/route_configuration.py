@@ -13,11 +13,7 @@ from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import ROUTE
 
 DIRECT_RESPONSE_BYTES = 1 << 20  # of a body that a route answers with itself
-
-
 _VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
-
-
 _FALSE = wrappers_pb2.BoolValue()
 
 

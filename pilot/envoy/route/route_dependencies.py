@@ -86,6 +86,8 @@ def _hosts(spec: VirtualService) -> Iterable[str]:
 
 
 # -- hashing ---------------------------------------------------------------------------------------
+
+
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
     """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""

@@ -17,8 +17,6 @@ from pilot.envoy.names import JWT_AUTHN_FILTER, JWT_PAYLOAD
 from pilot.mesh.model.facets import Labels
 
 CLAIMS = "@request.auth.claims"
-
-
 MATCH_ALL = route_components_pb2.RouteMatch(prefix="/")
 
 
@@ -74,6 +72,8 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
 
 
 # -- headers ---------------------------------------------------------------------------------------
+
+
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
     """Returns the conditions on headers, by name; those that are claims are no headers."""
     found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
@@ -104,6 +104,8 @@ def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.Quer
 
 
 # -- claims of a JSON web token --------------------------------------------------------------------
+
+
 def _claims(match: HTTPMatchRequest) -> Iterable[metadata_pb2.MetadataMatcher]:
     yield from _claim_matchers(match.headers, invert=False)
     yield from _claim_matchers(match.without_headers, invert=True)

@@ -156,8 +156,6 @@ def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
 
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
-
-
 _REST_OF_PATH = r"/\2"
 
 

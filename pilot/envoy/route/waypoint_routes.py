@@ -38,8 +38,6 @@ from pilot.mesh.traffic.destination_rules import destination_rule, inbound_merge
 from pilot.mesh.traffic.virtual_services import virtual_service, virtual_services_at_waypoint
 
 DIRECT_RESPONSE_BYTES = 1 << 20
-
-
 _FALSE = wrappers_pb2.BoolValue()
 
 
@@ -105,6 +103,8 @@ def default_vip_action(
 
 
 # -- destinations ----------------------------------------------------------------------------------
+
+
 def _context(db: Mesh, key: ObjectKey, port: int, by: ServingKey) -> RouteContext:
     asks = route_dependencies(db, key)
     hosts, hashed = (asks.hosts, asks.hashed) if asks is not None else (frozenset(), ())

@@ -1,1 +1,1 @@
-"""Spans: how many, with which tags, and the tracer that they go to."""
+"""Tracing: sampling, span tags, and the tracers that report spans."""

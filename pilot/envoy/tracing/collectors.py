@@ -1,4 +1,4 @@
-"""Holds where a tracer sends spans: a cluster, by HTTP or gRPC."""
+"""Collectors of spans: a cluster, by HTTP or gRPC."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from envoy.config.core.v3 import base_pb2, grpc_service_pb2, http_service_pb2, h
 from pilot.envoy.well_known_types import build_duration
 from pilot.lib.duration import Duration
 
-DEFAULT_TIMEOUT = Duration.of(5)  # Envoy takes no request without one
-
-
-_SAFE = "/%$&+,:;=@!*'()~-._"  # what a path holds as it is, https://www.rfc-editor.org/rfc/rfc3986#section-3.3
-
-
+DEFAULT_TIMEOUT = Duration.of(5)  # Envoy requires a timeout
+_SAFE = "/%$&+,:;=@!*'()~-._"  # not escaped in paths, https://www.rfc-editor.org/rfc/rfc3986#section-3.3
 Headers = tuple[tuple[str, str], ...]
 
 
 class HttpCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Takes requests of HTTP at a URI."""
+    """A collector that accepts HTTP requests at a URI."""
 
     cluster: str
     uri: str
@@ -37,7 +33,7 @@ class HttpCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
 
 
 class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Takes calls of gRPC; `headers` go with every one."""
+    """A collector that accepts gRPC calls, which carry `headers`."""
 
     cluster: str
     authority: str
@@ -45,17 +41,17 @@ class GrpcCollector(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     headers: Headers = ()
 
     def build(self) -> grpc_service_pb2.GrpcService:
-        built = grpc_service_pb2.GrpcService(
+        service = grpc_service_pb2.GrpcService(
             envoy_grpc=grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=self.cluster, authority=self.authority),
             initial_metadata=[base_pb2.HeaderValue(key=name, value=value) for name, value in self.headers],
         )
         if self.timeout is not None:
-            built.timeout.CopyFrom(build_duration(self.timeout))
-        return built
+            service.timeout.CopyFrom(build_duration(self.timeout))
+        return service
 
 
 def join_url(host: str, path: str) -> str:
-    """Returns a host with a path behind it, without a scheme; doubled slashes and dots in the path are resolved."""
+    """Return a host with a path, without a scheme. Repeated slashes and dots in the path are resolved."""
     joined = posixpath.normpath(f"/{host}/{path}")[1:]
     return quote(joined + "/" if path.endswith("/") and not joined.endswith("/") else joined, safe=_SAFE)
 

@@ -1,4 +1,4 @@
-"""Builds the tracing part of HTTP connection managers."""
+"""Builds the tracing of HTTP connection managers, and their request ids."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import SpanTagsFacet
 
 Manager = hcm_pb2.HttpConnectionManager
-
-
 _FULL = percent_pb2.Percent(value=100.0)
-
-
 _YES = wrappers_pb2.BoolValue(value=True)
-
-
-# The field no_context_propagation, number 13, of Envoy 1.38 and later, which our copy of its messages does not have yet.
+# The field no_context_propagation (13) in Envoy 1.38 and later, which the packaged messages lack.
 _NOT_PROPAGATED = Manager.Tracing.FromString(bytes((13 << 3, 1)))
 
 
 class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):
-    """Says how requests are traced. `tracer` None: by the one of the proxy's bootstrap. `sampling` is in percent; `max_path_length` 0: Envoy's own
-    limit; `child_span`: the request that is sent on has a span of its own; `request_id_sampling`: the request's id remembers what was chosen."""
+    """Tracing of requests.
+
+    - `tracer`: None for the tracer in the proxy's bootstrap.
+    - `sampling`: in percent.
+    - `max_path_length`: 0 for Envoy's default.
+    - `child_span`: the upstream request has its own span.
+    - `request_id_sampling`: the request id records the sampling decision.
+    """
 
     tracer: Tracer | None = None
     sampling: float = 1.0
@@ -38,34 +38,36 @@ class RequestTracing(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[tuple[str, CustomTag], ...] = ()
     max_path_length: int = 0
     child_span: bool = False
-    propagated: bool = True
+    propagates_context: bool = True
     request_id_sampling: bool = True
 
 
-def build_request_tracing(spans: RequestTracing, workload: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager:
-    """Returns the fields of a manager by which it traces for a workload."""
+def build_request_tracing(settings: RequestTracing, workload: SpanTagsFacet) -> hcm_pb2.HttpConnectionManager:
+    """Return the fields of a connection manager that configure tracing for a workload."""
     tracing = Manager.Tracing(
         client_sampling=_FULL,
         overall_sampling=_FULL,
-        random_sampling=percent_pb2.Percent(value=spans.sampling),
-        spawn_upstream_span=_YES if spans.child_span else None,
-        max_path_tag_length=wrappers_pb2.UInt32Value(value=spans.max_path_length) if spans.max_path_length else None,
+        random_sampling=percent_pb2.Percent(value=settings.sampling),
+        spawn_upstream_span=_YES if settings.child_span else None,
+        max_path_tag_length=wrappers_pb2.UInt32Value(value=settings.max_path_length)
+        if settings.max_path_length
+        else None,
     )
-    ours = (*(workload_tags(workload) if spans.istio_tags else ()), *(peer_tags() if workload.peers else ()))
-    tags = [*ours, *(built for t in spans.tags if (built := build_custom_tag(*t)) is not None)]
+    istio_tags = (*(workload_tags(workload) if settings.istio_tags else ()), *(peer_tags() if workload.peers else ()))
+    tags = [*istio_tags, *(custom for tag in settings.tags if (custom := build_custom_tag(*tag)) is not None)]
     tracing.custom_tags.extend(sorted(tags, key=lambda tag: tag.tag))
-    if spans.tracer is not None:
+    if settings.tracer is not None:
         tracing.provider.CopyFrom(
-            http_tracer_pb2.Tracing.Http(name=spans.tracer.name, typed_config=spans.tracer.build(workload))
+            http_tracer_pb2.Tracing.Http(name=settings.tracer.name, typed_config=settings.tracer.build(workload))
         )
-    if not spans.propagated:
+    if not settings.propagates_context:
         tracing.MergeFrom(_NOT_PROPAGATED)
     return Manager(
-        tracing=tracing, request_id_extension=None if spans.request_id_sampling else build_request_id(sampling=False)
+        tracing=tracing, request_id_extension=None if settings.request_id_sampling else build_request_id(sampling=False)
     )
 
 
 def build_request_id(sampling: bool) -> hcm_pb2.RequestIDExtension:
-    """Returns the extension; with `sampling` the id remembers whether a request is traced."""
+    """Return the request id extension. If `sampling`, the id records the sampling decision."""
     config = uuid_pb2.UuidRequestIdConfig(use_request_id_for_trace_sampling=wrappers_pb2.BoolValue(value=sampling))
     return hcm_pb2.RequestIDExtension(typed_config=pack(config))

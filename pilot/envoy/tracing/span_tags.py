@@ -1,4 +1,4 @@
-"""Builds the tags of spans: those that name the workload, and custom ones."""
+"""Builds the tags of spans: tags for the workload and its peers, and custom tags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RBAC_METADATA = "envoy.filters.http.rbac"
 
 
 def _dry_run(tag: str, key: str) -> custom_tag_pb2.CustomTag:
-    """Returns the tag for what a dry run of authorization policies said about a request."""
+    """Return the tag for the result of authorization policies in dry-run mode."""
     segment = metadata_pb2.MetadataKey.PathSegment(key=key)
     return custom_tag_pb2.CustomTag(
         tag=f"istio.authorization.dry_run.{tag}",
@@ -34,7 +34,7 @@ _DRY_RUN = [
 
 
 def workload_tags(workload: SpanTagsFacet) -> Iterator[custom_tag_pb2.CustomTag]:
-    """Yields the tags that Istio gives every span."""
+    """Yield the tags that Istio adds to every span."""
     yield _literal("istio.canonical_revision", workload.revision)
     yield _literal("istio.canonical_service", workload.service)
     yield _literal("istio.cluster_id", workload.cluster_id)
@@ -54,13 +54,11 @@ _FIELDS = {
     "workload": "workload",
     "workload_type": "type",
 }
-
-
 _ENDS = (("source", "downstream"), ("destination", "upstream"))
 
 
 def peer_tags() -> Iterator[custom_tag_pb2.CustomTag]:
-    """Yields the tags that name the workloads at both ends of a request."""
+    """Yield the tags for the workloads at both ends of a request."""
     for end, stream in _ENDS:
         for tag, field in _FIELDS.items():
             yield custom_tag_pb2.CustomTag(
@@ -73,17 +71,17 @@ def _literal(tag: str, value: str) -> custom_tag_pb2.CustomTag:
 
 
 def build_custom_tag(name: str, tag: CustomTag) -> custom_tag_pb2.CustomTag | None:
-    """Returns a tag of the user's, None for one that is not whole."""
+    """Return a custom tag, or None if it is incomplete."""
     if not name or not tag.is_whole:
         return None
     if tag.literal is not None:
         return _literal(name, tag.literal.value)
-    if (env := tag.environment) is not None:
-        variable = custom_tag_pb2.CustomTag.Environment(name=env.name, default_value=env.default_value)
+    if (environment := tag.environment) is not None:
+        variable = custom_tag_pb2.CustomTag.Environment(name=environment.name, default_value=environment.default_value)
         return custom_tag_pb2.CustomTag(tag=name, environment=variable)
     if (header := tag.header) is not None:
-        sent = custom_tag_pb2.CustomTag.Header(name=header.name, default_value=header.default_value)
-        return custom_tag_pb2.CustomTag(tag=name, request_header=sent)
+        request_header = custom_tag_pb2.CustomTag.Header(name=header.name, default_value=header.default_value)
+        return custom_tag_pb2.CustomTag(tag=name, request_header=request_header)
     if isinstance(tag, SpanTag) and tag.formatter is not None:
         return custom_tag_pb2.CustomTag(tag=name, value=tag.formatter.value)
     return None

@@ -1,4 +1,4 @@
-"""Builds the tracers that spans go to. Each is given how spans name their workload."""
+"""Builds the tracers that report spans. They receive the tags of the workload."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ from pilot.mesh.model.facets import SpanTagsFacet
 from pilot.mesh.registry.mesh_services import ProviderPort
 
 Detector = Literal["environment", "dynatrace"]
-
-
 _SAMPLER_NAME = "envoy.tracers.opentelemetry.samplers.dynatrace"
-
-
 _DETECTORS = {
     kind: extension_pb2.TypedExtensionConfig(
         name=f"envoy.tracers.opentelemetry.resource_detectors.{kind}", typed_config=pack(config)
@@ -38,68 +34,71 @@ _DETECTORS = {
 
 
 class ZipkinTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Speaks Zipkin's JSON. Proxies whose build does not take the endpoint `to` (`by_endpoint`) are given the port and the path."""
+    """Reports in Zipkin's JSON format.
 
-    at: ProviderPort
-    to: HttpCollector
+    An Envoy that does not support a collector service receives the path and the provider's host and cluster.
+    """
+
+    provider: ProviderPort
+    collector: HttpCollector
     path: str
-    by_endpoint: bool = True
+    supports_collector_service: bool = True
     short_ids: bool = False
     w3c: bool = False
 
     name = "envoy.tracers.zipkin"
 
     def build(self, _: SpanTagsFacet) -> any_pb2.Any:
-        built = zipkin_pb2.ZipkinConfig(
+        config = zipkin_pb2.ZipkinConfig(
             collector_endpoint_version=zipkin_pb2.ZipkinConfig.HTTP_JSON,
             trace_id_128bit=not self.short_ids,
             shared_span_context=wrappers_pb2.BoolValue(value=False),
         )
-        if self.by_endpoint:
-            built.collector_service.CopyFrom(self.to.build())
+        if self.supports_collector_service:
+            config.collector_service.CopyFrom(self.collector.build())
         else:
-            built.collector_cluster, built.collector_endpoint, built.collector_hostname = (
-                self.to.cluster,
+            config.collector_cluster, config.collector_endpoint, config.collector_hostname = (
+                self.collector.cluster,
                 self.path,
-                self.at.hostname,
+                self.provider.hostname,
             )
         if self.w3c:
-            built.trace_context_option = zipkin_pb2.ZipkinConfig.USE_B3_WITH_W3C_PROPAGATION
-        return pack(built)
+            config.trace_context_option = zipkin_pb2.ZipkinConfig.USE_B3_WITH_W3C_PROPAGATION
+        return pack(config)
 
 
 class DatadogTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Speaks to Datadog's agent."""
+    """Reports to Datadog's agent."""
 
-    at: ProviderPort
+    provider: ProviderPort
 
     name = "envoy.tracers.datadog"
 
     def build(self, workload: SpanTagsFacet) -> any_pb2.Any:
         return pack(
             datadog_pb2.DatadogConfig(
-                collector_cluster=outbound_cluster(self.at.port, "", self.at.hostname),
-                collector_hostname=self.at.hostname,
+                collector_cluster=outbound_cluster(self.provider.port, "", self.provider.hostname),
+                collector_hostname=self.provider.hostname,
                 service_name=workload.node_cluster,
             )
         )
 
 
 class SkyWalkingTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Speaks to SkyWalking's collector."""
+    """Reports to SkyWalking's collector."""
 
-    to: GrpcCollector
+    collector: GrpcCollector
 
     name = "envoy.tracers.skywalking"
 
     def build(self, _: SpanTagsFacet) -> any_pb2.Any:
-        return pack(skywalking_pb2.SkyWalkingConfig(grpc_service=self.to.build()))
+        return pack(skywalking_pb2.SkyWalkingConfig(grpc_service=self.collector.build()))
 
 
 class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Asks Dynatrace how many spans it wants."""
+    """Settings of Dynatrace's sampler, which asks Dynatrace for the number of spans."""
 
-    at: HttpCollector
+    collector: HttpCollector
     tenant: str
     cluster_id: int
     root_spans_per_minute: int
@@ -109,15 +108,18 @@ class DynatraceSamplerSettings(msgspec.Struct, frozen=True, cache_hash=True, kw_
             tenant=self.tenant,
             cluster_id=self.cluster_id,
             root_spans_per_minute=self.root_spans_per_minute,
-            http_service=self.at.build(),
+            http_service=self.collector.build(),
         )
         return extension_pb2.TypedExtensionConfig(name=_SAMPLER_NAME, typed_config=pack(config))
 
 
 class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Speaks OTLP. `conventional`: the workload is called by OpenTelemetry's conventions for Kubernetes, not as the proxy's node calls it."""
+    """Reports by OTLP.
 
-    to: HttpCollector | GrpcCollector
+    If `conventional`, the service name follows OpenTelemetry's conventions for Kubernetes, instead of the proxy's node.
+    """
+
+    collector: HttpCollector | GrpcCollector
     conventional: bool = False
     detectors: tuple[Detector, ...] = ()
     sampler: DynatraceSamplerSettings | None = None
@@ -125,17 +127,17 @@ class OpenTelemetryTracer(msgspec.Struct, frozen=True, cache_hash=True, kw_only=
     name = "envoy.tracers.opentelemetry"
 
     def build(self, workload: SpanTagsFacet) -> any_pb2.Any:
-        built = opentelemetry_pb2.OpenTelemetryConfig(
+        config = opentelemetry_pb2.OpenTelemetryConfig(
             service_name=workload.conventional_service if self.conventional else workload.node_cluster,
             resource_detectors=[_DETECTORS[kind] for kind in self.detectors],
         )
-        if isinstance(self.to, HttpCollector):
-            built.http_service.CopyFrom(self.to.build())
+        if isinstance(self.collector, HttpCollector):
+            config.http_service.CopyFrom(self.collector.build())
         else:
-            built.grpc_service.CopyFrom(self.to.build())
+            config.grpc_service.CopyFrom(self.collector.build())
         if self.sampler is not None:
-            built.sampler.CopyFrom(self.sampler.build())
-        return pack(built)
+            config.sampler.CopyFrom(self.sampler.build())
+        return pack(config)
 
 
 Tracer = ZipkinTracer | DatadogTracer | SkyWalkingTracer | OpenTelemetryTracer

@@ -1,4 +1,4 @@
-"""Builds how a peer's certificate is verified."""
+"""Validation of peer certificates."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from envoy.type.matcher.v3 import string_pb2
 
 @lru_cache(maxsize=4096)
 def exact_matcher(value: str) -> string_pb2.StringMatcher:
-    """Returns a matcher of exactly that name; it is shared, so it is only ever copied into messages."""
+    """Return an exact matcher. It is shared, so it may only be copied into messages."""
     return string_pb2.StringMatcher(exact=value)
 
 
 def build_validation(
     alt_names: Iterable[str] = (), prefixes: Iterable[str] = (), crl: str = "", accept_untrusted: bool = False
 ) -> common_pb2.CertificateValidationContext:
-    """Returns a validation by subject alternative names of which one must match (none: any will do), and a file of revoked certificates."""
+    """Return a validation context.
+
+    A certificate must have one of the subject alternative names, if there are any. `crl` is a file of revoked
+    certificates.
+    """
     context = common_pb2.CertificateValidationContext()
     context.match_subject_alt_names.extend([exact_matcher(n) for n in alt_names])
     context.match_subject_alt_names.extend([string_pb2.StringMatcher(prefix=p) for p in prefixes])
@@ -33,12 +37,12 @@ def build_validation(
 def build_combined(
     default: common_pb2.CertificateValidationContext, roots: secret_pb2.SdsSecretConfig
 ) -> tls_pb2.CommonTlsContext.CombinedCertificateValidationContext:
-    """Returns a validation whose roots come by SDS."""
+    """Return a validation context whose roots come by SDS."""
     return tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
         default_validation_context=default, validation_context_sds_secret_config=roots
     )
 
 
 def file_source(path: str) -> base_pb2.DataSource:
-    """Returns a file that Envoy itself reads."""
+    """Return a file that Envoy reads itself."""
     return base_pb2.DataSource(filename=path)

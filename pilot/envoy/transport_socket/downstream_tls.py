@@ -1,4 +1,4 @@
-"""Builds TLS that listeners end: mutual TLS of sidecars' inbound ports, and servers of Gateways and Sidecars.
+"""TLS that listeners terminate: mTLS on sidecars' inbound ports, and servers of Gateways and Sidecars.
 
 https://istio.io/latest/docs/reference/config/networking/gateway/#ServerTLSSettings
 """
@@ -20,14 +20,8 @@ from pilot.envoy.transport_socket.tls_compliance import apply_compliance
 from pilot.mesh.model.facets import SecretServersFacet, TlsFilesFacet
 
 HTTP_ALPN = ("h2", "http/1.1")
-
-
 HTTP3_ALPN = ("h3",)
-
-
-PEER_ALPN = ("istio-peer-exchange", *HTTP_ALPN)  # TCP between peers: they exchange metadata first
-
-
+PEER_ALPN = ("istio-peer-exchange", *HTTP_ALPN)  # TCP between peers, which exchange metadata first
 MESH_CIPHERS = (
     "ECDHE-ECDSA-AES256-GCM-SHA384",
     "ECDHE-RSA-AES256-GCM-SHA384",
@@ -36,9 +30,7 @@ MESH_CIPHERS = (
     "AES256-GCM-SHA384",
     "AES128-GCM-SHA256",
 )
-
-
-# What Envoy's BoringSSL takes; it refuses a listener with any other.
+# Ciphers that Envoy's BoringSSL supports. Envoy rejects listeners with others.
 CIPHERS = frozenset(
     {
         *MESH_CIPHERS,
@@ -53,8 +45,6 @@ CIPHERS = frozenset(
         "DES-CBC3-SHA",
     }
 )
-
-
 _PROTOCOLS = {
     "TLS_AUTO": common_pb2.TlsParameters.TLS_AUTO,
     "TLSV1_0": common_pb2.TlsParameters.TLSv1_0,
@@ -65,7 +55,7 @@ _PROTOCOLS = {
 
 
 class ServerCertificates(NamedTuple):
-    """Says where a listener's certificates come from: the proxy's own files, and servers of secrets next to it or in the mesh."""
+    """Sources of a listener's certificates: the proxy's own files, and SDS servers in the pod or in the mesh."""
 
     files: TlsFilesFacet = TlsFilesFacet()
     servers: SecretServersFacet = SecretServersFacet()
@@ -79,9 +69,10 @@ def build_inbound_context(
     mesh_mtls: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
-    """Returns mutual TLS of a sidecar's inbound port: `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. Clients must be of a trust domain.
+    """Return mTLS for a sidecar's inbound port. Clients must be in one of the trust domains.
 
-    The ALPN `istio` of the clients is not among ours: it would displace the protocol that they negotiate.
+    `alpn` is `HTTP_ALPN`, or `PEER_ALPN` for TCP. The clients' ALPN `istio` is not included, because it would displace
+    the protocol that they negotiate.
     """
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     parameters = common.tls_params
@@ -89,8 +80,8 @@ def build_inbound_context(
     parameters.tls_minimum_protocol_version = minimum_tls_version(mesh_mtls)
     parameters.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
     files = certificates.files
-    _serve(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
-    _verify(
+    _add_certificates(common, [names.file_certificate(files.server_cert, files.server_key)], certificates)
+    _validate_clients(
         common, build_validation(prefixes=[f"spiffe://{d}/" for d in trust_domains]), files.server_root, certificates
     )
     apply_compliance(common, compliance)
@@ -100,7 +91,7 @@ def build_inbound_context(
 
 
 def minimum_tls_version(config: TLSConfig | None) -> common_pb2.TlsParameters.TlsProtocol:
-    """Returns the lowest version of TLS by a part of the mesh config: 1.2 unless it asks for 1.3."""
+    """Return the minimum TLS version of a part of the mesh config: 1.2, unless it requires 1.3."""
     return (
         common_pb2.TlsParameters.TLSv1_3
         if config and config.min_protocol_version == "TLSV1_3"
@@ -116,30 +107,33 @@ def build_server_context(
     defaults: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.DownstreamTlsContext:
-    """Returns TLS of a server that ends it. `alpn`: `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, `HTTP3_ALPN` with `quic`, which
-    cannot ask for client certificates. `defaults`: the mesh's tlsDefaults."""
+    """Return TLS for a server that terminates it.
+
+    `alpn` is `PEER_ALPN` for a TCP server of mode ISTIO_MUTUAL, and `HTTP3_ALPN` if `quic`, which cannot request client
+    certificates. `defaults` is the mesh's tlsDefaults.
+    """
     common = tls_pb2.CommonTlsContext(alpn_protocols=alpn)
     mode = settings.mode
     required = mode in ("MUTUAL", "ISTIO_MUTUAL") and not quic
     if mode != "ISTIO_MUTUAL" and (settings.credential_names or settings.credential_name):
-        _serve_credentials(common, settings, certificates)
+        _add_credentials(common, settings, certificates)
     else:
-        _serve_files(common, settings, certificates, required or mode == "OPTIONAL_MUTUAL")
+        _add_files(common, settings, certificates, required or mode == "OPTIONAL_MUTUAL")
     if mode in ("SIMPLE", "MUTUAL", "OPTIONAL_MUTUAL"):
-        _limit(common, settings, defaults)
+        _set_parameters(common, settings, defaults)
     apply_compliance(common, compliance)
     return tls_pb2.DownstreamTlsContext(
         common_tls_context=common, require_client_certificate=wrappers_pb2.BoolValue(value=required)
     )
 
 
-def _serve(common: tls_pb2.CommonTlsContext, files: Iterable[str], certificates: ServerCertificates) -> None:
+def _add_certificates(common: tls_pb2.CommonTlsContext, files: Iterable[str], certificates: ServerCertificates) -> None:
     for name in files:
         secret = build_file_secret(name, default=names.WORKLOAD_SECRET, user_server=certificates.servers.files)
         common.tls_certificate_sds_secret_configs.add().CopyFrom(secret)
 
 
-def _verify(
+def _validate_clients(
     common: tls_pb2.CommonTlsContext,
     validation: common_pb2.CertificateValidationContext,
     root: str,
@@ -149,21 +143,23 @@ def _verify(
     common.combined_validation_context.CopyFrom(build_combined(validation, secret))
 
 
-def _serve_files(
+def _add_files(
     common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates, verify: bool
 ) -> None:
     if settings.mode == "ISTIO_MUTUAL":
         files = certificates.files
-        served, root = [names.file_certificate(files.server_cert, files.server_key)], files.server_root
+        secret_names, root = [names.file_certificate(files.server_cert, files.server_key)], files.server_root
     else:
-        several = [names.file_certificate(c.server_certificate, c.private_key) for c in settings.tls_certificates]
-        served, root = (
-            several or [names.file_certificate(settings.server_certificate, settings.private_key)],
+        certificate_names = [
+            names.file_certificate(c.server_certificate, c.private_key) for c in settings.tls_certificates
+        ]
+        secret_names, root = (
+            certificate_names or [names.file_certificate(settings.server_certificate, settings.private_key)],
             settings.ca_certificates,
         )
-    _serve(common, served, certificates)
+    _add_certificates(common, secret_names, certificates)
     if verify:
-        _verify(
+        _validate_clients(
             common,
             build_validation(settings.subject_alt_names, (), settings.ca_crl, bool(settings.insecure_skip_verify)),
             root,
@@ -171,10 +167,13 @@ def _serve_files(
         )
 
 
-def _serve_credentials(
+def _add_credentials(
     common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, certificates: ServerCertificates
 ) -> None:
-    """Adds credentials. Roots come with the first one, as NAME-cacert, unless another one is named for them."""
+    """Add the credentials.
+
+    Unless a credential is named for the roots, they come with the first one, as NAME-cacert.
+    """
     credentials = settings.credential_names or (settings.credential_name,)
     user_server, provider = certificates.servers.credentials, certificates.provider
     for name in credentials:
@@ -191,8 +190,8 @@ def _serve_credentials(
         common.validation_context.CopyFrom(build_validation(settings.subject_alt_names))
 
 
-def _limit(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
-    """Sets versions, ciphers and curves: the server's own before the mesh's."""
+def _set_parameters(common: tls_pb2.CommonTlsContext, settings: ServerTLSSettings, defaults: TLSConfig | None) -> None:
+    """Set the versions, ciphers and curves. The server's settings take precedence over the mesh's."""
     ciphers = tuple(dict.fromkeys(c for c in settings.cipher_suites if c in CIPHERS)) or (
         defaults.cipher_suites if defaults else ()
     )

@@ -1,4 +1,4 @@
-"""Builds the TLS of tunnels, and the sockets of clusters that lead to listeners inside of the proxy, where tunnels begin."""
+"""Transport sockets of HBONE tunnels, and of clusters that connect to internal listeners, where tunnels start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from envoy.config.core.v3 import base_pb2
 from envoy.extensions.transport_sockets.internal_upstream.v3 import internal_upstream_pb2
-from envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 from envoy.extensions.transport_sockets.tls.v3 import common_pb2, tls_pb2
 from envoy.type.matcher.v3 import string_pb2
 from envoy.type.metadata.v3 import metadata_pb2
@@ -15,58 +14,33 @@ from google.protobuf import wrappers_pb2
 from pilot.envoy.transport_socket.certificate_validation import build_combined
 from pilot.envoy.transport_socket.sds import MESH_ROOTS, WORKLOAD_CERTIFICATE
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
+from pilot.envoy.transport_socket.transport_sockets import PLAINTEXT
 from pilot.envoy.well_known_types import pack
 
 INTERNAL_UPSTREAM = "envoy.transport_sockets.internal_upstream"
-
-
-AT_WAYPOINT = "internal_upstream"
-
-
+INTERNAL_UPSTREAM_NAME = "internal_upstream"
 TLS_INSIDE = "internal_upstream_with_tls"
-
-
 _TLS = "tls"
-
-
-PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))
-
-
 _Internal = internal_upstream_pb2.InternalUpstreamTransport
-
-
 _Kind = metadata_pb2.MetadataKind
-
-
 _HOST, _CLUSTER = _Kind(host=_Kind.Host()), _Kind(cluster=_Kind.Cluster())
-
-
-ORIGINAL_DST = "envoy.filters.listener.original_dst"  # metadata of an endpoint: where the tunnel to it leads
-
-
+ORIGINAL_DST = "envoy.filters.listener.original_dst"  # endpoint metadata: destination of the tunnel
 ISTIO = "istio"
-
-
-PEER_METADATA = "istio.peer_metadata"
-
-
-# Which metadata of a cluster and its endpoints a listener inside of the proxy gets to know.
+# Metadata of clusters and endpoints that is passed to internal listeners.
 ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_HOST, ISTIO))
-
-
 CLUSTER_AND_ENDPOINT_METADATA = ((_HOST, ORIGINAL_DST), (_CLUSTER, ISTIO), (_HOST, ISTIO))
 
 
-PEERS = ((_CLUSTER, PEER_METADATA), (_HOST, PEER_METADATA))
-
-
 def build_internal_upstream(
-    inner: base_pb2.TransportSocket = PLAIN,
-    passed: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
-    name: str = AT_WAYPOINT,
+    inner: base_pb2.TransportSocket = PLAINTEXT,
+    metadata: Iterable[tuple[metadata_pb2.MetadataKind, str]] = (),
+    name: str = INTERNAL_UPSTREAM_NAME,
 ) -> base_pb2.TransportSocket:
-    """Returns the socket of a cluster whose endpoints are listeners of the proxy. `passed`: metadata that these get to know."""
-    values = [_Internal.MetadataValueSource(kind=kind, name=key) for kind, key in passed]
+    """Return the socket of a cluster whose endpoints are internal listeners.
+
+    `metadata` is passed to these listeners.
+    """
+    values = [_Internal.MetadataValueSource(kind=kind, name=key) for kind, key in metadata]
     return base_pb2.TransportSocket(
         name=name, typed_config=pack(_Internal(passthrough_metadata=values, transport_socket=inner))
     )
@@ -75,7 +49,10 @@ def build_internal_upstream(
 def build_tunnel_context(
     trust_domains: Iterable[str], compliance: str, prefixes: Iterable[str] = ()
 ) -> tls_pb2.CommonTlsContext:
-    """Returns mutual TLS of a tunnel, of either end. Peers must be of a trust domain, or have an identity that begins with one of `prefixes`."""
+    """Return the mTLS context for either end of a tunnel.
+
+    Peers must be in one of the trust domains, or have an identity with one of the prefixes.
+    """
     v3 = common_pb2.TlsParameters.TLSv1_3
     validation = common_pb2.CertificateValidationContext()
     for prefix in (*(f"spiffe://{domain}/" for domain in trust_domains), *prefixes):
@@ -92,14 +69,14 @@ def build_tunnel_context(
 
 
 def build_tunnel_client(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
-    """Returns the socket of a cluster that begins tunnels."""
+    """Return the socket of a cluster that originates tunnels."""
     return base_pb2.TransportSocket(
         name=_TLS, typed_config=pack(tls_pb2.UpstreamTlsContext(common_tls_context=context))
     )
 
 
 def build_tunnel_server(context: tls_pb2.CommonTlsContext) -> base_pb2.TransportSocket:
-    """Returns the socket of a listener that ends tunnels."""
+    """Return the socket of a listener that terminates tunnels."""
     config = tls_pb2.DownstreamTlsContext(
         common_tls_context=context, require_client_certificate=wrappers_pb2.BoolValue(value=True)
     )

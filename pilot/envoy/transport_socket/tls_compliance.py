@@ -1,6 +1,6 @@
-"""Applies compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
+"""Compliance policies, which restrict every TLS context as the last step (setting COMPLIANCE_POLICY).
 
-What each means: https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
+https://istio.io/latest/docs/reference/commands/pilot-discovery/#envvars
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ FIPS_CIPHERS = (
     "ECDHE-ECDSA-AES256-GCM-SHA384",
     "ECDHE-RSA-AES256-GCM-SHA384",
 )
-
-
 _Parameters = common_pb2.TlsParameters
 
 
 def apply_compliance(context: tls_pb2.CommonTlsContext, policy: str) -> None:
-    """Applies a policy by its name to a context that is being built; an unknown name restricts nothing."""
+    """Apply a policy to a context under construction. An unknown policy has no effect."""
     if policy == "fips-140-2":
         parameters = context.tls_params
         parameters.tls_minimum_protocol_version = parameters.tls_maximum_protocol_version = _Parameters.TLSv1_2
-        # No list at all is the FIPS build's own.
+        # An empty list means the defaults of the FIPS build.
         if parameters.cipher_suites:
             allowed = [c for c in parameters.cipher_suites if c in FIPS_CIPHERS]
             del parameters.cipher_suites[:]

@@ -1,4 +1,7 @@
-"""Builds the transport sockets that carry a TLS context, and the one that carries none. The prebuilt ones are shared: copy, never change."""
+"""Transport sockets for TLS, QUIC, the PROXY protocol and plaintext.
+
+The prebuilt sockets are shared and must be copied, not modified.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +15,35 @@ from pilot.config.networking.destination_rule import ProxyProtocol
 from pilot.envoy.well_known_types import pack
 
 TLS_NAME = "envoy.transport_sockets.tls"
-
-
 RAW_BUFFER_NAME = "envoy.transport_sockets.raw_buffer"
-
-
 QUIC_NAME = "envoy.transport_sockets.quic"
 
 
 def build_upstream_tls(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
-    """Returns the socket for TLS that a cluster originates."""
+    """Return the socket for TLS that a cluster originates."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_downstream_tls(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """Returns the socket for TLS that a filter chain ends."""
+    """Return the socket for TLS that a filter chain terminates."""
     return base_pb2.TransportSocket(name=TLS_NAME, typed_config=pack(context))
 
 
 def build_quic_downstream(context: tls_pb2.DownstreamTlsContext) -> base_pb2.TransportSocket:
-    """Returns the socket for TLS that a filter chain of an HTTP/3 listener ends."""
+    """Return the socket for TLS that a filter chain of an HTTP/3 listener terminates."""
     return base_pb2.TransportSocket(
         name=QUIC_NAME, typed_config=pack(quic_transport_pb2.QuicDownstreamTransport(downstream_tls_context=context))
     )
 
 
 RAW_BUFFER = base_pb2.TransportSocket(name=RAW_BUFFER_NAME, typed_config=pack(raw_buffer_pb2.RawBuffer()))
-
-
 PROXY_PROTOCOL_NAME = "envoy.transport_sockets.upstream_proxy_protocol"
-
-
-PLAIN = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))
-
-
+PLAINTEXT = base_pb2.TransportSocket(name="raw_buffer", typed_config=pack(raw_buffer_pb2.RawBuffer()))
 _VERSIONS = {"V1": proxy_protocol_pb2.ProxyProtocolConfig.V1, "V2": proxy_protocol_pb2.ProxyProtocolConfig.V2}
 
 
-def build_proxy_protocol(inner: base_pb2.TransportSocket, said: ProxyProtocol) -> base_pb2.TransportSocket:
-    """Returns a transport socket that announces the client's address first."""
-    config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[said.version])
+def build_proxy_protocol(inner: base_pb2.TransportSocket, settings: ProxyProtocol) -> base_pb2.TransportSocket:
+    """Return a socket that sends the client's address first."""
+    config = proxy_protocol_pb2.ProxyProtocolConfig(version=_VERSIONS[settings.version])
     transport = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport(config=config, transport_socket=inner)
     return base_pb2.TransportSocket(name=PROXY_PROTOCOL_NAME, typed_config=pack(transport))

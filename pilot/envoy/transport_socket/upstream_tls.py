@@ -1,4 +1,4 @@
-"""Builds TLS that clusters originate: to peers of the mesh, and as a DestinationRule says.
+"""TLS that clusters originate: mTLS to peers in the mesh, and TLS configured by DestinationRules.
 
 https://istio.io/latest/docs/reference/config/networking/destination-rule/#ClientTLSSettings
 """
@@ -24,13 +24,14 @@ from pilot.envoy.transport_socket.sds import (
 from pilot.envoy.transport_socket.tls_compliance import apply_compliance
 from pilot.mesh.model.facets import SecretServersFacet
 
-SYSTEM_ROOTS = "system"  # stands for the operating system's trusted roots
+SYSTEM_ROOTS = "system"  # the operating system's trusted roots
 
 
 class UpstreamTls(NamedTuple):
-    """Says whom a cluster talks TLS to. `alt_names`: of which the peer must have one; `http2`: the cluster speaks nothing else.
+    """Properties of TLS to an upstream peer.
 
-    `metadata_exchange`: peers may agree by ALPN to exchange their metadata first, which only a proxy with that filter can.
+    The peer must have one of `alt_names`. `http2` is set if the cluster speaks only HTTP/2. `metadata_exchange` offers
+    an ALPN to exchange metadata first, which requires a filter in the proxy.
     """
 
     sni: str = ""
@@ -41,8 +42,11 @@ class UpstreamTls(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls_pb2.UpstreamTlsContext:
-    """Returns what mesh TLS has in common. By the ALPN `istio` a permissive server tells it from TLS of the application."""
-    common = _common()
+    """Return the common part of mesh TLS.
+
+    The ALPN `istio` lets a permissive server distinguish it from the application's own TLS.
+    """
+    common = _common_context()
     common.alpn_protocols.extend(
         [*(["istio-peer-exchange"] if metadata_exchange else []), "istio", *(["h2"] if http2 else [])]
     )
@@ -52,7 +56,7 @@ def _mesh_template(http2: bool, metadata_exchange: bool, compliance: str) -> tls
     return tls_pb2.UpstreamTlsContext(common_tls_context=common)
 
 
-def _common() -> tls_pb2.CommonTlsContext:
+def _common_context() -> tls_pb2.CommonTlsContext:
     parameters = common_pb2.TlsParameters(
         tls_minimum_protocol_version=common_pb2.TlsParameters.TLSv1_2,
         tls_maximum_protocol_version=common_pb2.TlsParameters.TLSv1_3,
@@ -61,7 +65,7 @@ def _common() -> tls_pb2.CommonTlsContext:
 
 
 def build_mesh_context(tls: UpstreamTls, compliance: str = "") -> tls_pb2.UpstreamTlsContext:
-    """Returns mutual TLS with the proxy's mesh certificate."""
+    """Return mTLS with the proxy's mesh certificate."""
     context = tls_pb2.UpstreamTlsContext()
     context.CopyFrom(_mesh_template(tls.http2, tls.metadata_exchange, compliance))
     context.sni = tls.sni
@@ -77,14 +81,14 @@ def build_upstream_context(
     defaults: TLSConfig | None = None,
     compliance: str = "",
 ) -> tls_pb2.UpstreamTlsContext | None:
-    """Returns TLS of mode SIMPLE or MUTUAL; `tls` has the SNI and names to use, `defaults` is the mesh's tlsDefaults.
+    """Return TLS of mode SIMPLE or MUTUAL, or None for MUTUAL without a certificate.
 
-    MUTUAL without a certificate gives None: then there is no TLS at all, as in Istio.
+    None disables TLS, as in Istio. `tls` has the SNI and SANs to use, and `defaults` is the mesh's tlsDefaults.
     """
-    common = _common()
+    common = _common_context()
     mutual = settings.mode == "MUTUAL"
     if settings.credential_name:
-        _take_credential(common, settings, tls.alt_names, mutual, servers)
+        _use_credential(common, settings, tls.alt_names, mutual, servers)
     else:
         if mutual:
             certificate = names.file_certificate(settings.client_certificate, settings.private_key)
@@ -103,7 +107,7 @@ def build_upstream_context(
     return tls_pb2.UpstreamTlsContext(common_tls_context=common, sni=tls.sni)
 
 
-def _take_credential(
+def _use_credential(
     common: tls_pb2.CommonTlsContext,
     settings: ClientTLSSettings,
     alt_names: Iterable[str],

@@ -23,9 +23,9 @@ FilterOptions.alpn=True FilterOptions.exchanges=True GatewayOptions.max_accepts=
 HttpOptions.continue_100=True L4Chain.named=True LbEndpointOptions.telemetry=True ListenerHead.binds_port=True
 ListenerHead.max_accepts=1 ListenerOptions.max_accepts=1 ListenerOptions.lookup_family=1 LocalityMember.weight=1
 NameTableEntry.local=True NetworkOptions.mongo=True OutboundChainKey.protocol=TCP RequestTracing.sampling=1.0
-RequestTracing.istio_tags=True RequestTracing.propagated=True RequestTracing.request_id_sampling=True
+RequestTracing.istio_tags=True RequestTracing.propagates_context=True RequestTracing.request_id_sampling=True
 TlsPeer.mtls=UNKNOWN TunnelOriginator.redirected=True UnhealthySettings.send_unhealthy=True
-UpstreamTls.metadata_exchange=True VirtualHostKey.attempt_count=True ZipkinTracer.by_endpoint=True
+UpstreamTls.metadata_exchange=True VirtualHostKey.attempt_count=True ZipkinTracer.supports_collector_service=True
 """
 
 

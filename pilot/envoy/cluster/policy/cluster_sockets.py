@@ -23,7 +23,12 @@ from pilot.envoy.transport_socket.hbone_sockets import (
     INTERNAL_UPSTREAM,
     build_internal_upstream,
 )
-from pilot.envoy.transport_socket.transport_sockets import PLAIN, RAW_BUFFER, build_proxy_protocol, build_upstream_tls
+from pilot.envoy.transport_socket.transport_sockets import (
+    PLAINTEXT,
+    RAW_BUFFER,
+    build_proxy_protocol,
+    build_upstream_tls,
+)
 from pilot.envoy.transport_socket.upstream_tls import UpstreamTls, build_mesh_context, build_upstream_context
 from pilot.envoy.well_known_types import pack
 from pilot.mesh.model.facets import TlsFilesFacet
@@ -31,11 +36,7 @@ from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.security.mtls import Mode
 
 _Match = cluster_pb2.Cluster.TransportSocketMatch
-
-
 _CONFIG_MAP = "configmap://"
-
-
 _MESH = "tlsMode-istio"
 
 
@@ -255,7 +256,7 @@ def apply_proxy_protocol(draft: ClusterDraft, settings: ProxyProtocol) -> None:
     """
     cluster = draft.cluster
     if cluster.HasField("transport_socket") or not cluster.transport_socket_matches:
-        inner = cluster.transport_socket if cluster.HasField("transport_socket") else PLAIN
+        inner = cluster.transport_socket if cluster.HasField("transport_socket") else PLAINTEXT
         cluster.transport_socket.CopyFrom(build_proxy_protocol(inner, settings))
     for match in cluster.transport_socket_matches:
         match.transport_socket.CopyFrom(build_proxy_protocol(match.transport_socket, settings))

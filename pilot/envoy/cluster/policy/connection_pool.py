@@ -23,8 +23,6 @@ from pilot.envoy.well_known_types import build_duration
 from pilot.mesh.model.proxy import NodeType
 
 _EMPTY_HTTP = HTTPSettings()
-
-
 PRESERVE_CASE = protocol_pb2.Http1ProtocolOptions(
     header_key_format=protocol_pb2.Http1ProtocolOptions.HeaderKeyFormat(
         stateful_formatter=extension_pb2.TypedExtensionConfig(
@@ -139,8 +137,6 @@ def build_bind_config(addresses: tuple[str, ...]) -> address_pb2.BindConfig:
 
 
 UNLIMITED = 2**32 - 1
-
-
 RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
 
 

@@ -31,17 +31,9 @@ from pilot.mesh.model.service import Service
 from pilot.mesh.traffic.locality_lb import EffectiveLocality, effective_locality
 
 _Cluster = cluster_pb2.Cluster
-
-
 RING_SIZE = 1024  # Envoy's default minimum
-
-
 LINEAR, MINIMUM_PERCENT = 1.0, 10.0
-
-
 NO_RUNTIME_KEY = "("  # Envoy requires a key; nothing sets this one
-
-
 _NO_SETTINGS = LoadBalancerSettings()
 
 
@@ -171,11 +163,7 @@ def _size(value: int) -> wrappers_pb2.UInt64Value:
 
 
 _Policy = cluster_pb2.LoadBalancingPolicy
-
-
 _SELECTED_HOST_KEY = 2  # a field newer than the packaged messages; older Envoys ignore it
-
-
 _OVERRIDE_HOST, _ROUND_ROBIN = (
     "envoy.load_balancing_policies.override_host",
     "envoy.load_balancing_policies.round_robin",

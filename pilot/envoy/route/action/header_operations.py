@@ -14,8 +14,6 @@ from envoy.config.core.v3 import base_pb2
 from pilot.config.networking.virtual_service import HeaderOperations, Headers
 
 _APPEND = base_pb2.HeaderValueOption.APPEND_IF_EXISTS_OR_ADD
-
-
 _OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 

@@ -11,8 +11,6 @@ from envoy.config.route.v3 import route_components_pb2
 from pilot.config.networking.virtual_service import HTTPDirectResponse, HTTPRedirect
 
 _Action = route_components_pb2.RedirectAction
-
-
 _CODES = {
     0: _Action.MOVED_PERMANENTLY,
     301: _Action.MOVED_PERMANENTLY,
@@ -21,8 +19,6 @@ _CODES = {
     307: _Action.TEMPORARY_REDIRECT,
     308: _Action.PERMANENT_REDIRECT,
 }
-
-
 _IMPLIED_PORTS = {"http": 80, "https": 443}
 
 

@@ -19,28 +19,14 @@ from pilot.config.networking.virtual_service import HTTPRetry
 from pilot.envoy.well_known_types import build_duration, pack
 
 _Policy = route_components_pb2.RetryPolicy
-
-
 ATTEMPTS = 2
-
-
 OUTBOUND_CONDITIONS = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
-
-
 INBOUND_CONDITIONS = "reset-before-request"
-
-
 STATUS_CODES = "retriable-status-codes"
-
-
 HOST_SELECTION_ATTEMPTS = 5
-
-
 _OTHER_HOSTS = _Policy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts", typed_config=pack(previous_hosts_pb2.PreviousHostsPredicate())
 )
-
-
 _OTHER_PRIORITIES = _Policy.RetryPriority(
     name="envoy.retry_priorities.previous_priorities",
     typed_config=pack(previous_priorities_config_pb2.PreviousPrioritiesConfig(update_frequency=2)),
@@ -107,9 +93,5 @@ def _build_default(conditions: str, other_hosts: bool, selection: int) -> route_
 
 
 _DEFAULT = _build_default(OUTBOUND_CONDITIONS, True, HOST_SELECTION_ATTEMPTS)
-
-
 _HASHED_DEFAULT = _build_default(OUTBOUND_CONDITIONS, False, HOST_SELECTION_ATTEMPTS)
-
-
 _INBOUND_DEFAULT = _build_default(INBOUND_CONDITIONS, False, 0)

@@ -29,7 +29,6 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 BLOCK = 64
 """Virtual hosts that are put together in one piece of a route configuration."""
 
-
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
@@ -41,6 +40,8 @@ def route_name(key: GatewayRouteKey) -> str:
 
 
 # -- which virtual hosts ---------------------------------------------------------------------------
+
+
 @derived
 def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey, ...]:
     return tuple(key for key, _ in merged_gateway(db, routing.selected).routes)
@@ -106,6 +107,8 @@ def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -
 
 
 # -- their content ---------------------------------------------------------------------------------
+
+
 @derived
 def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
     """Returns whether the answers of a route configuration tell of HTTP/3."""

@@ -10,8 +10,6 @@ from pilot.envoy.well_known_types import ZERO_DURATION
 from pilot.mesh.scope.sidecar_scope import OutboundPolicy
 
 ALLOW_ANY, DYNAMIC_DNS, BLOCK_ALL = "allow_any", "allow_any_dynamic_dns", "block_all"
-
-
 BAD_GATEWAY = 502
 
 

@@ -103,8 +103,6 @@ def relevant_dns_domain(dns_domain: str, hostname: str) -> str:
 
 
 DEFAULT_PORT = 80
-
-
 NAMESPACE_MARK = "@"  # before the namespace whose clients alone may use a short name
 
 

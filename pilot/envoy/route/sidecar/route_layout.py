@@ -99,6 +99,8 @@ def route_layout(db: Mesh, key: RouteLayoutKey) -> RouteLayout:
 
 
 # -- hosts of VirtualServices that are no services in sight ----------------------------------------
+
+
 def _other_hosts(
     db: Mesh, key: RouteLayoutKey, bindings: tuple[Binding, ...], hosts: list[HostKey]
 ) -> tuple[HostKey, ...]:
@@ -143,6 +145,8 @@ def _tried(db: Mesh, rules: list[ObjectKey]) -> tuple[ObjectKey, ...]:
 
 
 # -- domains that several hosts want ---------------------------------------------------------------
+
+
 def _dropped(
     db: Mesh,
     key: RouteLayoutKey,
@@ -197,6 +201,8 @@ def _place(
 
 
 # -- services that routes must know more of --------------------------------------------------------
+
+
 @hub
 def _peculiar(db: Mesh) -> frozenset[str]:
     """Returns the host names of services that routes to them treat in a special way: aliases, and those with sticky sessions."""

@@ -98,6 +98,8 @@ def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
 
 
 # -- what a segment depends on ---------------------------------------------------------------------
+
+
 class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
     """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
 
@@ -134,6 +136,8 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
 
 
 # -- domains ---------------------------------------------------------------------------------------
+
+
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
     """Returns the domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
     found = service(db, host.ref) if host.ref is not None else None

@@ -36,6 +36,8 @@ UNIX = "unix://"
 
 
 # -- names -----------------------------------------------------------------------------------------
+
+
 def parse_route_name(name: str) -> tuple[str, int] | None:
     """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
     sockets.
@@ -57,6 +59,8 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
 
 
 # -- configurations --------------------------------------------------------------------------------
+
+
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
     """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""

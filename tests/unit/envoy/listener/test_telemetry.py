@@ -129,7 +129,7 @@ def test_tags_by_format_are_for_proxies_that_know_them() -> None:
 
 
 def test_a_trace_that_is_not_propagated_says_so_in_a_field_that_our_messages_do_not_have() -> None:
-    built = build_request_tracing(RequestTracing(propagated=False), SpanTagsFacet())
+    built = build_request_tracing(RequestTracing(propagates_context=False), SpanTagsFacet())
     assert bytes((13 << 3, 1)) in built.SerializeToString()
     assert hcm_pb2.HttpConnectionManager.FromString(built.SerializeToString()) == built
 

@@ -81,8 +81,10 @@ async def test_a_workload_is_an_endpoint_while_it_is_connected_and_healthy(tmp_p
                 await report(client, error)
                 before = next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1]
                 await it.until(
-                    lambda: entries() == 1 and next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1] != before
-                )  # noqa: B023
+                    lambda before=before: (
+                        entries() == 1 and next(iter(WORKLOAD_ENTRY.table(it.plane.db).rows()))[1] != before
+                    )
+                )
                 assert await endpoints() == expected
         await it.until(lambda: entries() == 0)
         async with vm(it, account="web") as other:

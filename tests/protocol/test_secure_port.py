@@ -20,6 +20,8 @@ from testing.security.certificates import root as other_root
 from testing.security.tokens import claims, jwk, other_key, sign, token
 from testing.servers.key_servers import key_server
 
+pytestmark = pytest.mark.slow
+
 BOTH = pytest.mark.parametrize("variant", ["sotw", "delta"])
 
 

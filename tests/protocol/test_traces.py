@@ -15,6 +15,8 @@ from testing.mesh.world import proxy
 from testing.processes.process import ControlPlane
 from testing.servers.trace_collectors import JsonCollector
 
+pytestmark = pytest.mark.slow
+
 ENTRY = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry

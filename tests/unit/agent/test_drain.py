@@ -16,6 +16,8 @@ from pilot.agent.resident_memory import clean_mappings, release_memory
 from pilot.cli import pilot_agent
 from testing.processes.process import free_port
 
+pytestmark = pytest.mark.slow
+
 
 class Envoy:
     """Connections as a test sets them, one answer after the other; None does not answer."""

@@ -25,6 +25,8 @@ from pilot.agent.unix_sockets import is_listening
 from pilot.settings.parse import load_sections
 from testing.processes.process import free_port
 
+pytestmark = pytest.mark.slow
+
 XDS, SDS = "etc/istio/proxy/XDS", "var/run/secrets/workload-spiffe-uds/socket"
 LIVES = "echo \"$@\" >arguments; trap 'exit 0' TERM; while :; do sleep 0.02; done"
 STATS = b"server.state: 0\nlistener_manager.workers_started: 1\ncluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 1\n"

@@ -23,6 +23,8 @@ from pilot.settings.process import ProcessSettings
 from pilot.xds.net.address import Address
 from testing.processes.process import free_port
 
+pytestmark = pytest.mark.slow
+
 PORTS = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 
 

@@ -24,6 +24,8 @@ from testing.control_planes.kube_plane import ADDRESSES, Plane, running
 from testing.kube.kube_access import defined_server, kubeconfig, until, write_kubeconfig
 from testing.security.certificates import root, write_plugged_in
 
+pytestmark = pytest.mark.slow
+
 ENTRY = """
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry

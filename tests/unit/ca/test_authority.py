@@ -226,7 +226,7 @@ def test_a_root_is_kept_and_its_key_is_the_owners_alone(tmp_path: pathlib.Path) 
 
 
 def test_a_root_is_not_kept_in_the_working_directory_by_default() -> None:
-    with pytest.raises(ValueError, match="a folder .* is required"):
+    with pytest.raises(ValueError, match=r"a folder .* is required"):
         FolderStore("")
 
 

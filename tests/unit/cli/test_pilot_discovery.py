@@ -30,6 +30,8 @@ from pilot.settings.document import document
 from pilot.settings.parse import load
 from testing.processes.process import eventually, free_port
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = pathlib.Path(sys.executable).parent / "pilot-discovery"
 ADDRESSES = ("httpAddr", "grpcAddr", "monitoringAddr", "secureGRPCAddr", "httpsAddr")
 

@@ -20,6 +20,8 @@ from testing.edits.gateway_objects import gateway_object
 from testing.kube.kube_access import until, write_kubeconfig
 from testing.mesh.objects import Plain, make
 
+pytestmark = pytest.mark.slow
+
 HTTP = "{name: http, port: 80, protocol: HTTP}"
 KINDS = {
     "Deployment": ("apps", "deployments"),

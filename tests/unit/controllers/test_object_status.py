@@ -23,6 +23,8 @@ from testing.edits.gateway_objects import gateway_object
 from testing.kube.kube_access import QUICK, chance, until, write_kubeconfig
 from testing.mesh.objects import Plain, at, endpoint_slice, make
 
+pytestmark = pytest.mark.slow
+
 HTTP, ADDRESS = (
     "{name: http, port: 80, protocol: HTTP}",
     "gatewayClassName: istio, addresses: [{type: Hostname, value: front}]",

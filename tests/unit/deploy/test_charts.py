@@ -17,6 +17,8 @@ from pilot.ingest.mesh_config import decode_mesh_config
 from webhook.inject.config import decode_config
 from webhook.profile.default import default_values
 
+pytestmark = pytest.mark.slow
+
 SYSTEM = "istio-system"
 
 

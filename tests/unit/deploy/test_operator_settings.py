@@ -17,6 +17,8 @@ from deploy.operator.overlays import overlay_path
 from deploy.operator.schema import TYPES
 from deploy.operator.settings_tree import PathError, assign, split_path, value_at
 
+pytestmark = pytest.mark.slow
+
 MINIMAL = {"profile": "minimal"}
 
 

@@ -18,6 +18,8 @@ from pilot.lib.duration import parse_duration
 from pilot.mesh.tables.database import Mesh
 from testing.control_planes.config_folder import service
 
+pytestmark = pytest.mark.slow
+
 
 class Live:
     """A folder `config` with a file, and a folder `etc`, both followed, with a debounce of a few milliseconds."""

@@ -15,6 +15,8 @@ from pilot.kube.errors import ApiError, KubeError, NotFound
 from pilot.kube.object_client import ResourceKey, UnknownKind, resource_key
 from testing.kube.small_cluster import CONFIG, CONFIG_MAP, NAMESPACE, NOBODY, WORKLOAD, Cluster, made, plan, step
 
+pytestmark = pytest.mark.slow
+
 Plain = dict[str, Any]
 
 

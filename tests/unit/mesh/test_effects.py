@@ -30,6 +30,8 @@ from testing.edits.mesh_edits import Snapshot, snapshot
 from testing.mesh.objects import Plain, at, endpoint_slice, make, pod
 from testing.mesh.world import World, proxy, read, rows_of
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "cases"
 OTHER = {
     "namespace": "elsewhere",

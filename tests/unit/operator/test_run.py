@@ -19,6 +19,8 @@ from testing.control_planes.running_operator import OWN, Operated, expected, lig
 from testing.kube.installations import SYSTEM, state_of
 from testing.kube.kube_access import until
 
+pytestmark = pytest.mark.slow
+
 MINIMAL = light({"profile": "minimal"})
 EDGE: dict[str, Any] = {"profile": "empty", "components": {"ingressGateways": [{"name": "edge", "namespace": "shop"}]}}
 UNKNOWN = {"profile": "minimal", "nonsense": True}

@@ -211,7 +211,7 @@ class GatewayDeploymentController:
         gateway_metadata = metadata if context.copies_metadata else {}
         labels = dict(labels if labels is not None else gateway_metadata.get("labels") or {})
         network = config.value("global", "network")
-        if network and NETWORK not in (metadata.get("labels") or {}) and desired.of.template == "waypoint":
+        if network and NETWORK not in (metadata.get("labels") or {}) and desired.deployed_class.template == "waypoint":
             labels[NETWORK] = network
         if desired.opts_out_of_ambient and DATAPLANE_MODE not in (metadata.get("labels") or {}):
             labels.setdefault(DATAPLANE_MODE, "none")
@@ -219,8 +219,8 @@ class GatewayDeploymentController:
         return GatewayToRender(
             metadata=metadata,
             class_name=desired.class_name,
-            template=desired.of.template,
-            managed=desired.of.label,
+            template=desired.deployed_class.template,
+            managed=desired.deployed_class.label,
             name=desired.name,
             account=desired.account,
             service_type=desired.service_type,

@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -92,7 +91,7 @@ class AdsOptions:
     """
 
     admission: Admission = dataclasses.field(default_factory=lambda: Admission(0.0))
-    aliases: Mapping[str, str] = MappingProxyType({})
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     limits: StreamLimits = DEFAULT_STREAM_LIMITS
     identify_peer: IdentifyPeer = plaintext_caller
     authenticate: Authenticate = no_authentication
@@ -101,7 +100,7 @@ class AdsOptions:
     check_object_access: CheckObjectAccess = deny_objects
     registration: WorkloadRegistration = dataclasses.field(default_factory=NoRegistration)
     nack_log: NackLog = dataclasses.field(default_factory=NoNackLog)
-    request_listeners: Mapping[str, Callable[[Connection], None]] = MappingProxyType({})
+    request_listeners: Mapping[str, Callable[[Connection], None]] = dataclasses.field(default_factory=dict)
 
 
 class Ads:

@@ -10,10 +10,10 @@ import grpc
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
 from grpc import aio
-from pilot.xds.subscription_limits import StreamLimits
 
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.xds import ads
+from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import EOF, SERVICE
 from pilot.xds.net.tcp_connections import TcpConnections
 from pilot.xds.push.write_limiter import WriteLimits
@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], tuple[Any, str]]] = {
     "no request": (lambda: b"\xff", (grpc.StatusCode.INVALID_ARGUMENT, "malformed request")),
     "no objects": (
         lambda: asked("networking.istio.io/v1/Gateway"),
-        (grpc.StatusCode.UNAUTHENTICATED, "objects are for a verified identity of the control plane"),
+        (grpc.StatusCode.UNAUTHENTICATED, "configuration objects require an identity in the control plane's namespace"),
     ),
     "a bug of ours": (broken, (grpc.StatusCode.INTERNAL, "internal error")),
 }

@@ -15,12 +15,12 @@ import h2.events
 import h2.settings
 import pytest
 from envoy.service.discovery.v3 import discovery_pb2
-from pilot.xds.subscription_limits import StreamLimits
 
 from pilot.lib.duration import parse_duration
 from pilot.lib.xds_types import BY_SHORT_NAME
 from pilot.settings.process import ServeSettings
 from pilot.xds import server as server_module
+from pilot.xds.admission import StreamLimits
 from pilot.xds.ads import MAX_STATUS_LENGTH
 from pilot.xds.session.session import MAX_ERROR_LENGTH, Session
 from testing.clients.ads import NODE, Client, serving
@@ -53,7 +53,7 @@ async def test_a_stream_that_names_too_much_is_refused(variant: str) -> None:
         await client.ask("eds", *"abc")
         assert await client.ends() == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "6 resources are named on one stream, more than 5",
+            "6 resource names on one stream, more than 5",
         )
         await server.eventually(lambda: len(server.discovery.connections()) == 1)
 

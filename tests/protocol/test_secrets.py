@@ -259,8 +259,8 @@ async def test_what_a_proxy_gets_no_secret_for_is_in_the_log_and_counted_and_no_
         assert edge.server.metric(f"{FAILED} 2")
     told = [record.getMessage() for record in caplog.records if "secret" in record.getMessage()]
     assert len(told) == 2
-    assert "gets no secret kubernetes://nothing" in told[0]
-    assert "gets expired secret kubernetes://web" in told[1]
+    assert "requested missing secret kubernetes://nothing" in told[0]
+    assert "requested expired secret kubernetes://web" in told[1]
     assert not any("PRIVATE" in record.getMessage() for record in caplog.records)
 
 
@@ -275,9 +275,9 @@ async def test_who_has_not_proved_who_it_is_is_told_of_in_the_log_for_it_is_told
         await client.ask("cds")
         await client.ask("sds", "kubernetes://web")
         await edge.server.eventually(lambda: edge.server.metric(f"{FAILED} 1"))
-    told = [record.getMessage() for record in caplog.records if "gets no" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "missing secret" in record.getMessage()]
     assert [line.partition(" gets ")[2] for line in told] == [
-        "no secret kubernetes://web, for it has not proved who it is"
+        "missing secret kubernetes://web (the proxy is not authenticated)"
     ]
 
 

@@ -106,8 +106,8 @@ def test_writes_have_the_limits_of_the_settings() -> None:
 
 def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None:
     for not_found in (False, True):
-        error = RegistrationError("there is no WorkloadGroup a/b", not_found)
-        assert (str(error), error.not_found) == ("there is no WorkloadGroup a/b", not_found)
+        error = RegistrationError("WorkloadGroup a/b does not exist", not_found)
+        assert (str(error), error.not_found) == ("WorkloadGroup a/b does not exist", not_found)
     assert not RegistrationError("why").not_found
 
 
@@ -119,8 +119,8 @@ def test_what_cannot_be_registered_says_why_and_whether_it_has_a_place() -> None
     [
         (True, None, True, 300.0, []),
         (False, True, False, 60.0, []),
-        (OSError("no route"), True, True, 300.0, ["whether a/web may read secrets is not known: no route"]),
-        (OSError(), None, False, 60.0, ["whether a/web may read secrets is not known: OSError"]),
+        (OSError("no route"), True, True, 300.0, ["cannot review whether a/web may read secrets: no route"]),
+        (OSError(), None, False, 60.0, ["cannot review whether a/web may read secrets: OSError"]),
     ],
 )
 async def test_an_answer_about_an_account_holds_for_a_time_and_wakes_its_proxies(
@@ -265,7 +265,7 @@ def test_a_proxy_that_takes_nothing_is_told_of_and_its_stream_is_ended(caplog: p
     connection.give_up()
     assert ended == ["aborted"]
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == 2 * [
-        (logging.WARNING, "ADS: web-0.a-3 takes nothing: its stream is ended")
+        (logging.WARNING, "ADS: web-0.a-3 does not read responses, closing its stream")
     ]
 
 
@@ -400,6 +400,6 @@ async def test_who_is_refused_something_is_told_and_his_stream_ends(
     assert raised.value.args == (grpc.StatusCode.PERMISSION_DENIED, "not for you")
     [record] = caplog.records
     assert (record.levelno, record.name) == (logging.WARNING, "pilot.ads")
-    assert record.getMessage().startswith("ADS: web-0.a-3 is refused istio.io/debug/syncz: ")
+    assert record.getMessage().startswith("ADS: denied istio.io/debug/syncz to web-0.a-3: ")
     connection.answered.append("mine")
     await Ads._answer(ads, connection, request)  # what acknowledges an answer is no question

@@ -91,8 +91,8 @@ async def test_endpoints_of_a_changed_cluster_come_once_it_is_acknowledged() -> 
         ("sidecar~10.0.0.1~pod.ns", {}, "missing parts in the service node"),
         ("mainframe~10.0.0.1~pod.ns~ns.svc", {}, "invalid node type"),
         ("sidecar~nowhere~pod.ns~ns.svc", {}, "no valid IP address"),
-        (NODE, {"LABELS": "app=a"}, "node metadata LABELS: a map of text is expected"),
-        (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE: text is expected"),
+        (NODE, {"LABELS": "app=a"}, "node metadata LABELS: expected a map of strings"),
+        (NODE, {"NAMESPACE": 1}, "node metadata NAMESPACE: expected a string"),
     ],
 )
 async def test_a_node_that_cannot_be_understood(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
-from pilot.xds.session.placeholders import placeholder
 
 from pilot.envoy.resource import Resource
 from pilot.lib.xds_types import BY_SHORT_NAME, ENDPOINT, HEALTH, TYPES, find_type, short_name
+from pilot.xds.session.encoding import placeholder
 from pilot.xds.session.session import Session
 from pilot.xds.session.snapshot import Snapshot, TypeState
 from testing.clients.ads import Client, serving

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 
 from ca.pem import certificate_pem
 from ca.rotation import Store
@@ -62,7 +61,7 @@ class SecurityContext:
     aliases: Mapping[str, str]
     metrics: Metrics
     db: Mesh
-    reviewers: Mapping[str, Reviewer] = MappingProxyType({})
+    reviewers: Mapping[str, Reviewer] = dataclasses.field(default_factory=dict)
     root_store: Callable[[], Store] | None = None
     read_secret: ReadSecret | None = None
     client: ApiClient | None = None

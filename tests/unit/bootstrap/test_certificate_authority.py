@@ -17,11 +17,11 @@ from ca.pem import certificate_pem
 from ca.self_signed import sign_root
 from ca.signer import Signer
 from ca.store import FolderStore, MemoryStore
+from pilot.bootstrap.security import certificate_authority
 from pilot.bootstrap.security.certificate_authority import CertificateAuthority
-from pilot.bootstrap.security.security import certificate_authority
 from pilot.lib.metrics import Metrics
 from pilot.lib.start_error import StartError
-from pilot.mcp.stream import CannotConnectError
+from pilot.bootstrap.security.secret_store import SecretError
 from pilot.settings.parse import load
 from testing.security.certificates import IDENTITY, csr, intermediate, root, write_plugged_in
 
@@ -135,7 +135,7 @@ async def test_a_root_of_its_own_is_made_kept_and_renewed(
     assert terms == [datetime.timedelta(hours=100), datetime.timedelta(minutes=5), 30]
     assert store.load() is FIRST
     assert authority.roots_pem() == FIRST.roots_pem
-    assert caplog.messages == ["made a self-signed root: it is another one after a restart"]
+    assert caplog.messages == ["generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"]
     chain = await authority.sign(csr(names=(IDENTITY,)), [IDENTITY], 0, "")
     assert chain[-1].encode() == FIRST.roots_pem
     with pytest.raises(SigningError):
@@ -167,32 +167,32 @@ async def test_a_root_is_kept_in_the_named_folder_else_at_the_api_server(
     started: Started, tmp_path: pathlib.Path, has_api_server: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
-    given: Any = {"kept": Kept} if has_api_server else {}
+    given: Any = {"root_store": Kept} if has_api_server else {}
     kept = tmp_path / "kept"
     authority = started.authority(tmp_path, {"PILOT_SELF_SIGNED_CA_DIR": str(kept)}, **given)
     await authority.start()
     assert isinstance(started.rotations[0][1], FolderStore)
     assert (kept / "ca-cert.pem").read_bytes() == certificate_pem(FIRST.certificate)
-    assert caplog.messages == ["made a self-signed root"]
+    assert caplog.messages == ["generated a self-signed root certificate"]
     await authority.stop()
     other = started.authority(tmp_path, {}, **given)
     await other.start()
     assert isinstance(started.rotations[-1][1], Kept if has_api_server else MemoryStore)
     assert caplog.messages[1] == (
-        "made a self-signed root" if has_api_server else "made a self-signed root: it is another one after a restart"
+        "generated a self-signed root certificate" if has_api_server else "generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"
     )
     await other.stop()
 
 
 async def test_a_root_that_is_kept_is_taken(started: Started, tmp_path: pathlib.Path) -> None:
-    authority = started.authority(tmp_path, kept=lambda: Kept(SECOND))
+    authority = started.authority(tmp_path, root_store=lambda: Kept(SECOND))
     await authority.start()
     assert (issuing(authority).signer.certificate, started.made) == (SECOND.certificate, [])
     await authority.stop()
 
 
 async def test_the_root_of_another_replica_that_was_faster_is_taken(started: Started, tmp_path: pathlib.Path) -> None:
-    authority = started.authority(tmp_path, kept=lambda: Kept(theirs=SECOND, fails=True))
+    authority = started.authority(tmp_path, root_store=lambda: Kept(theirs=SECOND, fails=True))
     await authority.start()
     assert issuing(authority).signer.certificate == SECOND.certificate
     await authority.stop()
@@ -200,7 +200,7 @@ async def test_the_root_of_another_replica_that_was_faster_is_taken(started: Sta
 
 async def test_a_root_that_cannot_be_kept_ends_the_start(started: Started, tmp_path: pathlib.Path) -> None:
     with pytest.raises(StartError, match=r"^certificate authority: somebody was faster$"):
-        await started.authority(tmp_path, kept=lambda: Kept(fails=True)).start()
+        await started.authority(tmp_path, root_store=lambda: Kept(fails=True)).start()
 
 
 async def test_further_roots_of_the_folder_are_told_each_once(started: Started, tmp_path: pathlib.Path) -> None:
@@ -236,7 +236,7 @@ async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
     write_plugged_in(tmp_path, signer)
     (tmp_path / "ca-crl.pem").write_bytes(b"revoked")
     authority, told = (
-        started.authority(tmp_path, {"ISTIO_MULTIROOT_MESH": str(several).lower()}, kept=lambda: Kept(SECOND)),
+        started.authority(tmp_path, {"ISTIO_MULTIROOT_MESH": str(several).lower()}, root_store=lambda: Kept(SECOND)),
         list[bytes](),
     )
     authority.on_change.append(lambda: told.append(authority.crl))
@@ -246,7 +246,7 @@ async def test_a_signer_that_is_plugged_in_comes_first_and_is_followed(
         b"revoked",
         [],
     )
-    assert caplog.messages == [f"certificates are issued by the signing certificate of {tmp_path}"]
+    assert caplog.messages == [f"certificates are issued with the signing certificate in {tmp_path}"]
     [reload] = started.reloads
     assert (reload.given[:4], reload.lines) == ((str(tmp_path), authority.authority, b"revoked", several), ["start"])
     chain = started.metric("citadel_server_cert_chain_expiry_timestamp")
@@ -312,7 +312,7 @@ async def test_files_of_the_secret_are_written_before_the_folder_is_read(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == secrets.data
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert caplog.messages[0] == f"wrote Secret cacerts into {folder}"
+    assert caplog.messages[0] == f"wrote Secret cacerts to {folder}"
     await authority.stop()
     await started.authority(folder, {"USE_REMOTE_CERTS": "true"}, read_secret=secrets.read).start()
     assert secrets.asked == ["cacerts"], "the second start finds a key there"
@@ -335,13 +335,13 @@ async def test_where_there_is_no_such_secret_nothing_is_written(
     authority = started.authority(tmp_path / "cacerts", {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets({}).read)
     await authority.start()
     assert not (tmp_path / "cacerts").exists()
-    assert caplog.messages == ["made a self-signed root: it is another one after a restart"]
+    assert caplog.messages == ["generated a self-signed root certificate; it will change at the next restart (set --caDir to keep it)"]
     await authority.stop()
 
 
-@pytest.mark.parametrize("error", [CannotConnectError("Secret cacerts: 503"), PermissionError(13, "Permission denied")])
+@pytest.mark.parametrize("error", [SecretError("Secret cacerts: 503"), PermissionError(13, "Permission denied")])
 async def test_a_secret_that_cannot_be_read_ends_the_start(
     started: Started, tmp_path: pathlib.Path, error: Exception
 ) -> None:
-    with pytest.raises(StartError, match=r"^the signing certificate of the API server: .*(503|Permission denied)"):
+    with pytest.raises(StartError, match=r"^cannot get the signing certificate from the API server: .*(503|Permission denied)"):
         await started.authority(tmp_path, {"USE_REMOTE_CERTS": "true"}, read_secret=Secrets(error).read).start()

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 import yaml
-from pilot.bootstrap.server_credentials import server_credentials, server_name
 
+from pilot.bootstrap.config_sources import server_credentials, server_name
 from pilot.config.kinds.istio import SERVICE_ENTRY
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.lib.backoff import Backoff

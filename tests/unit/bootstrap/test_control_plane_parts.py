@@ -184,7 +184,7 @@ async def test_caches_and_queues_are_counted_where_that_is_asked_for(
 
 
 async def test_registries_that_there_are_not_end_the_start(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(StartError, match=r"^--registries: 'Consul' is not known, only Kubernetes is$"):
+    with pytest.raises(StartError, match=r"^--registries: unknown registry 'Consul', expected Kubernetes$"):
         make(tmp_path, registries="Consul")
 
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from pilot.bootstrap.stacks import log_stacks
 
 from pilot.bootstrap import ControlPlane
+from pilot.bootstrap.diagnostics import log_stacks
 from pilot.bootstrap.options import controlz_address
 from pilot.settings.parse import load
 from pilot.settings.process import ProcessSettings

@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from ca.pem import certificate_pem
-from pilot.bootstrap import debug_access
+from pilot.bootstrap import diagnostics
 from pilot.bootstrap.config_sources import server_credentials, server_name
-from pilot.bootstrap.diagnostics import HttpIdentities, over_xds
+from pilot.bootstrap.diagnostics import HttpIdentities, debug_over_xds
 from pilot.bootstrap.security.security import ROW_KEY, TrustRootPublisher
 from pilot.config.networking.destination_rule import ClientTLSSettings
 from pilot.debug.page import Refused
@@ -49,9 +49,9 @@ async def test_who_is_shown_nothing_over_xds_is_told_why(
     async def ask(*_: Any) -> Any:
         raise Refused(status, text)
 
-    monkeypatch.setattr(debug_access, "ask", ask)
+    monkeypatch.setattr(diagnostics, "ask", ask)
     with pytest.raises(DebugRequestError) as caught:
-        await over_xds(SOURCES)("type", ["name"], identity)
+        await debug_over_xds(SOURCES)("type", ["name"], identity)
     assert caught.value.args == (code, told)
 
 
@@ -65,8 +65,8 @@ async def test_pages_are_asked_for_by_who_has_proved_who_he_is(
         asked.append(given)
         return ["resources"], "istiod-1"
 
-    monkeypatch.setattr(debug_access, "ask", ask)
-    assert tuple(await over_xds(SOURCES)("type", ["name"], identity)) == (["resources"], "istiod-1")
+    monkeypatch.setattr(diagnostics, "ask", ask)
+    assert tuple(await debug_over_xds(SOURCES)("type", ["name"], identity)) == (["resources"], "istiod-1")
     assert asked == [(SOURCES, "type", ["name"], identities)]
 
 

@@ -7,7 +7,7 @@ import logging
 import threading
 
 import pytest
-from pilot.bootstrap.stacks import log_stacks
+from pilot.bootstrap.diagnostics import log_stacks
 
 from pilot.bootstrap.options import ListenAddresses, check_sources, parse_addresses, parse_aliases
 from pilot.lib.flags import FlagError
@@ -72,7 +72,7 @@ def test_kubernetes_is_the_only_registry() -> None:
     check_sources(IngestSettings())
     for registries in ((), ("Consul",), ("Kubernetes", "Mock")):
         with pytest.raises(
-            StartError, match=f"^--registries: '{','.join(registries)}' is not known, only Kubernetes is$"
+            StartError, match=f"^--registries: unknown registry '{','.join(registries)}', expected Kubernetes$"
         ):
             check_sources(IngestSettings(registries=registries))
 
@@ -124,8 +124,8 @@ async def test_stacks_say_twelve_calls_the_innermost_first(caplog: pytest.LogCap
     ("there", "told", "left"),
     [
         (200, 200, None),
-        (201, 200, "stacks of 1 more tasks are left out"),
-        (203, 200, "stacks of 3 more tasks are left out"),
+        (201, 200, "omitted the stacks of 1 more tasks"),
+        (203, 200, "omitted the stacks of 3 more tasks"),
     ],
 )
 async def test_only_so_many_tasks_are_told(

@@ -9,10 +9,9 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from pilot.bootstrap.malloc_trimmer import MallocTrimmer, find_trim
 
 from pilot.bootstrap.part import Part, Parts
-from pilot.bootstrap.periodic_jobs import PeriodicJobs
+from pilot.bootstrap.periodic_jobs import MallocTrimmer, PeriodicJobs, find_trim
 from pilot.lib.start_error import StartError
 from testing.mesh.clock import VirtualClock
 
@@ -71,7 +70,7 @@ async def test_a_failed_start_stops_what_was_started_and_says_one_sentence() -> 
 
 
 async def test_too_little_memory_at_start_is_one_sentence() -> None:
-    with pytest.raises(StartError, match=r"^cannot start a: there is not enough memory$"):
+    with pytest.raises(StartError, match=r"^cannot start a: out of memory$"):
         await Parts([Journal().part("a", start=MemoryError())]).start()
 
 

@@ -17,14 +17,14 @@ import pytest
 from aiohttp import web
 
 from ca.errors import SigningError
-from pilot.bootstrap import fetchers as key_sets
-from pilot.bootstrap import gateway_names, ports
+from pilot.bootstrap import fetchers, ports
 from pilot.bootstrap.clusters.remote_controllers import ClusterControllers, RemoteControllers
 from pilot.bootstrap.diagnostics import ControlzPort
 from pilot.bootstrap.fetchers import make_key_sets
-from pilot.bootstrap.ports import GrpcPort, HttpPort, SecurePort
+from pilot.bootstrap.ports import GrpcPort, HttpPort
+from pilot.bootstrap.security.secure_port import SecurePort
 from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.bootstrap.security.security import external_signer as registration
+from pilot.bootstrap.security import external_signer
 from pilot.config.mesh.mesh_config import CertificateData, MeshConfig
 from pilot.ingest.problems import ProblemStore
 from pilot.kube.certificate_requests import SERVER_USAGES, WORKLOAD_USAGES
@@ -35,8 +35,8 @@ from pilot.lib.start_error import StartError
 from pilot.settings.parse import load
 from pilot.settings.security import AuthoritySettings
 from pilot.xds.net.address import Address
-from testing.kube.kube_access import until
 from testing.security.certificates import IDENTITY, csr, root
+from testing.kube.kube_access import until
 
 PATIENCE = parse_duration("7s")
 FREE = Address("127.0.0.1", 0)
@@ -121,7 +121,7 @@ async def test_a_port_of_grpc_says_how_long_streams_get_to_end(
     assert (port.number, journal, caplog.messages) == (4711, ["port 127.0.0.1:15010", "start"], [])
     await port.stop()
     assert journal[2:] == [("drain", "Server", connections, 7.0)]
-    assert caplog.messages == ["ending: open streams get 7s"]
+    assert caplog.messages == ["shutting down: draining open streams for up to 7s"]
 
 
 async def test_a_port_of_grpc_whose_address_is_taken_says_so(journal: list[Any]) -> None:
@@ -145,7 +145,7 @@ class Front:
         self.journal.append(("listen", str(address), context, names.keywords))
         return 4712
 
-    def use(self, context: Any) -> None:
+    def use_context(self, context: Any) -> None:
         self.journal.append(("use", context))
 
     def stop_accepting(self) -> None:
@@ -156,7 +156,7 @@ class Front:
 
 
 def secure(journal: list[Any], context: Any = "context", error: OSError | None = None) -> tuple[SecurePort, Any]:
-    certificate: Any = SimpleNamespace(context=context, on_change=None)
+    certificate: Any = SimpleNamespace(context=context, on_change=[])
     server: Any = Server(journal)
     front: Any = Front(journal, error)
     connections: Any = ["connections"]
@@ -170,7 +170,7 @@ async def test_the_port_with_tls_accepts_drains_and_closes(journal: list[Any]) -
         4712,
         ["port unix:inner", "start", ("listen", "[::]:15012", "context", {"trust_domain": "td"})],
     )
-    certificate.on_change("other")
+    certificate.on_change[0]("other")
     await port.stop()
     assert journal[3:] == [("use", "other"), "stop accepting", ("drain", "Server", ["connections"], 7.0), "close"]
 
@@ -222,7 +222,7 @@ def test_key_sets_are_fetched_as_the_settings_say(monkeypatch: pytest.MonkeyPatc
         return make
 
     for name in ("AddressRules", "make_tls", "JwksClient", "KeyStore", "KeySets"):
-        monkeypatch.setattr(key_sets, name, noting(name))
+        monkeypatch.setattr(fetchers, name, noting(name))
     environ = {
         "PILOT_ALLOWED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8",
         "BLOCKED_CIDRS_IN_JWKS_URIS": "1.0.0.0/8",
@@ -267,13 +267,13 @@ def test_settings_of_key_sets_that_are_wrong_end_the_start(
 
 
 def test_host_names_of_gateways_are_looked_up_unless_settings_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_names, "read_name_servers", lambda: ["10.0.0.53"])
+    monkeypatch.setattr(fetchers, "read_name_servers", lambda: ["10.0.0.53"])
     for name in ("NameServers", "GatewayNames"):
-        monkeypatch.setattr(gateway_names, name, lambda *given: given)
+        monkeypatch.setattr(fetchers, name, lambda *given: given)
     args: Any = (object(), object(), ProblemStore())
-    made: Any = gateway_names.make_gateway_names(load([], {}).settings, *args)
+    made: Any = fetchers.make_gateway_names(load([], {}).settings, *args)
     assert made == (*args[:2], (["10.0.0.53"], 5.0), args[2])
-    assert gateway_names.make_gateway_names(load([], {"RESOLVE_HOSTNAME_GATEWAYS": "false"}).settings, *args) is None
+    assert fetchers.make_gateway_names(load([], {"RESOLVE_HOSTNAME_GATEWAYS": "false"}).settings, *args) is None
 
 
 # -- signers of the API server -----------------------------------------------------------------------------------------
@@ -316,14 +316,14 @@ async def test_a_signer_is_asked_for_what_a_workload_asks_for(monkeypatch: pytes
         asked.append(given)
         raise KubeError("away")
 
-    monkeypatch.setattr(registration, "request_certificate", request_certificate)
+    monkeypatch.setattr(external_signer, "request_certificate", request_certificate)
     it = registered(mesh_with(("a", FIRST.roots_pem)), "x.com")
     for signer in ("", "other"):
         with pytest.raises(SigningError, match="away") as caught:
             await it.sign(request, (IDENTITY,), 60, signer)
         assert caught.value.code == "CERT_GEN_ERROR"
     with pytest.raises(SigningError, match="away"):
-        await it.ask_for_server(request, "x.com/servers")
+        await it.request_for_server(request, "x.com/servers")
     client = it._client
     assert asked == [
         (client, "csr-workload-", request, "example.com/mesh", 60, WORKLOAD_USAGES),
@@ -346,8 +346,8 @@ async def test_roots_in_files_come_before_those_of_the_mesh_config(
 ) -> None:
     caplog.set_level(logging.INFO, "pilot")
     mounted, server = tmp_path / "root-cert.pem", tmp_path / "ca.crt"
-    monkeypatch.setattr(registration, "ROOTS", str(mounted))
-    monkeypatch.setattr(registration, "ROOTS_OF_SERVER", str(server))
+    monkeypatch.setattr(external_signer, "ROOTS_FILE", str(mounted))
+    monkeypatch.setattr(external_signer, "API_SERVER_ROOTS_FILE", str(server))
     server.write_bytes(FIRST.roots_pem)
     if there == "both":
         mounted.write_bytes(SECOND.roots_pem)
@@ -355,15 +355,15 @@ async def test_roots_in_files_come_before_those_of_the_mesh_config(
     await it.start()
     expected = {"server": FIRST.roots, "mounted": SECOND.roots, "": ()}[found]
     assert (tuple(it.roots), tuple(it.roots_of("a"))) == (expected, expected or root(3).roots)
-    assert caplog.messages == ["certificates are issued by signers of the API server"]
+    assert caplog.messages == ["workload certificates are issued by Kubernetes signers"]
 
 
 async def test_a_file_of_roots_that_is_broken_ends_the_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "roots").write_text("nonsense")
-    monkeypatch.setattr(registration, "ROOTS", str(tmp_path / "roots"))
-    with pytest.raises(StartError, match=r"^the roots of the signers: "):
+    monkeypatch.setattr(external_signer, "ROOTS_FILE", str(tmp_path / "roots"))
+    with pytest.raises(StartError, match=r"^cannot read the roots of the external signer: "):
         await registered(MeshConfig()).start()
 
 
@@ -372,10 +372,10 @@ async def test_other_roots_in_the_mesh_config_are_told_once() -> None:
     it = registered(first)
     it.on_change.append(lambda: told.append("changed"))
     await it.start()
-    it.configured(first)
+    it.on_mesh_config(first)
     assert told == [], "these are those of the start"
     for _ in range(2):
-        it.configured(second)
+        it.on_mesh_config(second)
     assert told == ["changed"]
 
 
@@ -388,15 +388,15 @@ async def test_what_an_api_server_refuses_is_no_certificate(monkeypatch: pytest.
             raise KubeError("503 busy")
         return b"chain"
 
-    monkeypatch.setattr(registration, "request_certificate", request)
+    monkeypatch.setattr(external_signer, "request_certificate", request)
     it = registered(MeshConfig())
     client = it._client
-    assert await it._ask(b"csr", "a/b", 60) == await it.ask_for_server(b"csr", "a/b") == b"chain"
+    assert await it._request(b"csr", "a/b", 60) == await it.request_for_server(b"csr", "a/b") == b"chain"
     assert asked == [
         (client, "csr-workload-", b"csr", "a/b", 60, WORKLOAD_USAGES),
         (client, "csr-istiod-", b"csr", "a/b", 0, SERVER_USAGES),
     ]
-    for refused in (it._ask(b"csr", "a/b", 60), it.ask_for_server(b"csr", "a/b")):
+    for refused in (it._request(b"csr", "a/b", 60), it.request_for_server(b"csr", "a/b")):
         with pytest.raises(SigningError, match="503 busy") as caught:
             await refused
         assert caught.value.code == "CERT_GEN_ERROR"
@@ -411,9 +411,9 @@ class Elsewhere:
     def __init__(self, *answers: Any, bundles: bool = True) -> None:
         self.answers, self.asked, self.lines, self.waits = list(answers), list[str](), list[str](), 0
         self.has_bundles, self.authority = bundles, asyncio.Event()
-        roots: Any = SimpleNamespace(changed=lambda: self.lines.append("roots changed"))
+        roots: Any = SimpleNamespace(resync=lambda: self.lines.append("roots changed"))
         webhooks: Any = SimpleNamespace(
-            changed=lambda: self.lines.append("bundles changed"), run=lambda: self._run("bundles")
+            resync=lambda: self.lines.append("bundles changed"), run=lambda: self._run("bundles")
         )
         written = ClusterControllers(roots, webhooks if bundles else None)
         self.it = RemoteControllers(
@@ -425,7 +425,7 @@ class Elsewhere:
             lambda: self,
         )  # type: ignore[arg-type, return-value]
 
-    def wait(self) -> float:
+    def next_delay(self) -> float:
         self.waits += 1
         return 0.0
 
@@ -475,7 +475,7 @@ async def test_a_cluster_that_names_us_is_written_to(
     task = await there.begin()
     assert there.asked == ["GET /api/v1/namespaces/mesh"]
     assert there.lines == (["lead", "bundles"] if wanted else [])
-    assert caplog.messages == (["cluster west: this control plane writes there"] if wanted else [])
+    assert caplog.messages == (["cluster west: writing root certificates"] if wanted else [])
     assert task.done() is not wanted
     task.cancel()
     await asyncio.wait((task,))
@@ -485,17 +485,17 @@ async def test_a_cluster_that_names_us_is_written_to(
 async def test_nothing_is_written_elsewhere_before_there_are_roots_and_changes_reach_it_while_it_is() -> None:
     there = Elsewhere({WANTED: "*"})
     task = await there.begin()
-    there.it.changed()
+    there.it.resync()
     assert there.lines == []
     there.authority.set()
     for _ in range(5):
         await asyncio.sleep(0)
-    there.it.changed()
+    there.it.resync()
     assert there.lines == ["lead", "bundles", "roots changed", "bundles changed"]
     task.cancel()
     await asyncio.wait((task,))
     there.lines.clear()
-    there.it.changed()
+    there.it.resync()
     assert there.lines == []
 
 
@@ -503,7 +503,7 @@ async def test_without_webhooks_there_the_roots_are_written_alone() -> None:
     there = Elsewhere({WANTED: "*"}, bundles=False)
     there.authority.set()
     task = await there.begin()
-    there.it.changed()
+    there.it.resync()
     assert there.lines == ["lead", "roots changed"]
     task.cancel()
     await asyncio.wait((task,))
@@ -514,4 +514,4 @@ async def test_a_cluster_that_does_not_answer_is_asked_again(caplog: pytest.LogC
     task = await there.begin()
     await task
     assert (len(there.asked), there.waits) == (3, 2)
-    assert caplog.messages == ["cluster west: whether to write there: 503 busy"] * 2
+    assert caplog.messages == ["cluster west: cannot read namespace mesh: 503 busy"] * 2

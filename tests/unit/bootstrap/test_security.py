@@ -10,6 +10,7 @@ import pytest
 
 from ca.service import CallerRefused
 from pilot.bootstrap.ports import GrpcServices
+from pilot.bootstrap.security import authentication, security
 from pilot.bootstrap.security.authentication import (
     PortAuth,
     authenticate_csr,
@@ -21,7 +22,7 @@ from pilot.bootstrap.security.authentication import (
     with_provider,
 )
 from pilot.bootstrap.security.external_signer import ExternalSigner
-from pilot.bootstrap.security.security import Security, authentication, security
+from pilot.bootstrap.security.security import Security, SecurityContext
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.flags import FlagError
 from pilot.lib.metrics import Metrics
@@ -43,7 +44,7 @@ from testing.security.tokens import token
 PARTS = (
     "CertificateAuthority",
     "SignedCertificate",
-    "PortCertificate",
+    "ServerCertificate",
     "NodeProxies",
     "ServiceAccountTokens",
     "CertificateService",
@@ -62,9 +63,10 @@ class Secured:
         self.settings, self.mesh = load(list(flags), environ or {}).settings, MeshConfig()
         self.db = Mesh(self.settings.mesh)
         servers: Any = self.servers
-        asked = {"servers": servers, "client": object(), "kept": lambda: None, "read_secret": lambda: None, **given}
+        asked: dict[str, Any] = {"client": object(), "root_store": lambda: None, "read_secret": lambda: None, **given}
         self.asked = asked
-        self.security = Security(self.settings, lambda: self.mesh, ALIASES, self.metrics, self.db, **asked)
+        context = SecurityContext(lambda: self.mesh, ALIASES, self.metrics, self.db, servers, **asked)
+        self.security = Security(self.settings, context)
 
 
 @pytest.fixture
@@ -74,8 +76,8 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
     return made
 
 
-TLS, AUTHORITY = "the certificate of the port with TLS", "the certificate authority"
-SIGNERS, OWN = "the signers of the API server", "the certificate of the control plane"
+TLS, AUTHORITY = "the secure port's certificate", "the certificate authority"
+SIGNERS, OWN = "the external signer", "the control plane's certificate"
 
 
 @pytest.mark.parametrize(
@@ -96,19 +98,19 @@ async def test_settings_say_who_issues_certificates(
     it = Secured(journal, environ, *flags)
     assert [part.name for part in it.security.parts()] == parts
     assert (it.security.authority is not None) is (AUTHORITY in parts)
-    assert (it.security.registration is not None) is (SIGNERS in parts)
-    trust: Any = it.security.trust
+    assert (it.security.external_signer is not None) is (SIGNERS in parts)
+    trust: Any = it.security.server_identity
     assert (trust.name if trust is not None else None) == (
         "SignedCertificate" if OWN in parts else "CertificateAuthority" if AUTHORITY in parts else None
     )
     if SIGNERS in parts:
-        registration: Any = it.security.registration
+        registration: Any = it.security.external_signer
         assert isinstance(registration, ExternalSigner)
     for part in it.security.parts():
         if part.name != SIGNERS:
             await part.start()
             await part.stop()
-    begun = {AUTHORITY: "CertificateAuthority", OWN: "SignedCertificate", TLS: "PortCertificate"}
+    begun = {AUTHORITY: "CertificateAuthority", OWN: "SignedCertificate", TLS: "ServerCertificate"}
     names = [begun[name] for name in parts if name != SIGNERS]
     assert journal.lines == [f"{name}.{what}" for name in names for what in ("start", "stop")]
 
@@ -116,13 +118,13 @@ async def test_settings_say_who_issues_certificates(
 async def test_everybody_is_given_what_he_needs(journal: Journal) -> None:
     it = Secured(journal, {**SIGNED, "REVISION": "blue", "POD_NAMESPACE": "mesh", "ISTIOD_CUSTOM_HOST": "a.com"})
     registration, signer, names = journal.one("SignedCertificate").given
-    assert (registration, signer) == (it.security.registration, "example.com/mesh")
+    assert (registration, signer) == (it.security.external_signer, "example.com/mesh")
     assert {"a.com", "istiod.mesh.svc", "istiod-blue.mesh.svc"} <= set(names())
-    port = journal.one("PortCertificate")
-    assert port.given == (it.settings.secure_port, it.security._rules, names, it.security.trust)
-    assert port.named == {"registration": registration}
-    other: Any = it.security.make_certificate("http/1.1")
-    assert other.given == (it.settings.secure_port, it.security._rules, names, it.security.trust, "http/1.1")
+    port = journal.one("ServerCertificate")
+    assert port.given == (it.settings.secure_port, it.security._rules, names, it.security.server_identity)
+    assert port.named == {"external_signer": registration}
+    other: Any = it.security.build_certificate("http/1.1")
+    assert other.given == (it.settings.secure_port, it.security._rules, names, it.security.server_identity, "http/1.1")
 
 
 async def test_the_authority_is_given_where_its_root_is_kept(journal: Journal) -> None:
@@ -131,26 +133,24 @@ async def test_the_authority_is_given_where_its_root_is_kept(journal: Journal) -
     assert (said, metrics, kept, read_secret) == (
         it.settings.authority,
         it.metrics,
-        it.asked["kept"],
+        it.asked["root_store"],
         it.asked["read_secret"],
     )
     assert trust_domain() == "cluster.local"
 
 
 async def test_signers_need_an_api_server(journal: Journal) -> None:
-    with pytest.raises(
-        FlagError, match=r"^EXTERNAL_CA: there is no API server whose signers could issue certificates$"
-    ):
+    with pytest.raises(FlagError, match=r"^EXTERNAL_CA requires an API server, whose signers issue certificates$"):
         Secured(journal, EXTERNAL, client=None)
 
 
 async def test_another_mesh_config_reaches_the_signers(journal: Journal) -> None:
     it, told = Secured(journal, EXTERNAL), list[Any]()
-    registration: Any = it.security.registration
-    registration.configured = told.append
-    it.security.configured(it.mesh)
+    registration: Any = it.security.external_signer
+    registration.on_mesh_config = told.append
+    it.security.on_mesh_config(it.mesh)
     assert told == [it.mesh]
-    Secured(Journal()).security.configured(it.mesh)
+    Secured(Journal()).security.on_mesh_config(it.mesh)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ async def test_callers_prove_who_they_are_where_settings_say_so(
     journal: Journal, environ: dict[str, str], plain_is_known: bool, secure_is_known: bool
 ) -> None:
     it = Secured(journal, environ).security
-    assert it.plain.meet is plaintext_caller
-    assert it.secure.meet == it._front.meet
+    assert it.plain.identify_peer is plaintext_caller
+    assert it.secure.identify_peer == it._front.identify_peer
     assert (it.plain.authenticate is not no_authentication) is plain_is_known
     assert (it.secure.authenticate is not no_authentication) is secure_is_known
     assert it.authorize is verified_identity
@@ -176,32 +176,32 @@ async def test_callers_prove_who_they_are_where_settings_say_so(
 
 async def test_certificates_are_issued_at_one_port(journal: Journal) -> None:
     it = Secured(journal).security
-    assert it.certificates(it.plain) is None
-    service: Any = it.certificates(it.secure)
+    assert it.certificate_service(it.plain) is None
+    service: Any = it.certificate_service(it.secure)
     service.given[0]("a request")
     assert journal.take_calls() == [("CertificateAuthority.sign", "a request")]
     assert service.given[2] is it._metrics
     without_tls = Secured(Journal(), {}, "--secureGRPCAddr=").security
-    assert without_tls.certificates(without_tls.secure) is None
-    assert without_tls.certificates(without_tls.plain) is not None
+    assert without_tls.certificate_service(without_tls.secure) is None
+    assert without_tls.certificate_service(without_tls.plain) is not None
     none = Secured(Journal(), {"ENABLE_CA_SERVER": "false"}).security
-    assert none.certificates(none.secure) is None
+    assert none.certificate_service(none.secure) is None
 
 
 async def test_whoever_asks_for_a_certificate_proves_who_he_is_on_that_port(journal: Journal) -> None:
     it = Secured(journal, {"XDS_AUTH_PLAINTEXT": "true"}, "--secureGRPCAddr=").security
-    service: Any = it.certificates(it.plain)
+    service: Any = it.certificate_service(it.plain)
     context = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:1", invocation_metadata=lambda: ())
-    with pytest.raises(CallerRefused, match="client certificate: no client certificate was shown"):
+    with pytest.raises(CallerRefused, match="client certificate: there is no client certificate"):
         await service.given[1](context)
 
 
 async def test_signers_issue_before_the_authority(journal: Journal) -> None:
     it = Secured(journal, EXTERNAL).security
-    assert it.registration is not None
-    service: Any = it.certificates(it.secure)
+    assert it.external_signer is not None
+    service: Any = it.certificate_service(it.secure)
     sign, identify, metrics, impersonate = service.given
-    assert (sign, metrics) == (it.registration.sign, it._metrics)
+    assert (sign, metrics) == (it.external_signer.sign, it._metrics)
     assert callable(identify)
     with pytest.raises(CallerRefused, match=r"impersonation is disabled: spiffe://a"):
         await impersonate(None, "spiffe://a")
@@ -239,14 +239,14 @@ async def test_outside_of_kubernetes_a_provider_is_asked_for_certificates_too(
         asked.append(given)
         return no_authentication
 
-    monkeypatch.setattr(security, "also_by_provider", also)
+    monkeypatch.setattr(security, "with_provider", also)
     environ = {
         "TOKEN_ISSUER": "https://a",
         "AUDIENCE": "istio",
         **({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if in_kubernetes else {}),
     }
     it = Secured(journal, environ).security
-    it.certificates(it.secure)
+    it.certificate_service(it.secure)
     [(authenticate, provider, trust_domain)] = asked
     assert authenticate is it.secure.authenticate
     assert provider == (None if in_kubernetes else JwtRule("https://a", ("istio",)))
@@ -257,12 +257,12 @@ async def test_the_port_with_tls_is_made_of_what_it_serves(journal: Journal, mon
     monkeypatch.setattr(security, "make_server", lambda *given: given)
     it = Secured(journal, {}, "--shutdownDuration=7s")
     services = GrpcServices("secure xDS", Address("", 1), ("handlers",), ("connections",))  # type: ignore[arg-type]
-    port: Any = it.security.make_port(services)
+    port: Any = it.security.build_port(services)
     server, front, certificate, trust_domain, address, connections, patience = port.given
     assert server == (it.settings.serve, ("handlers",))
     assert (front, certificate, address, connections, str(patience)) == (
         it.security._front,
-        journal.one("PortCertificate"),
+        journal.one("ServerCertificate"),
         Address("", 1),
         ("connections",),
         "7s",
@@ -302,7 +302,7 @@ async def test_whoever_has_proved_nothing_gets_no_certificate() -> None:
 
     assert await authenticate_csr(meet, known)(context) == ["spiffe://a"]
     assert met == [context]
-    with pytest.raises(CallerRefused, match=r"^nobody proves who he is on this port$"):
+    with pytest.raises(CallerRefused, match=r"^this port does not authenticate callers$"):
         await authenticate_csr(meet, no_authentication)(context)
     with pytest.raises(CallerRefused, match=r"^the token has expired$"):
         await authenticate_csr(meet, wrong)(context)
@@ -317,13 +317,13 @@ async def test_proxies_of_nodes_may_ask_in_the_name_of_others() -> None:
             raise IdentityError("no pod on the node runs as that")
 
     proxies: Any = SimpleNamespace(check=check)
-    impersonate = authorize_impersonation(entrance.meet, proxies)
+    impersonate = authorize_impersonation(entrance.identify_peer, proxies)
     await impersonate(None, "right")
     with pytest.raises(CallerRefused, match=r"^no pod on the node runs as that$"):
         await impersonate(None, "wrong")
     assert asked == [("10.0.0.1:1", "right"), ("10.0.0.1:1", "wrong")]
-    with pytest.raises(CallerRefused, match=r"^nobody may ask"):
-        await authorize_impersonation(entrance.meet, None)(None, "right")
+    with pytest.raises(CallerRefused, match=r"^impersonation is disabled"):
+        await authorize_impersonation(entrance.identify_peer, None)(None, "right")
 
 
 def test_tokens_of_a_provider_are_verified_by_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ async def unknown(_: Caller) -> list[str]:
         (
             {"TOKEN_ISSUER": "https://a"},
             None,
-            "tokens of https://a are not accepted for certificates: AUDIENCE does not say whom they must be for",
+            "tokens of https://a are not accepted for certificate requests because AUDIENCE is not set",
         ),
         (
             {},

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from ca.errors import SigningError
-from pilot.bootstrap.security.security import server_certificate
+from pilot.bootstrap.security import server_certificate
 from pilot.bootstrap.security.server_certificate import CertificateFiles, ServerCertificate, dns_names, find_files
 from pilot.config.mesh.mesh_config import MeshConfig
 from pilot.lib.start_error import StartError
@@ -56,7 +56,7 @@ class Contexts:
         self.made: list[tuple[Any, ...]] = []
         self._real = make_context
         patch.setattr(server_certificate, "make_context", self._make)
-        patch.setattr(server_certificate, "QUIET", 0.001)
+        patch.setattr(server_certificate, "DEBOUNCE", 0.001)
 
     def _make(self, *given: Any) -> ssl.SSLContext:
         self.made.append(given)
@@ -97,7 +97,7 @@ async def test_another_certificate_is_taken_when_the_issuer_or_the_roots_change(
     caplog.set_level(logging.INFO, "pilot")
     issuer, signers, taken = Issuer(), Issuer(OTHER.roots_pem), list[ssl.SSLContext]()
     it = certificate(issuer, registration=signers)
-    it.on_change = taken.append
+    it.on_change.append(taken.append)
     await it.start()
     first = it.context
     [changed] = (issuer if which == "authority" else signers).on_change
@@ -106,7 +106,7 @@ async def test_another_certificate_is_taken_when_the_issuer_or_the_roots_change(
     await until(lambda: bool(taken))
     assert (len(contexts.made), taken) == (2, [it.context])
     assert it.context is not first
-    assert caplog.messages == ["took another certificate or other roots for the port with TLS"]
+    assert caplog.messages == ["reloaded the server certificate and the roots"]
     await it.stop()
 
 
@@ -115,12 +115,12 @@ async def test_what_cannot_be_used_leaves_the_certificate_of_before(
 ) -> None:
     issuer, taken = Issuer(), list[ssl.SSLContext]()
     it = certificate(issuer)
-    it.on_change = taken.append
+    it.on_change.append(taken.append)
     await it.start()
     first, issuer.made = it.context, SigningError("CERT_GEN_ERROR", "the signer has ended")
     issuer.on_change[0]()
     await until(lambda: bool(caplog.messages))
-    assert caplog.messages == ["the certificate of the port with TLS stays as it was: the signer has ended"]
+    assert caplog.messages == ["cannot reload the server certificate, the current one stays in use: the signer has ended"]
     assert (it.context, taken) == (first, [])
     await it.stop()
 
@@ -154,7 +154,7 @@ async def test_without_an_issuer_there_is_no_certificate(
     await it.start()
     assert (it.context is not None) is served
     assert caplog.messages == (
-        [] if served else ["nobody issues a certificate for the port with TLS, so that it is not served"]
+        [] if served else ["the port is disabled because there is no server certificate for it"]
     )
     for changed in found.on_change if found is not None else ():
         changed()
@@ -166,7 +166,7 @@ async def test_without_an_issuer_there_is_no_certificate(
 async def test_an_issuer_that_cannot_ends_the_start(contexts: Contexts) -> None:
     issuer = Issuer()
     issuer.made = SigningError("CERT_GEN_ERROR", "the signer has ended")
-    with pytest.raises(StartError, match=r"^the certificate of the port with TLS: the signer has ended$"):
+    with pytest.raises(StartError, match=r"^cannot load the server certificate: the signer has ended$"):
         await certificate(issuer).start()
 
 
@@ -186,7 +186,7 @@ async def test_files_come_before_the_authority_whose_roots_are_trusted_too(
 ) -> None:
     made, taken = pair(), list[ssl.SSLContext]()
     it = certificate(Issuer(), certificate_provider="none", **write(tmp_path, made))
-    it.on_change = taken.append
+    it.on_change.append(taken.append)
     await it.start()
     assert contexts.made == [((made,), ISSUER.roots_pem + OTHER.roots_pem, RULES, "h2")]
     other = pair("other")
@@ -208,7 +208,7 @@ async def test_files_alone_are_enough(contexts: Contexts, tmp_path: pathlib.Path
 async def test_files_that_are_wrong_end_the_start(tmp_path: pathlib.Path) -> None:
     files = write(tmp_path, pair())
     (tmp_path / "key.pem").write_text("nonsense")
-    with pytest.raises(StartError, match=r"^the certificate of the port with TLS: "):
+    with pytest.raises(StartError, match=r"^cannot load the server certificate: "):
         await certificate(None, **files).start()
     (tmp_path / "key.pem").unlink()
     with pytest.raises(StartError, match="No such file"):
@@ -219,7 +219,7 @@ def test_files_are_those_of_all_three_flags_else_those_that_are_mounted(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount = tmp_path / "istiod"
-    monkeypatch.setattr(server_certificate, "MOUNT", str(mount))
+    monkeypatch.setattr(server_certificate, "MOUNT_PATH", str(mount))
     assert find_files(SecurePortSettings()) is None
     flags: Any = {"certificate_file": "a", "key_file": "b", "roots_file": "c"}
     assert find_files(SecurePortSettings(**flags)) == CertificateFiles("a", "b", "c")

@@ -109,7 +109,7 @@ def test_a_change_that_proxies_refuse_is_an_error(told: Told) -> None:
     told.traces.committed(1, COMMIT, 3)
     told.traces.finished(EventOutcome(1, 3, 0, 2, 1, 1.0))
     [root] = [span for span in told.spans() if span.name == "change"]
-    assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "2 proxies have refused some of it")
+    assert (root.status.status_code, root.status.description) == (StatusCode.ERROR, "2 proxies rejected some of it")
     assert {name: root.attributes[f"pilot.{name}"] for name in ("acknowledged", "refused", "gone")} == {
         "acknowledged": 0,
         "refused": 2,
@@ -244,7 +244,7 @@ def test_without_opentelemetry_it_is_said_that_there_are_no_traces(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     assert start_export(TraceSettings(endpoint="http://127.0.0.1:1"), "1") is None
     assert caplog.messages == [
-        "traces go nowhere: OpenTelemetry is not installed; it is with pip install 'pyistiod[tracing]'"
+        "traces are disabled: OpenTelemetry is not installed (pip install 'pyistiod[tracing]')"
     ]
 
 

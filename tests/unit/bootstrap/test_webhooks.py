@@ -132,7 +132,7 @@ def test_the_setting_of_native_sidecars_comes_before_what_nodes_can(said: str, n
 
 
 def test_a_setting_of_native_sidecars_that_makes_no_sense_is_told() -> None:
-    with pytest.raises(FlagError, match=r"^ENABLE_NATIVE_SIDECARS 'maybe' is none of true, false, auto$"):
+    with pytest.raises(FlagError, match=r"^ENABLE_NATIVE_SIDECARS 'maybe' is not one of true, false, auto$"):
         Hooks({"ENABLE_NATIVE_SIDECARS": "Maybe"})
 
 

@@ -140,7 +140,7 @@ async def test_another_specification_is_another_generation() -> None:
         await it.client.call(
             "PUT", it.path(ObjectRef(RULE, "shop", "a")), body=answer.replace(b'"host":"a"', b'"host":"b"')
         )
-        it.writer.edited([ObjectRef(RULE, "shop", "a"), ObjectRef(RULE, "shop", "b")])
+        it.writer.on_edit([ObjectRef(RULE, "shop", "a"), ObjectRef(RULE, "shop", "b")])
         await until(lambda: it.status("a").get("observedGeneration") == 2)
 
 

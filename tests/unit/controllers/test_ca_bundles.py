@@ -87,7 +87,7 @@ async def test_those_of_the_revision_have_the_roots_and_keep_them(server: ApiSer
         server.put(configuration("Mutating", "ours", "default", "first.io", injector, bundle="b2xk"))
         await until(lambda: it.bundles("mutating", "ours") == ["old", "one"])
         it.roots = "two"
-        it.writer.changed()
+        it.writer.resync()
         await until(lambda: it.bundles("mutating", "ours") == ["old", "two"])
         assert it.bundles("mutating", "theirs") == ["old"]
         server.delete(configuration("Mutating", "ours", "default"))
@@ -137,7 +137,7 @@ async def test_a_configuration_that_goes_while_it_is_written_ends_nothing(
     async with writing(Writing(server)) as it:
         await until(lambda: it.bundles("mutating", "stays") == ["one"])
         it.roots = "two"
-        it.writer.changed()
+        it.writer.resync()
         await until(lambda: it.bundles("mutating", "stays") == ["two"])
         assert it.bundles("mutating", "goes") == [""]
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
@@ -164,7 +164,7 @@ async def test_what_is_written_of_validation_is_counted(server: ApiServer) -> No
         await until(lambda: counted() == ["galley_validation_config_updates 1"])
         server.delete(configuration("Mutating", "one", "default"))
         it.roots = "next"
-        it.writer.changed()
+        it.writer.resync()
         await until(lambda: it.bundles("validating", "two") == ["next"])
         await until(lambda: counted() == ["galley_validation_config_updates 2"])
 
@@ -179,7 +179,7 @@ async def test_a_configuration_that_has_gone_is_not_written_to_again(server: Api
         server.put(configuration("Mutating", "late", "default", injector))
         await until(lambda: it.bundles("mutating", "late") == ["one"])
         it.roots = "two"
-        it.writer.changed()
+        it.writer.resync()
         await until(lambda: it.bundles("mutating", "late") == it.bundles("mutating", "stays") == ["two"])
         assert [asked.name for asked in server.requests if asked.verb == "patch"].count("gone") == 1
         counted = [

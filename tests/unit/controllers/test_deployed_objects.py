@@ -13,7 +13,8 @@ import pytest
 from pilot.config.object import ObjectKey
 from pilot.controllers.deployed_objects import MANAGED, DeployedKey, DeployedObjects, fingerprint
 from pilot.controllers.gateway_classes import GatewayClassController
-from pilot.controllers.trust_bundle import NAME, PATH, ControllerGroup, TrustBundleController
+from pilot.controllers.reconciler import ControllerGroup
+from pilot.controllers.trust_bundle import NAME, PATH, TrustBundleController
 from pilot.kube.errors import Conflict, NotFound
 from pilot.kube.informer import WatchOptions
 from pilot.kube.wire import NamespacedName, ObjectChange
@@ -113,7 +114,7 @@ async def test_whose_objects_change_is_told_unless_it_was_us() -> None:
     labelled = {MANAGED: "x", "gateway.networking.k8s.io/gateway-name": "gw"}
     client = Scripted(GET=[GONE], PATCH=[service("7", labelled, type="A")])
     them = deployed(client, told.append)
-    (follower,) = [one for one in them.followers() if one.collection.path.endswith("/services")]
+    (follower,) = [one for one in them.informers() if one.collection.path.endswith("/services")]
 
     async def see(plain: Plain | None) -> None:
         await follower._receive(
@@ -122,11 +123,11 @@ async def test_whose_objects_change_is_told_unless_it_was_us() -> None:
 
     await them.apply(service(labels=labelled, type="A"))
     await see(service("7", labelled, type="A"))
-    assert (told, them.of(ObjectKey("a", "gw")), them.of(ObjectKey("a", "other"))) == ([], [EDGE], [])
+    assert (told, them.of_gateway(ObjectKey("a", "gw")), them.of_gateway(ObjectKey("a", "other"))) == ([], [EDGE], [])
     await see(service("8", labelled, type="B"))
     await see(None)
     await see(None)
-    assert (told, them.of(ObjectKey("a", "gw"))) == ([ObjectKey("a", "gw")] * 2, [])
+    assert (told, them.of_gateway(ObjectKey("a", "gw"))) == ([ObjectKey("a", "gw")] * 2, [])
 
 
 def test_objects_are_compared_by_what_somebody_wants() -> None:
@@ -183,10 +184,10 @@ def test_the_class_that_nobody_wrote_is_made_once(answer: Any) -> None:
 async def test_the_trust_bundle_is_made_and_changed() -> None:
     client, roots = Scripted(POST=[{}], PUT=[{}, Conflict(409, "x", "")]), ""
     bundle = TrustBundleController(client, lambda: roots, WatchOptions(), random.Random(1))  # type: ignore[arg-type]
-    await bundle._settle(NAME)
+    await bundle._reconcile(NAME)
     assert client.asked == [], "there are no roots yet"
     roots = "one"
-    await bundle._settle(NAME)
+    await bundle._reconcile(NAME)
     spec = {"signerName": "istio.io/istiod-ca", "trustBundle": "one"}
     made = {
         "apiVersion": "certificates.k8s.io/v1beta1",
@@ -197,14 +198,14 @@ async def test_the_trust_bundle_is_made_and_changed() -> None:
     assert client.asked == [("POST", PATH, made)]
     kept = {**made, "metadata": {"name": NAME, "resourceVersion": "7"}}
     await bundle._receive([ObjectChange(NamespacedName("", NAME), json.dumps(kept).encode())])
-    await bundle._settle(NAME)
+    await bundle._reconcile(NAME)
     assert len(client.asked) == 1
     roots = "two"
-    await bundle._settle(NAME)
-    await bundle._settle(NAME)
+    await bundle._reconcile(NAME)
+    await bundle._reconcile(NAME)
     assert client.asked[1:] == [("PUT", f"{PATH}/{NAME}", {**kept, "spec": {**spec, "trustBundle": "two"}})] * 2
     await bundle._receive([ObjectChange(NamespacedName("", NAME), None)])
-    await bundle._settle(NAME)
+    await bundle._reconcile(NAME)
     assert client.asked[3:] == [("POST", PATH, {**made, "spec": {**spec, "trustBundle": "two"}})]
 
 
@@ -213,7 +214,7 @@ def test_writers_that_run_as_one_are_all_told() -> None:
         def __init__(self) -> None:
             self.told: list[str] = []
 
-        def changed(self) -> None:
+        def resync(self) -> None:
             self.told.append("changed")
 
         async def run(self) -> None:
@@ -222,6 +223,6 @@ def test_writers_that_run_as_one_are_all_told() -> None:
 
     writers = [Writer(), Writer()]
     both = ControllerGroup(*writers)
-    both.changed()
+    both.resync()
     run_for_a_moment(both)
     assert [one.told for one in writers] == [["changed", "run"]] * 2

@@ -312,10 +312,10 @@ async def test_what_nobody_deployed_is_not_taken(
     server.put(gateway())
     async with plane(server, tmp_path):
         await until(lambda: bool(there(server, "Deployment")) and bool(there(server, "ServiceAccount")))
-        said = "Gateway a/gw: there is a Service gw-istio that nobody deployed for it"
+        said = "Gateway a/gw: Service gw-istio exists already and is not managed by a Gateway"
         await until(lambda: said in caplog.messages)
         assert there(server, "Service")["spec"] == {"ports": [{"port": 1}]}
-        assert {message for message in caplog.messages if "nobody deployed" in message} == {said}
+        assert {message for message in caplog.messages if "is not managed" in message} == {said}
 
 
 async def test_config_maps_are_laid_over_and_make_a_scaler_and_a_budget(

@@ -201,7 +201,7 @@ async def test_the_end_of_a_stream_counts_once_it_is_the_last_one(
 ) -> None:
     async with replica(server) as it:
         looked = list[Any]()
-        monkeypatch.setattr(it.entries._gone, "look_at", lambda keys: looked.extend(keys))
+        monkeypatch.setattr(it.entries._disconnector, "enqueue", lambda keys: looked.extend(keys))
         await it.entries.register(vm())
         await it.entries.register(vm())
         it.entries.unregister(vm())

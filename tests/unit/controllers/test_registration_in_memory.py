@@ -139,7 +139,7 @@ async def test_who_comes_back_within_the_grace_keeps_its_entry() -> None:
         it.entries.unregister(vm())
         await it.entries.register(vm())
         await until(lambda: it.row() is not None)
-        assert it.entries._leaving == {}
+        assert it.entries._expiring == {}
         assert it.counted("updates")
 
 
@@ -179,7 +179,7 @@ async def test_nobody_registers_what_it_is_not(proxy: Proxy, misplaced: bool) ->
     async with plane() as it:
         with pytest.raises(RegistrationError) as caught:
             await it.entries.register(proxy)
-        assert caught.value.misplaced is misplaced
+        assert caught.value.not_found is misplaced
         it.entries.unregister(proxy)
         assert it.row() is None
         assert it.counted("errors")

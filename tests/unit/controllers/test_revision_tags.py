@@ -70,7 +70,7 @@ async def test_whose_an_object_is(revision: str, places: list[tuple[str, dict[st
 
 async def test_what_changes_a_tag_is_told_and_what_does_not_is_not() -> None:
     tags, told = made("blue"), list[int]()
-    tags.on_change.append(lambda: told.append(len(tags._tags)))
+    tags.on_change.append(lambda: told.append(len(tags._labels)))
     await put(tags, "tags", "a", {REV: "blue", TAG: "prod"})
     await put(tags, "tags", "a", {REV: "blue", TAG: "prod"})
     await put(tags, "services", "a", {REV: "blue", TAG: "prod"})
@@ -81,7 +81,7 @@ async def test_what_changes_a_tag_is_told_and_what_does_not_is_not() -> None:
 
 
 def test_tags_are_followed_by_their_labels_in_three_places() -> None:
-    followed = [each.collection for each in made("blue")._followers]
+    followed = [each.collection for each in made("blue")._informers]
     admission = "/apis/admissionregistration.k8s.io/v1"
     assert [(where.path, where.labels, where.fields, where.metadata_only) for where in followed] == [
         (f"{admission}/mutatingwebhookconfigurations", TAG, "", True),

@@ -38,7 +38,7 @@ class Exports:
         self.part = ServiceExportController(
             client, lambda namespace, name: (namespace, name) == tuple(CUPS), pace(), chance(1)
         )
-        monkeypatch.setattr(self.part._upkeep, "look_at", self.looked.extend)
+        monkeypatch.setattr(self.part._reconciler, "enqueue", self.looked.extend)
 
     async def receive(self, name: NamespacedName, uid: str | None) -> None:
         raw = msgspec.json.encode({"metadata": {"uid": uid}}) if uid is not None else None
@@ -54,7 +54,7 @@ async def test_a_service_is_exported_once_with_itself_as_the_owner(exports: Expo
     await exports.receive(TEA, "1")
     await exports.receive(TEA, "1")  # an edit
     assert exports.looked == [TEA]
-    await exports.part._settle(TEA)
+    await exports.part._reconcile(TEA)
     metadata = {
         "name": "tea",
         "namespace": "shop",
@@ -69,7 +69,7 @@ async def test_a_service_is_exported_once_with_itself_as_the_owner(exports: Expo
 async def test_a_service_that_was_made_again_is_exported_again(exports: Exports) -> None:
     await exports.receive(TEA, "1")
     await exports.receive(TEA, None)
-    await exports.part._settle(TEA)
+    await exports.part._reconcile(TEA)
     assert exports.client.calls == []
     await exports.receive(TEA, "1")
     await exports.receive(TEA, "2")
@@ -78,7 +78,7 @@ async def test_a_service_that_was_made_again_is_exported_again(exports: Exports)
 
 async def test_a_service_that_stays_in_its_cluster_is_not_exported(exports: Exports) -> None:
     await exports.receive(CUPS, "1")
-    await exports.part._settle(CUPS)
+    await exports.part._reconcile(CUPS)
     assert exports.client.calls == []
 
 
@@ -99,7 +99,7 @@ async def test_what_is_there_or_ends_is_left_and_the_rest_tried_again(
     exports.client.refusal = refusal
     if again:
         with pytest.raises(ApiError):
-            await exports.part._settle(TEA)
+            await exports.part._reconcile(TEA)
     else:
-        await exports.part._settle(TEA)
+        await exports.part._reconcile(TEA)
     assert len(exports.client.calls) == 1

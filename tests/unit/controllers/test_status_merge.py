@@ -7,12 +7,11 @@ import random
 from typing import Any
 
 import pytest
-from pilot.controllers.claims import check_identity, claimed_entry
 
 from pilot.config.networking.workload_group import WorkloadGroup
 from pilot.config.object import Object
 from pilot.controllers.reconciler import Reconciler
-from pilot.controllers.registered_entry import build_entry, entry_name
+from pilot.controllers.registered_entry import build_entry, check_identity, claimed_entry, entry_name
 from pilot.controllers.status_merge import StatusContext, merge_conditions, merge_status
 from pilot.kube.errors import Unreachable
 from pilot.lib.backoff import Backoff
@@ -224,18 +223,18 @@ WEB = "spiffe://cluster.local/ns/shop/sa/web"
     [
         (WEB, "web", None),
         (WEB, "", None),
-        (WEB, "db", f"{WEB} may not register a workload of shop/db"),
+        (WEB, "db", f"{WEB} may not register a workload as shop/db"),
         (
             WEB.replace("shop", "other"),
             "web",
-            "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/web",
+            "spiffe://cluster.local/ns/other/sa/web may not register a workload as shop/web",
         ),
         (
             WEB.replace("shop", "other"),
             "",
-            "spiffe://cluster.local/ns/other/sa/web may not register a workload of shop/*",
+            "spiffe://cluster.local/ns/other/sa/web may not register a workload as shop/*",
         ),
-        ("", "web", "a workload is registered for a verified identity alone"),
+        ("", "web", "registering a workload requires a verified identity"),
     ],
 )
 def test_who_may_register_a_workload(identity: str, account: str, reason: str | None) -> None:
@@ -244,7 +243,7 @@ def test_who_may_register_a_workload(identity: str, account: str, reason: str | 
         return
     with pytest.raises(RegistrationError) as refused:
         check_identity(proxy(identity=identity), account)
-    assert (str(refused.value), refused.value.misplaced) == (reason, False)
+    assert (str(refused.value), refused.value.not_found) == (reason, False)
 
 
 # -- attempts ----------------------------------------------------------------------------------------------------------
@@ -268,12 +267,12 @@ def test_what_fails_is_tried_again_later_and_later_and_keeps_nothing_else(caplog
 
         upkeep = Reconciler[str]("thing", settle, Backoff(1.0, 5.0), Longest())
         task = asyncio.create_task(upkeep.run())
-        upkeep.look_at([])
-        upkeep.look_at(["bad", "good", "bad"])
+        upkeep.enqueue([])
+        upkeep.enqueue(["bad", "good", "bad"])
         await asyncio.sleep(6.5)
-        upkeep.look_at(["good"])
+        upkeep.enqueue(["good"])
         await asyncio.sleep(2.0)
-        upkeep.look_at(["bad"])
+        upkeep.enqueue(["bad"])
         await asyncio.sleep(1.2)
         task.cancel()
 
@@ -297,7 +296,7 @@ def test_a_mistake_of_ours_at_one_thing_keeps_no_other_from_being_settled(caplog
 
         upkeep = Reconciler[str]("thing", settle, Backoff(1.0, 5.0), Longest())
         task = asyncio.create_task(upkeep.run())
-        upkeep.look_at(["bad", "good"])
+        upkeep.enqueue(["bad", "good"])
         await asyncio.sleep(10)
         assert not task.done()
         task.cancel()
@@ -305,4 +304,4 @@ def test_a_mistake_of_ours_at_one_thing_keeps_no_other_from_being_settled(caplog
     run_virtual(run())
     assert tried == [(0.0, "bad"), (0.0, "good"), (1.0, "bad"), (3.0, "bad")]
     told = [(r.levelname, r.getMessage(), r.exc_info is not None) for r in caplog.records]
-    assert told == [("ERROR", "thing bad cannot be looked after", True)] * 2
+    assert told == [("ERROR", "cannot reconcile thing bad", True)] * 2

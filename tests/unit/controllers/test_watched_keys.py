@@ -20,14 +20,14 @@ def test_keys_are_looked_at_when_they_come_and_when_their_value_may_be_another_o
     watched.start()
     assert looked_at() == ["n00000", "n00001", "n00002"]
     assert (len(watched), "n00000" in watched, "later" in watched) == (3, True, False)
-    watched.committed(db.set("later", 5))
+    watched.on_commit(db.set("later", 5))
     assert (looked_at(), watched.value("later")) == (["later"], "+")
-    watched.committed(db.set("later", -5))
+    watched.on_commit(db.set("later", -5))
     assert (looked_at(), watched.value("later")) == (["later"], "-")
-    watched.committed(db.set("later", None))
+    watched.on_commit(db.set("later", None))
     assert "later" not in watched
     looked_at()
-    watched.changed()
+    watched.resync()
     assert looked_at() == ["n00000", "n00001", "n00002"]
     watched.stop()
     db.collect()

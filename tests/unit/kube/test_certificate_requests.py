@@ -84,7 +84,7 @@ def test_what_a_watch_tells_of_a_request() -> None:
         b"",
     ]
     assert certificate_requests._certificate_of_event(line("MODIFIED")) == b""
-    with pytest.raises(CertificateRequestError, match="the request is gone before it was answered"):
+    with pytest.raises(CertificateRequestError, match="the request was deleted before the certificate was issued"):
         certificate_requests._certificate_of_event(line("DELETED", "YWJj"))
     with pytest.raises(CertificateRequestError, match="Denied"):
         certificate_requests._certificate_of_event(
@@ -148,8 +148,8 @@ async def test_a_request_that_is_refused_says_why(server: ApiServer) -> None:
 async def test_a_signer_that_does_not_answer_is_not_waited_for_forever(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(certificate_requests, "SECONDS", 0.05)
-    assert "has not answered csr-workload-" in await refused(server)
+    monkeypatch.setattr(certificate_requests, "ISSUE_TIMEOUT", 0.05)
+    assert "did not complete csr-workload-" in await refused(server)
 
 
 async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServer) -> None:
@@ -159,7 +159,7 @@ async def test_a_request_that_somebody_deletes_is_not_waited_for(server: ApiServ
         await until(lambda: any(asked.verb == "watch" for asked in server.requests))
         await until(lambda: bool(server.store.collection(REQUESTS).watchers))
         server.delete(next(iter(server.store.collection(REQUESTS).objects.values())).plain)
-        with pytest.raises(CertificateRequestError, match="gone before it was answered"):
+        with pytest.raises(CertificateRequestError, match="deleted before the certificate was issued"):
             await asking
     finally:
         await client.close()
@@ -242,7 +242,7 @@ async def test_the_control_planes_certificate_is_another_one_at_half_its_life(se
     registration = ExternalSigner(settings, client, MeshConfig)
     made = SignedCertificate(registration, NAME, lambda: ["istiod.istio-system.svc"], sleep=sleep)
     server.faults.refuse(503)
-    with pytest.raises(StartError, match="the certificate of the control plane: 503"):
+    with pytest.raises(StartError, match="cannot get the control plane's certificate: 503"):
         await made.start()
     signers, told = Signers(server, {NAME: SIGNER}), list[bytes]()
     await made.start()
@@ -265,8 +265,8 @@ async def test_the_control_planes_certificate_is_another_one_at_half_its_life(se
 @pytest.mark.parametrize(
     ("environ", "reason"),
     [
-        ({"EXTERNAL_CA": "somebody"}, "EXTERNAL_CA: 'somebody' is not known, only ISTIOD_RA_KUBERNETES_API is"),
-        ({"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, "EXTERNAL_CA: neither K8S_SIGNER nor CERT_SIGNER_DOMAIN"),
+        ({"EXTERNAL_CA": "somebody"}, "EXTERNAL_CA: unknown value 'somebody', expected ISTIOD_RA_KUBERNETES_API"),
+        ({"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, "EXTERNAL_CA: set K8S_SIGNER or CERT_SIGNER_DOMAIN"),
     ],
 )
 async def test_who_the_signers_are_must_be_said(
@@ -278,6 +278,6 @@ async def test_who_the_signers_are_must_be_said(
 
 
 async def test_signers_are_those_of_an_api_server(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FlagError, match="EXTERNAL_CA: there is no API server"):
+    with pytest.raises(FlagError, match="EXTERNAL_CA requires an API server"):
         async with running({**EXTERNAL, "K8S_SIGNER": NAME}, configDir=str(tmp_path)):
             """Does not come to be."""

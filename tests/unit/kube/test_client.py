@@ -47,7 +47,7 @@ def test_waits_double_up_to_the_longest_and_begin_anew() -> None:
     assert attempts.next_delay(29.0) == 30.0
     attempts.reset()
     assert (attempts.next_delay(), attempts.failures) == (0.2, 1)
-    waits = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).wait() for n in range(100)]
+    waits = [RetryDelays(Backoff(2.0, 30.0), random.Random(n)).next_delay() for n in range(100)]
     assert 1.0 <= min(waits) < 1.1 < 1.9 < max(waits) <= 2.0
 
 
@@ -158,7 +158,7 @@ def config(cluster: Plain, user: Plain) -> Plain:
         (
             {"server": "https://a", "insecure-skip-tls-verify": True, "tls-server-name": "n"},
             {},
-            Access("https://a", "", TlsFiles(name="n", verify=False)),
+            Access("https://a", "", TlsFiles(server_name="n", verify=False)),
         ),
         (
             {"server": "https://a"},
@@ -295,7 +295,7 @@ async def test_lines_come_whole() -> None:
     async with answering((200, b"a\nb\n\n")) as (_, client, _):
         assert [line async for lines in client.lines("/w", {}) for line in lines] == [b"a", b"b", b""]
     async with answering((200, b"a\nb")) as (_, client, _):
-        with pytest.raises(Unreachable, match=r"^/w: the answer ends within a line$"):
+        with pytest.raises(Unreachable, match=r"^/w: the response ended within a line$"):
             [lines async for lines in client.lines("/w", {})]
 
 
@@ -309,7 +309,7 @@ async def test_a_server_that_is_not_there() -> None:
 
 
 def test_connections_notice_when_their_peer_is_gone() -> None:
-    with client_module._socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as made:
+    with client_module._create_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))) as made:
         tcp = [
             made.getsockopt(socket.IPPROTO_TCP, o)
             for o in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)

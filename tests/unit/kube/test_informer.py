@@ -34,7 +34,7 @@ class Following:
         self, server: ApiServer, streams: bool, collection: WatchedCollection = MAPS, backoff: Backoff = QUICK.backoff
     ) -> None:
         self.server, self.credentials = server, Known(server)
-        self.client = ApiClient(self.credentials, patience=PATIENCE)
+        self.client = ApiClient(self.credentials, timeouts=PATIENCE)
         self.have: dict[NamespacedName, str] = {}
         self.told: list[tuple[str, bool]] = []
         self.follower = Informer(

@@ -73,9 +73,9 @@ class Scripted:
         return found
 
     async def lines(
-        self, path: str, query: Mapping[str, str], accept: str, patient: bool = True
+        self, path: str, query: Mapping[str, str], accept: str, idle: bool = True
     ) -> AsyncGenerator[list[bytes], None]:
-        self.asked.append(f"{'watch' if patient else 'stream'} {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
+        self.asked.append(f"{'watch' if idle else 'stream'} {path} {' '.join(f'{k}={v}' for k, v in query.items())}")
         for batch in self._next():
             if isinstance(batch, Exception):
                 raise batch
@@ -171,7 +171,7 @@ async def test_what_expired_is_read_again_at_once_and_then_slower_and_slower(
     ]
     assert it.told == ["+a +b", "+c", "-b", "+a", "-c", "+a"]
     assert {r.getMessage() for r in caplog.records} == {
-        "/api/v1/pods: what happened meanwhile is not to be had any more, reading all of it"
+        "/api/v1/pods: the resource version has expired, listing again"
     }
     assert len(caplog.records) == 4
 
@@ -195,10 +195,10 @@ async def test_trouble_is_told_once_and_its_end_and_the_server_says_how_long_to_
     assert [r.getMessage() for r in caplog.records] == [
         "/api/v1/pods: no route",
         "429 TooMany: later",
-        "/api/v1/pods: followed again",
+        "/api/v1/pods: connected again",
         "/api/v1/pods: 1 objects",
         "/api/v1/pods: no route",
-        "/api/v1/pods: followed again",
+        "/api/v1/pods: connected again",
         "/api/v1/pods: no route",
     ]
     assert it.follower.error == "/api/v1/pods: no route"
@@ -220,7 +220,7 @@ async def test_a_receiver_that_fails_is_told_everything_again(
     ).run(monkeypatch)
     assert it.told == ["+a +b", "-b", "+a +b"]
     assert it.waits == [1.0]
-    assert "cannot follow /api/v1/pods" in caplog.text
+    assert "cannot watch /api/v1/pods" in caplog.text
     assert it.follower.receiving is False
 
 
@@ -251,7 +251,7 @@ async def test_what_lines_of_a_watch_tell(
 
 
 async def test_so_many_of_the_gone_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "REMEMBERED", 2)
+    monkeypatch.setattr(follow, "DELETED_CAPACITY", 2)
     gone = [line("DELETED", name, version) for version, name in enumerate("abc", 10)]
     late = [line("MODIFIED", name, 5) for name in "abc"]
     it = await Followed(page(4, ("a", 1), ("b", 1), ("c", 1)), [gone, late]).run(monkeypatch)

@@ -57,7 +57,7 @@ class Replica:
     async def kill(self) -> None:
         """Ends it without a word to the server."""
         await self.client.close()
-        self.election._held = None
+        self.election._current = None
         await cancel_tasks(self.task)
 
     async def stop(self) -> None:
@@ -191,7 +191,7 @@ async def test_work_that_fails_does_not_end_the_election(server: ApiServer, capl
     client = client_of(server)
     election = LeaderElection(Lock(client, LEASE, "istio-system", "writers"), "one", TERMS)
     task = asyncio.create_task(election.run(fail))
-    await until(lambda: "has failed" in caplog.text)
+    await until(lambda: "work failed" in caplog.text)
     assert election.is_leader
     await cancel_tasks(task)
     await client.close()
@@ -250,7 +250,7 @@ async def test_what_a_candidate_writes_into_a_lock(
     monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
     lock: Any = Written(found)
     election = LeaderElection(lock, "me", LeaseDurations(seconds), "key", lambda key: key == "lowest")
-    assert await election._take() == (None if written is None else LockObject(written, {}))
+    assert await election._try_acquire() == (None if written is None else LockObject(written, {}))
     assert lock.record == (written or found)
 
 
@@ -262,22 +262,22 @@ async def test_a_lock_ends_when_it_has_not_changed_for_as_long_as_it_says(
     monkeypatch.setattr(lease, "asyncio", SimpleNamespace(get_running_loop=lambda: SimpleNamespace(time=lambda: now)))
     lock: Any = Written(other(lease_duration_seconds=says))
     election = LeaderElection(lock, "me", LeaseDurations(20.0))
-    assert await election._take() is None
+    assert await election._try_acquire() is None
     now += ends
-    assert await election._take() is None
+    assert await election._try_acquire() is None
     lock.record = other(lease_duration_seconds=says, renew_time="c")
     now += ends
-    assert await election._take() is None
+    assert await election._try_acquire() is None
     now += ends + 0.001
-    assert await election._take() is not None
+    assert await election._try_acquire() is not None
 
 
 async def test_a_lock_that_is_given_back_is_nobodys_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_micro_time", lambda: NOW)
     lock: Any = Written(other())
     election = LeaderElection(lock, "other")
-    await election._give_back()
+    await election._release()
     assert lock.record == other()
-    election._held = await lock.read()
-    await election._give_back()
+    election._current = await lock.read()
+    await election._release()
     assert lock.record == LeaderRecord("", "", 1, "a", NOW, 3)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
-from pilot.bootstrap.secret_review import SecretAccessReview
 
 from ca.self_signed import make_root
 from ca.store import FolderStore
+from pilot.bootstrap.clusters.reviews import SecretAccessReview
 from pilot.kube.errors import KubeError
 from pilot.kube.reviews import can_list_secrets
 from pilot.lib.xds_types import SECRET

@@ -49,7 +49,7 @@ async def test_a_token_of_the_provider_is_its_service_accounts() -> None:
     [
         (token(), "issuer of the token is not"),
         (token(iss=ISSUER, aud="other"), "for other, not for istio-ca"),
-        (token(iss=ISSUER, sub="somebody"), "is no service account"),
+        (token(iss=ISSUER, sub="somebody"), "is not a service account"),
         (token(iss=ISSUER, exp=1), "expired"),
         (sign(claims(iss=ISSUER), other_key()), "no key of the set"),
         ("", "no bearer token"),

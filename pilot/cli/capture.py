@@ -45,5 +45,7 @@ def _run(argv: Sequence[str], clean: bool) -> int:
     from pilot.agent.capture.istio_iptables import run
 
     return run(
-        dataclasses.replace(settings, work=dataclasses.replace(settings.work, clean=True)) if clean else settings
+        dataclasses.replace(settings, operation=dataclasses.replace(settings.operation, clean=True))
+        if clean
+        else settings
     )

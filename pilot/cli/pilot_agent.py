@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pilot.agent.agent_settings import AgentSettings
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.agent.capture.errors import RulesError
+from pilot.agent.capture.capture_rules import RulesError
 from pilot.cli.capture import capture, release
 from pilot.cli.commands import Command, Program
 from pilot.lib import flags, log

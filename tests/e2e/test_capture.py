@@ -228,7 +228,7 @@ def resolvers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("search shop.svc.cluster.local\nnameserver 10.80.0.1\n")
     monkeypatch.setattr(network, "RESOLVERS", path)
     if os.environ.get("PYISTIOD_CAPTURE_BY") != "iptables":
-        monkeypatch.setattr(restore, "there", lambda *_: False)
+        monkeypatch.setattr(restore, "is_installed", lambda *_: False)
 
 
 def check(pod: Pod, expected: list[str]) -> None:
@@ -344,4 +344,4 @@ def test_another_namespace_can_be_named(captured: Pod) -> None:
 
 
 def test_addresses_are_those_of_the_pod(captured: Pod) -> None:
-    assert next(str(each) for each in captured.host.run(network.addresses)) == POD
+    assert next(str(each) for each in captured.host.run(network.pod_addresses)) == POD

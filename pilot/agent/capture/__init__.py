@@ -1,1 +1,1 @@
-"""What has a pod's traffic go through its Envoy: the rules of its network namespace, and how they get there and away."""
+"""Traffic capture: the rules that redirect a pod's traffic to its Envoy, and their application to the kernel."""

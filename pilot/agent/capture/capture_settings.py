@@ -1,4 +1,7 @@
-"""The settings of `istio-iptables`, each declared once. Names are those of Istio's agent, because injection templates use them."""
+"""The settings of `istio-iptables`.
+
+Names are those of Istio's agent, because injection templates use them.
+"""
 
 # ruff: noqa: RUF009 (the values of setting() and section() are immutable)
 from __future__ import annotations
@@ -179,7 +182,7 @@ class PodNetworkSettings:
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkSettings:
+class OperationSettings:
     """Application, removal and validation of the rules."""
 
     dry_run: bool = setting(False, "Print the rules without applying them.", flag="dry-run", short="n", env="DRY_RUN")
@@ -216,5 +219,5 @@ class CaptureSettings:
     inbound: InboundSettings = section(InboundSettings(), "Inbound traffic")
     outbound: OutboundSettings = section(OutboundSettings(), "Outbound traffic")
     pod: PodNetworkSettings = section(PodNetworkSettings(), "Interfaces, IP families and DNS")
-    work: WorkSettings = section(WorkSettings(), "Mode of operation")
+    operation: OperationSettings = section(OperationSettings(), "Mode of operation")
     log: LogSettings = section(LogSettings(), "Logs")

@@ -1,12 +1,14 @@
-"""Questions for names: those of applications go to the agent. Theirs and the agent's own are told apart in the table of connections."""
+"""Capture of DNS: queries of applications go to the agent.
+
+Conntrack zones keep the connections of applications apart from those of the agent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pilot.agent.capture.capture_config import CaptureConfig
-from pilot.agent.capture.owner_matches import owners
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     CaptureAction,
     CaptureChain,
     CaptureField,
@@ -19,55 +21,59 @@ from pilot.agent.capture.rule_language import (
     jump,
     match,
 )
+from pilot.agent.capture.owner_matches import proxy_owners
 
 PORT, AGENT_PORT = 53, 15053
-CHAIN, ANSWERS = "ISTIO_OUTPUT_DNS", "ISTIO_PRERT_DNS"
-UPSTREAM, APPLICATION = CaptureAction(Verb.ZONE, 1), CaptureAction(Verb.ZONE, 2)
-"""The agent may ask the server that the application asked, from the port that this did: two connections that would look like one."""
+OUTPUT_CHAIN, ANSWER_CHAIN = "ISTIO_OUTPUT_DNS", "ISTIO_PRERT_DNS"
+UPSTREAM_ZONE, APPLICATION_ZONE = CaptureAction(Verb.ZONE, 1), CaptureAction(Verb.ZONE, 2)
+"""Without zones, a query of the agent to the application's server from the same source port would be the same
+connection."""
 
 
-def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    """Yields the chains of questions and answers, where there are servers of this family of addresses."""
-    servers = list(_servers(wanted, family, CaptureField.DESTINATION))
+def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
+    """Yield the chains for queries and answers, if there are servers of this family."""
+    servers = list(_server_matches(config, family, CaptureField.DESTINATION))
     if not servers:
         return
     to_agent = CaptureAction(Verb.REDIRECT, AGENT_PORT)
-    asked = match(CaptureField.DESTINATION_PORT, PORT)
+    is_query = match(CaptureField.DESTINATION_PORT, PORT)
     yield CaptureChain(
         CaptureTable.NAT,
-        CHAIN,
-        tuple(CaptureRule(to_agent, (asked, *server), protocol) for protocol in ("tcp", "udp") for server in servers),
+        OUTPUT_CHAIN,
+        tuple(
+            CaptureRule(to_agent, (is_query, *server), protocol) for protocol in ("tcp", "udp") for server in servers
+        ),
     )
     yield CaptureChain(
         CaptureTable.RAW,
-        CHAIN,
+        OUTPUT_CHAIN,
         (
-            *(CaptureRule(UPSTREAM, (asked, owner), "udp") for owner in owners(wanted)),
+            *(CaptureRule(UPSTREAM_ZONE, (is_query, owner), "udp") for owner in proxy_owners(config)),
             *(
-                CaptureRule(APPLICATION, (match(CaptureField.SOURCE_PORT, AGENT_PORT), owner), "udp")
-                for owner in owners(wanted)
+                CaptureRule(APPLICATION_ZONE, (match(CaptureField.SOURCE_PORT, AGENT_PORT), owner), "udp")
+                for owner in proxy_owners(config)
             ),
-            *(CaptureRule(APPLICATION, (asked, *server), "udp") for server in servers),
+            *(CaptureRule(APPLICATION_ZONE, (is_query, *server), "udp") for server in servers),
         ),
         Hook.OUTPUT,
     )
     answers = [
-        CaptureRule(UPSTREAM, (match(CaptureField.SOURCE_PORT, PORT), *server), "udp")
-        for server in _servers(wanted, family, CaptureField.SOURCE)
+        CaptureRule(UPSTREAM_ZONE, (match(CaptureField.SOURCE_PORT, PORT), *server), "udp")
+        for server in _server_matches(config, family, CaptureField.SOURCE)
     ]
-    yield CaptureChain(CaptureTable.RAW, ANSWERS, tuple(answers), Hook.PREROUTING)
+    yield CaptureChain(CaptureTable.RAW, ANSWER_CHAIN, tuple(answers), Hook.PREROUTING)
 
 
-def captured(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    """Yields the rule by which questions are looked at."""
-    if any(True for _ in _servers(wanted, family, CaptureField.DESTINATION)):
-        yield CaptureRule(jump(CHAIN))
+def jump_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
+    """Yield the rule that jumps to the chain for queries, if there is one."""
+    if any(True for _ in _server_matches(config, family, CaptureField.DESTINATION)):
+        yield CaptureRule(jump(OUTPUT_CHAIN))
 
 
-def _servers(wanted: CaptureConfig, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
-    """Yields what holds of each server."""
-    servers = wanted.name_servers
+def _server_matches(config: CaptureConfig, family: Family, field: CaptureField) -> Iterator[tuple[Match, ...]]:
+    """Yield the matches for each server."""
+    servers = config.name_servers
     if servers is not None and servers.all:
         yield ()
     elif servers is not None:
-        yield from ((match(field, server),) for server in servers.of(family))
+        yield from ((match(field, server),) for server in servers.of_family(family))

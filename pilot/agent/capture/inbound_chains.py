@@ -1,13 +1,15 @@
-"""What comes into the pod: TCP goes to Envoy. With TPROXY it does so with the address of the caller, and so come the answers."""
+"""Capture of inbound traffic: TCP goes to Envoy.
+
+In TPROXY mode, Envoy sees the client's address, and the application's answers return through Envoy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilot.agent.capture import outbound_chains as outbound
-from pilot.agent.capture.capture_config import CaptureConfig, Transparent
-from pilot.agent.capture.owner_matches import LOOPBACK, inbound_source, owners
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture import outbound_chains
+from pilot.agent.capture.capture_config import CaptureConfig, Tproxy
+from pilot.agent.capture.capture_rules import (
     ACCEPT,
     DROP,
     RETURN,
@@ -23,103 +25,116 @@ from pilot.agent.capture.rule_language import (
     match,
     unless,
 )
+from pilot.agent.capture.owner_matches import VIA_LOOPBACK, inbound_passthrough_source, proxy_owners
 
-CHAIN, MARKING, TRANSPARENT = "ISTIO_INBOUND", "ISTIO_DIVERT", "ISTIO_TPROXY"
+INBOUND_CHAIN, DIVERT_CHAIN, TPROXY_CHAIN = "ISTIO_INBOUND", "ISTIO_DIVERT", "ISTIO_TPROXY"
 OUTBOUND_MARK = 1338
-"""Marks what Envoy sends to its own pod, so that it comes in like that of others."""
+"""Marks packets from Envoy to its own pod, so that they are captured like those of other clients."""
 
 
-def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    """Yields what is jumped to, then the chains of what arrives, and with TPROXY of answers."""
+def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
+    """Yield the chains for inbound traffic, and in TPROXY mode those for answers. Jump targets come first."""
     yield CaptureChain(
         CaptureTable.NAT,
-        outbound.TO_INBOUND,
-        (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.inbound_port), protocol="tcp"),),
+        outbound_chains.INBOUND_REDIRECT,
+        (CaptureRule(CaptureAction(Verb.REDIRECT, config.inbound_port), protocol="tcp"),),
     )
-    captured = wanted.inbound.all or bool(wanted.inbound.numbers)
-    if wanted.transparent is not None and captured:
-        yield from _transparent(wanted, wanted.transparent, family)
-    elif captured:
-        yield CaptureChain(
-            CaptureTable.NAT, CHAIN, tuple(_by_port(wanted, (CaptureRule(jump(outbound.TO_INBOUND), protocol="tcp"),)))
-        )
-    mangled = wanted.transparent if captured else None
-    yield CaptureChain(CaptureTable.MANGLE, outbound.ARRIVING, tuple(_mangled(wanted, mangled)), Hook.PREROUTING)
-    yield CaptureChain(CaptureTable.NAT, outbound.ARRIVING, tuple(_arriving(wanted, family, captured)), Hook.PREROUTING)
+    captures = config.inbound.all or bool(config.inbound.numbers)
+    if config.tproxy is not None and captures:
+        yield from _tproxy_chains(config, config.tproxy, family)
+    elif captures:
+        redirect = CaptureRule(jump(outbound_chains.INBOUND_REDIRECT), protocol="tcp")
+        yield CaptureChain(CaptureTable.NAT, INBOUND_CHAIN, tuple(_by_port(config, (redirect,))))
+    tproxy = config.tproxy if captures else None
+    yield CaptureChain(
+        CaptureTable.MANGLE, outbound_chains.PREROUTING_CHAIN, tuple(_mangle_rules(config, tproxy)), Hook.PREROUTING
+    )
+    yield CaptureChain(
+        CaptureTable.NAT,
+        outbound_chains.PREROUTING_CHAIN,
+        tuple(_nat_rules(config, family, captures)),
+        Hook.PREROUTING,
+    )
 
 
-def _arriving(wanted: CaptureConfig, family: Family, captured: bool) -> Iterator[CaptureRule]:
-    yield from outbound.from_virtual_machines(wanted, family)
-    if captured and wanted.transparent is None:
-        yield from _excluded(wanted)
-        yield CaptureRule(jump(CHAIN), protocol="tcp")
+def _nat_rules(config: CaptureConfig, family: Family, captures: bool) -> Iterator[CaptureRule]:
+    yield from outbound_chains.virtual_machine_rules(config, family)
+    if captures and config.tproxy is None:
+        yield from _excluded_interface_rules(config)
+        yield CaptureRule(jump(INBOUND_CHAIN), protocol="tcp")
 
 
-def _excluded(wanted: CaptureConfig) -> Iterator[CaptureRule]:
-    for interface in wanted.excluded_interfaces:
+def _excluded_interface_rules(config: CaptureConfig) -> Iterator[CaptureRule]:
+    for interface in config.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.INPUT, interface),))
 
 
-def _by_port(wanted: CaptureConfig, then: tuple[CaptureRule, ...]) -> Iterator[CaptureRule]:
-    """Yields the rules `then` for the ports that are captured."""
-    ports = wanted.inbound
-    for port in (wanted.tunnel_port, *(wanted.not_inbound if ports.all else ())):
+def _by_port(config: CaptureConfig, rules: tuple[CaptureRule, ...]) -> Iterator[CaptureRule]:
+    """Yield rules, restricted to the ports to capture."""
+    ports = config.inbound
+    for port in (config.tunnel_port, *(config.excluded_inbound_ports if ports.all else ())):
         yield CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), "tcp")
     if ports.all:
-        yield from then
+        yield from rules
     for port in ports.numbers:
         yield from (
             CaptureRule(rule.action, (match(CaptureField.DESTINATION_PORT, port), *rule.matches), "tcp")
-            for rule in then
+            for rule in rules
         )
 
 
-def _mangled(wanted: CaptureConfig, transparent: Transparent | None) -> Iterator[CaptureRule]:
-    if wanted.drop_invalid:
+def _mangle_rules(config: CaptureConfig, tproxy: Tproxy | None) -> Iterator[CaptureRule]:
+    if config.drop_invalid:
         yield CaptureRule(DROP, (match(CaptureField.STATE, "INVALID"),))
-    if transparent is not None:
-        yield from _excluded(wanted)
-        yield CaptureRule(jump(CHAIN), protocol="tcp")
-        yield CaptureRule(CaptureAction(Verb.SAVE_MARK), (match(CaptureField.MARK, transparent.mark),), "tcp")
+    if tproxy is not None:
+        yield from _excluded_interface_rules(config)
+        yield CaptureRule(jump(INBOUND_CHAIN), protocol="tcp")
+        yield CaptureRule(CaptureAction(Verb.SAVE_MARK), (match(CaptureField.MARK, tproxy.mark),), "tcp")
 
 
-def _transparent(wanted: CaptureConfig, transparent: Transparent, family: Family) -> Iterator[CaptureChain]:
-    """Yields the chains by which packets reach Envoy's socket as they are. Packets of a connection get the mark by which they are routed to
-    this machine; a new connection is given to Envoy's socket, and where that is not there to nobody."""
-    elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
-    taken = CaptureAction(Verb.TPROXY, wanted.inbound_port, transparent.mark)
+def _tproxy_chains(config: CaptureConfig, tproxy: Tproxy, family: Family) -> Iterator[CaptureChain]:
+    """Yield the chains that deliver packets unmodified to Envoy's socket.
+
+    Packets of existing connections are marked, which routes them to this machine. A new connection is assigned to
+    Envoy's socket, or dropped if Envoy does not listen.
+    """
+    not_loopback = unless(CaptureField.DESTINATION, config.loopback(family))
+    assign = CaptureAction(Verb.TPROXY, config.inbound_port, tproxy.mark)
     yield CaptureChain(
         CaptureTable.MANGLE,
-        TRANSPARENT,
-        (CaptureRule(taken, (elsewhere,), "tcp"), CaptureRule(DROP, (elsewhere,), "tcp")),
+        TPROXY_CHAIN,
+        (CaptureRule(assign, (not_loopback,), "tcp"), CaptureRule(DROP, (not_loopback,), "tcp")),
     )
     yield CaptureChain(
-        CaptureTable.MANGLE, MARKING, (CaptureRule(CaptureAction(Verb.MARK, transparent.mark)), CaptureRule(ACCEPT))
+        CaptureTable.MANGLE, DIVERT_CHAIN, (CaptureRule(CaptureAction(Verb.MARK, tproxy.mark)), CaptureRule(ACCEPT))
     )
-    comes_back = match(CaptureField.INPUT, "lo")
-    known = CaptureRule(jump(MARKING), (match(CaptureField.STATE, "RELATED", "ESTABLISHED"),), "tcp")
+    via_loopback = match(CaptureField.INPUT, "lo")
+    divert = CaptureRule(jump(DIVERT_CHAIN), (match(CaptureField.STATE, "RELATED", "ESTABLISHED"),), "tcp")
     yield CaptureChain(
         CaptureTable.MANGLE,
-        CHAIN,
+        INBOUND_CHAIN,
         (
-            CaptureRule(
-                RETURN, (match(CaptureField.MARK, transparent.mark),), "tcp"
-            ),  # Envoy's to the application, in the name of the caller
-            CaptureRule(RETURN, (match(CaptureField.SOURCE, inbound_source(family)), comes_back), "tcp"),
-            CaptureRule(
-                RETURN, (comes_back, unless(CaptureField.MARK, OUTBOUND_MARK)), "tcp"
-            ),  # the application's to itself
-            *_by_port(wanted, (known, CaptureRule(jump(TRANSPARENT), protocol="tcp"))),
+            # Connections of Envoy to the application, with the client's address.
+            CaptureRule(RETURN, (match(CaptureField.MARK, tproxy.mark),), "tcp"),
+            CaptureRule(RETURN, (match(CaptureField.SOURCE, inbound_passthrough_source(family)), via_loopback), "tcp"),
+            # Connections of the application to itself.
+            CaptureRule(RETURN, (via_loopback, unless(CaptureField.MARK, OUTBOUND_MARK)), "tcp"),
+            *_by_port(config, (divert, CaptureRule(jump(TPROXY_CHAIN), protocol="tcp"))),
         ),
     )
-    yield CaptureChain(CaptureTable.MANGLE, outbound.CHAIN, tuple(_answers(wanted, transparent, family)), Hook.OUTPUT)
+    yield CaptureChain(
+        CaptureTable.MANGLE,
+        outbound_chains.OUTPUT_CHAIN,
+        tuple(_answer_rules(config, tproxy, family)),
+        Hook.OUTPUT,
+    )
 
 
-def _answers(wanted: CaptureConfig, transparent: Transparent, family: Family) -> Iterator[CaptureRule]:
-    for interface in wanted.excluded_interfaces:
+def _answer_rules(config: CaptureConfig, tproxy: Tproxy, family: Family) -> Iterator[CaptureRule]:
+    for interface in config.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
-    elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
-    yield CaptureRule(RETURN, (LOOPBACK, match(CaptureField.MARK, transparent.mark)), "tcp")
-    for owner in owners(wanted):
-        yield CaptureRule(CaptureAction(Verb.MARK, OUTBOUND_MARK), (LOOPBACK, elsewhere, owner), "tcp")
-    yield CaptureRule(CaptureAction(Verb.RESTORE_MARK), (match(CaptureField.CONNECTION_MARK, transparent.mark),), "tcp")
+    not_loopback = unless(CaptureField.DESTINATION, config.loopback(family))
+    yield CaptureRule(RETURN, (VIA_LOOPBACK, match(CaptureField.MARK, tproxy.mark)), "tcp")
+    for owner in proxy_owners(config):
+        yield CaptureRule(CaptureAction(Verb.MARK, OUTBOUND_MARK), (VIA_LOOPBACK, not_loopback, owner), "tcp")
+    yield CaptureRule(CaptureAction(Verb.RESTORE_MARK), (match(CaptureField.CONNECTION_MARK, tproxy.mark),), "tcp")

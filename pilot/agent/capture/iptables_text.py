@@ -1,4 +1,4 @@
-"""Rules as iptables-restore reads them, and what takes those of before away."""
+"""Rules in the format of iptables-restore, including the removal of earlier ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     CaptureAction,
     CaptureChain,
     CaptureField,
@@ -16,7 +16,7 @@ from pilot.agent.capture.rule_language import (
     Verb,
 )
 
-OURS = "ISTIO_"
+CHAIN_PREFIX = "ISTIO_"
 OPTIONS = {
     CaptureField.SOURCE: "{}-s",
     CaptureField.DESTINATION: "{}-d",
@@ -42,69 +42,71 @@ TARGETS = {
     Verb.RESTORE_MARK: "CONNMARK --restore-mark",
     Verb.ZONE: "CT --zone {}",
 }
-MANY_PORTS = "-m multiport {}--dports"
+MULTIPORT = "-m multiport {}--dports"
 
 
-def restore_text(chains: Iterable[CaptureChain], saved: str) -> str:
-    """Returns what iptables-restore --noflush is given so that `chains` are all of ours. `saved` is what iptables-save says is there; each
-    table changes at once."""
-    ours, there = sorted(chains, key=lambda chain: chain.table.value), read_saved(saved)
-    wanted = {table.value: list(found) for table, found in groupby(ours, key=lambda chain: chain.table)}
-    tables = [table.value for table in CaptureTable if table.value in wanted or table.value in there]
-    return "".join(_table(table, wanted.get(table, []), *there.get(table, ((), ()))) for table in tables)
+def build_restore_input(chains: Iterable[CaptureChain], saved: str) -> str:
+    """Return the input for iptables-restore --noflush that replaces all chains of the mesh by `chains`.
+
+    `saved` is the output of iptables-save. Each table is replaced atomically.
+    """
+    ordered, existing = sorted(chains, key=lambda chain: chain.table.value), parse_saved(saved)
+    by_table = {table.value: list(group) for table, group in groupby(ordered, key=lambda chain: chain.table)}
+    tables = [table.value for table in CaptureTable if table.value in by_table or table.value in existing]
+    return "".join(_table_lines(table, by_table.get(table, []), *existing.get(table, ((), ()))) for table in tables)
 
 
-def read_saved(saved: str) -> dict[str, tuple[list[str], list[str]]]:
-    """Returns of each table that has any of ours: their names, and the rules of other chains that jump to them."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
+def parse_saved(saved: str) -> dict[str, tuple[list[str], list[str]]]:
+    """Return for each table the existing chains of the mesh, and the rules of other chains that jump to them."""
+    tables: dict[str, tuple[list[str], list[str]]] = {}
     table = ""
     for line in saved.splitlines():
         if line.startswith("*"):
             table = line[1:].strip()
-        elif line.startswith(f":{OURS}"):
-            found.setdefault(table, ([], []))[0].append(line[1:].split()[0])
-        elif line.startswith("-A ") and not line.startswith(f"-A {OURS}") and _jumps_to_ours(line):
-            found.setdefault(table, ([], []))[1].append(line.removeprefix("-A "))
-    return found
+        elif line.startswith(f":{CHAIN_PREFIX}"):
+            tables.setdefault(table, ([], []))[0].append(line[1:].split()[0])
+        elif line.startswith("-A ") and not line.startswith(f"-A {CHAIN_PREFIX}") and _jumps_to_mesh_chain(line):
+            tables.setdefault(table, ([], []))[1].append(line.removeprefix("-A "))
+    return tables
 
 
-def _jumps_to_ours(line: str) -> bool:
+def _jumps_to_mesh_chain(line: str) -> bool:
     words = shlex.split(line)
-    return any(option in ("-j", "-g") and target.startswith(OURS) for option, target in pairwise(words))
+    return any(option in ("-j", "-g") and target.startswith(CHAIN_PREFIX) for option, target in pairwise(words))
 
 
-def _table(table: str, chains: list[CaptureChain], there: Iterable[str], jumps: Iterable[str]) -> str:
-    gone = [name for name in there if name not in {chain.name for chain in chains}]
+def _table_lines(table: str, chains: list[CaptureChain], existing: Iterable[str], jumps: Iterable[str]) -> str:
+    obsolete = [name for name in existing if name not in {chain.name for chain in chains}]
     lines = [
         f"*{table}",
-        *(f":{chain.name} - [0:0]" for chain in chains),  # made, or emptied
+        *(f":{chain.name} - [0:0]" for chain in chains),  # creates or flushes the chain
         *(f"-D {jump}" for jump in jumps),
-        *(f"-F {name}" for name in gone),
-        *(f"-X {name}" for name in gone),
-        *(f"-A {chain.name} {rule_text(rule)}" for chain in chains for rule in chain.rules),
+        *(f"-F {name}" for name in obsolete),
+        *(f"-X {name}" for name in obsolete),
+        *(f"-A {chain.name} {format_rule(rule)}" for chain in chains for rule in chain.rules),
         *(f"-A {chain.hook.value} -j {chain.name}" for chain in chains if chain.hook),
         "COMMIT",
     ]
     return "\n".join(lines) + "\n"
 
 
-def rule_text(rule: CaptureRule) -> str:
-    """Returns a rule without its chain."""
+def format_rule(rule: CaptureRule) -> str:
+    """Return the text of a rule, without its chain."""
     return " ".join(_words(rule))
 
 
 def _words(rule: CaptureRule) -> Iterator[str]:
     if rule.protocol:
         yield f"-p {rule.protocol}"
-    yield from map(_match, rule.matches)
-    yield f"-j {_target(rule.action)}"
+    yield from map(_format_match, rule.matches)
+    yield f"-j {_format_target(rule.action)}"
 
 
-def _match(match: Match) -> str:
-    many = match.field is CaptureField.DESTINATION_PORT and len(match.values) > 1
-    option = (MANY_PORTS if many else OPTIONS[match.field]).format("! " if match.negated else "")
+def _format_match(match: Match) -> str:
+    is_multiport = match.field is CaptureField.DESTINATION_PORT and len(match.values) > 1
+    option = (MULTIPORT if is_multiport else OPTIONS[match.field]).format("! " if match.negated else "")
     return f"{option} {','.join(map(str, match.values))}"
 
 
-def _target(action: CaptureAction) -> str:
+def _format_target(action: CaptureAction) -> str:
     return TARGETS[action.verb].format(action.argument, mark=action.mark)

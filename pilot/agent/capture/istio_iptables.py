@@ -1,4 +1,5 @@
-"""`istio-iptables` and `istio-clean-iptables`: rules follow from settings, and all of ours are replaced by them, or taken away."""
+"""The commands `istio-iptables` and `istio-clean-iptables`, which replace or remove the rules of a network
+namespace."""
 
 from __future__ import annotations
 
@@ -6,96 +7,103 @@ from collections.abc import Mapping, Sequence
 
 from pyroute2 import netns
 
-from pilot.agent.capture import iptables_restore as restore
-from pilot.agent.capture import nftables_netlink as netlink
-from pilot.agent.capture import nftables_script as nftables
-from pilot.agent.capture import pod_network as network
-from pilot.agent.capture.capture_check import probe
-from pilot.agent.capture.capture_config import CaptureConfig, Transparent, parse_capture_config
-from pilot.agent.capture.capture_settings import CaptureSettings, WorkSettings
-from pilot.agent.capture.errors import CaptureCheckError, RulesError
-from pilot.agent.capture.pod_chains import build_chains
-from pilot.agent.capture.rule_language import CaptureChain, Family
+from pilot.agent.capture import iptables_restore, nftables_netlink, pod_network
+from pilot.agent.capture.capture_check import CaptureCheckError, check_capture
+from pilot.agent.capture.capture_config import CaptureConfig, Tproxy, parse_capture_config
+from pilot.agent.capture.capture_rules import CaptureChain, Family, RulesError
+from pilot.agent.capture.capture_settings import CaptureSettings, OperationSettings
+from pilot.agent.capture.nftables_script import build_script
+from pilot.agent.capture.pod_chains import build_pod_chains
 from pilot.lib import log
 from pilot.lib.flags import FlagError
 
 NOT_CAPTURED = 126
-"""Exit status by which a CNI plugin knows that it has to set the pod up again."""
+"""Exit status that tells a CNI plugin to set the pod up again."""
 _log = log.scope("default")
 Chains = Mapping[Family, Sequence[CaptureChain]]
 
 
 def run(settings: CaptureSettings) -> int:
-    """Does what settings ask for; returns the exit status. FlagError and RulesError where that cannot be."""
-    work = settings.work
-    if work.namespace:
-        _enter(work.namespace)
-    if work.clean:
+    """Run the command and return the exit status. Raises FlagError and RulesError."""
+    operation = settings.operation
+    if operation.namespace:
+        _enter_namespace(operation.namespace)
+    if operation.clean:
         return _clean(settings)
-    wanted = parse_capture_config(settings, _name_servers)
-    own = network.addresses()
+    config = parse_capture_config(settings, _name_servers)
+    addresses = pod_network.pod_addresses()
     chains = {
-        family: build_chains(wanted, family) for family in network.captured_families(own, settings.pod.dual_stack)
+        family: build_pod_chains(config, family)
+        for family in pod_network.captured_families(addresses, settings.pod.dual_stack)
     }
-    if work.dry_run:
-        print(_text(chains, work), end="")
-    elif not work.skip:
-        _apply(chains, work, wanted)
-    if work.validate and not work.dry_run:
-        return _validate(settings, wanted, own)
+    if operation.dry_run:
+        print(_dry_run_output(chains, operation), end="")
+    elif not operation.skip:
+        _apply(chains, operation, config)
+    if operation.validate and not operation.dry_run:
+        return _validate(settings, config, addresses)
     return 0
 
 
 def _name_servers() -> list[str]:
     try:
-        return network.name_servers(network.RESOLVERS)
+        return pod_network.read_name_servers(pod_network.RESOLV_CONF)
     except OSError as error:
         raise RulesError(
-            f"{network.RESOLVERS}: {error.strerror}; without it nobody knows which questions for names are to be captured"
+            f"cannot determine the DNS servers to capture: {pod_network.RESOLV_CONF}: {error.strerror}"
         ) from error
 
 
-def _apply(chains: Chains, work: WorkSettings, wanted: CaptureConfig) -> None:
-    network.prepare(chains, wanted.transparent)
-    if _by_iptables(work):
-        restore.apply(chains)
+def _apply(chains: Chains, operation: OperationSettings, config: CaptureConfig) -> None:
+    pod_network.add_routes(chains, config.tproxy)
+    if _uses_iptables(operation):
+        iptables_restore.apply(chains)
     else:
-        netlink.apply(chains)
-    how = "iptables" if _by_iptables(work) else "nftables"
-    _log.info("%s has %d rules", how, sum(len(chain.rules) for found in chains.values() for chain in found))
+        nftables_netlink.apply(chains)
+    backend = "iptables" if _uses_iptables(operation) else "nftables"
+    rules = sum(len(chain.rules) for family_chains in chains.values() for chain in family_chains)
+    _log.info("applied %d rules with %s", rules, backend)
 
 
 def _clean(settings: CaptureSettings) -> int:
-    """Takes the rules away, whoever made them."""
-    if settings.work.dry_run:
-        print(_text({}, settings.work), end="")
+    """Remove the rules from both iptables and nftables."""
+    if settings.operation.dry_run:
+        print(_dry_run_output({}, settings.operation), end="")
         return 0
-    netlink.apply({})
-    if restore.there():
-        restore.apply({})
-    network.forget(Family, Transparent(settings.inbound.mark, settings.inbound.table))
+    nftables_netlink.apply({})
+    if iptables_restore.is_installed():
+        iptables_restore.apply({})
+    pod_network.remove_routes(Family, Tproxy(settings.inbound.mark, settings.inbound.table))
     return 0
 
 
-def _by_iptables(work: WorkSettings) -> bool:
-    return restore.there() and not work.native
+def _uses_iptables(operation: OperationSettings) -> bool:
+    return iptables_restore.is_installed() and not operation.native
 
 
-def _text(chains: Chains, work: WorkSettings) -> str:
-    if not _by_iptables(work):
-        return nftables.script(chains)
+def _dry_run_output(chains: Chains, operation: OperationSettings) -> str:
+    if not _uses_iptables(operation):
+        return build_script(chains)
     return "".join(
-        restore.text(family, chains.get(family, ())) for family in Family if chains.get(family) or restore.there(family)
+        iptables_restore.restore_input(family, chains.get(family, ()))
+        for family in Family
+        if chains.get(family) or iptables_restore.is_installed(family)
     )
 
 
-def _validate(settings: CaptureSettings, wanted: CaptureConfig, own: Sequence[network.Address]) -> int:
-    """Returns 0 where connections are captured."""
-    work = settings.work
-    if not own:
-        raise RulesError("this network namespace has no address by which others reach it")
+def _validate(settings: CaptureSettings, config: CaptureConfig, addresses: Sequence[pod_network.Address]) -> int:
+    """Check that connections are captured, and return the exit status."""
+    operation = settings.operation
+    if not addresses:
+        raise RulesError("this network namespace has no address that other machines can reach")
     try:
-        probe(own[0], work.probe_port, wanted.inbound_port, wanted.users[0], work.probe_timeout.seconds)
+        check_capture(
+            addresses[0],
+            operation.probe_port,
+            config.inbound_port,
+            config.proxy_users[0],
+            operation.probe_timeout.seconds,
+        )
     except CaptureCheckError as error:
         _log.error("%s", error)
         return NOT_CAPTURED
@@ -103,8 +111,8 @@ def _validate(settings: CaptureSettings, wanted: CaptureConfig, own: Sequence[ne
     return 0
 
 
-def _enter(path: str) -> None:
-    """Goes on in another network namespace."""
+def _enter_namespace(path: str) -> None:
+    """Switch to another network namespace."""
     try:
         netns.setns(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A rule as the kernel's nftables has it: values are loaded, compared and set, one expression after the other."""
+"""Rules as nftables expressions, which load, compare and set values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from pyroute2.nftables.expressions import genex
 
-from pilot.agent.capture.nftables_script import chain_name
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     CaptureAction,
     CaptureField,
     CaptureRule,
@@ -20,6 +19,7 @@ from pilot.agent.capture.rule_language import (
     Value,
     Verb,
 )
+from pilot.agent.capture.nftables_script import chain_name
 
 Expression = dict[str, Any]
 PROTOCOL_FAMILIES = {Family.V4: 2, Family.V6: 10}
@@ -34,8 +34,8 @@ VERDICT_REGISTER, REGISTER = 0, 1
 INTERFACE_BYTES = 16
 
 
-def rule_expressions(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterator[Expression]:
-    """Yields what the kernel does of a rule, one after the other, until a comparison fails."""
+def build_expressions(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterator[Expression]:
+    """Yield the expressions of a rule, which the kernel evaluates until a comparison fails."""
     if rule.protocol:
         yield _expression("meta", {"key": META_L4PROTO, "dreg": REGISTER})
         yield _compare(bytes([PROTOCOLS[rule.protocol]]))
@@ -45,50 +45,55 @@ def rule_expressions(rule: CaptureRule, table: CaptureTable, family: Family) -> 
 
 
 def _match(match: Match) -> Iterator[Expression]:
-    """Yields the comparisons of a field. There are several values only where none of them may be, and of states, which are bits."""
+    """Yield the comparisons of a field.
+
+    A field can have several values only if it is negated or a state, whose values are bits.
+    """
     if match.field is CaptureField.STATE:
         bits = sum(STATES[str(state)] for state in match.values)
         yield _expression("ct", {"key": CT_STATE, "dreg": REGISTER})
-        yield _masked(struct.pack("=I", bits), bytes(4))
+        yield _mask(struct.pack("=I", bits), bytes(4))
         yield _compare(bytes(4), EQUAL if match.negated else UNEQUAL)
         return
     if len(match.values) > 1 and not match.negated:
-        raise ValueError(f"{match}: several values are not one comparison")
+        raise ValueError(f"{match}: several values need a negated match")
     for value in match.values:
-        yield from _one(match.field, value, UNEQUAL if match.negated else EQUAL)
+        yield from _compare_field(match.field, value, UNEQUAL if match.negated else EQUAL)
 
 
-def _one(field: CaptureField, value: Value, how: int) -> Iterator[Expression]:
+def _compare_field(field: CaptureField, value: Value, operator: int) -> Iterator[Expression]:
     match field, value:
         case ((CaptureField.SOURCE | CaptureField.DESTINATION), _) if not isinstance(value, int | str):
-            yield from _address(field, value, how)
+            yield from _compare_address(field, value, operator)
         case ((CaptureField.SOURCE_PORT | CaptureField.DESTINATION_PORT), int()):
             yield _payload(TRANSPORT_HEADER, 0 if field is CaptureField.SOURCE_PORT else 2, 2)
-            yield _compare(struct.pack(">H", value), how)
+            yield _compare(struct.pack(">H", value), operator)
         case ((CaptureField.INPUT | CaptureField.OUTPUT), str()):
             name = value.encode()
             yield _expression(
                 "meta", {"key": META_IIFNAME if field is CaptureField.INPUT else META_OIFNAME, "dreg": REGISTER}
             )
-            yield _compare(name.removesuffix(b"+") if name.endswith(b"+") else name.ljust(INTERFACE_BYTES, b"\0"), how)
+            yield _compare(
+                name.removesuffix(b"+") if name.endswith(b"+") else name.ljust(INTERFACE_BYTES, b"\0"), operator
+            )
         case ((CaptureField.USER | CaptureField.GROUP | CaptureField.MARK), int()):
             key = {CaptureField.USER: META_SKUID, CaptureField.GROUP: META_SKGID, CaptureField.MARK: META_MARK}[field]
             yield _expression("meta", {"key": key, "dreg": REGISTER})
-            yield _compare(struct.pack("=I", value), how)
+            yield _compare(struct.pack("=I", value), operator)
         case CaptureField.CONNECTION_MARK, int():
             yield _expression("ct", {"key": CT_MARK, "dreg": REGISTER})
-            yield _compare(struct.pack("=I", value), how)
+            yield _compare(struct.pack("=I", value), operator)
         case _:
-            raise ValueError(f"{field} cannot be {value!r}")
+            raise ValueError(f"invalid value {value!r} for {field}")
 
 
-def _address(field: CaptureField, network: Network, how: int) -> Iterator[Expression]:
+def _compare_address(field: CaptureField, network: Network, operator: int) -> Iterator[Expression]:
     size = len(network.network_address.packed)
     source, destination = (12, 16) if size == 4 else (8, 24)
     yield _payload(NETWORK_HEADER, source if field is CaptureField.SOURCE else destination, size)
     if network.prefixlen < network.max_prefixlen:
-        yield _masked(network.netmask.packed, bytes(size))
-    yield _compare(network.network_address.packed, how)
+        yield _mask(network.netmask.packed, bytes(size))
+    yield _compare(network.network_address.packed, operator)
 
 
 def _action(action: CaptureAction, table: CaptureTable, family: Family) -> Iterator[Expression]:
@@ -117,7 +122,7 @@ def _action(action: CaptureAction, table: CaptureTable, family: Family) -> Itera
             yield _load(struct.pack("=H", zone))
             yield _expression("ct", {"key": CT_ZONE, "sreg": REGISTER})
         case _:
-            raise ValueError(f"{action} makes no sense")
+            raise ValueError(f"invalid action {action}")
 
 
 def _set_mark(mark: int) -> Iterator[Expression]:
@@ -137,13 +142,13 @@ def _payload(header: int, offset: int, size: int) -> Expression:
     return _expression("payload", {"dreg": REGISTER, "base": header, "offset": offset, "len": size})
 
 
-def _masked(mask: bytes, flipped: bytes) -> Expression:
-    attributes = {"sreg": REGISTER, "dreg": REGISTER, "len": len(mask), "mask": _value(mask), "xor": _value(flipped)}
+def _mask(mask: bytes, xor: bytes) -> Expression:
+    attributes = {"sreg": REGISTER, "dreg": REGISTER, "len": len(mask), "mask": _value(mask), "xor": _value(xor)}
     return _expression("bitwise", attributes)
 
 
-def _compare(data: bytes, how: int = EQUAL) -> Expression:
-    return _expression("cmp", {"sreg": REGISTER, "op": how, "data": _value(data)})
+def _compare(data: bytes, operator: int = EQUAL) -> Expression:
+    return _expression("cmp", {"sreg": REGISTER, "op": operator, "data": _value(data)})
 
 
 def _verdict(code: int, chain: str = "") -> Expression:
@@ -154,5 +159,5 @@ def _verdict(code: int, chain: str = "") -> Expression:
 
 
 def _expression(name: str, attributes: Mapping[str, Any]) -> Expression:
-    made: Expression = genex(name, attributes)
-    return made
+    expression: Expression = genex(name, attributes)
+    return expression

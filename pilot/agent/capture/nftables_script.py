@@ -1,11 +1,11 @@
-"""Rules as `nft` shows them: one table of our own for each family of addresses, which is replaced as a whole."""
+"""Rules as an nft script, with one table per IP family that is replaced as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     CaptureAction,
     CaptureChain,
     CaptureField,
@@ -47,54 +47,54 @@ STATEMENTS = {
 }
 
 
-class Base(NamedTuple):
-    """How nftables calls a chain that packets come by: its type, and its priority among others there."""
+class BaseChain(NamedTuple):
+    """The type and priority of a base chain."""
 
     type: str
     priority: int
 
 
-BASES = {
-    (CaptureTable.RAW, Hook.PREROUTING): Base("filter", -300),
-    (CaptureTable.RAW, Hook.OUTPUT): Base("filter", -300),
-    (CaptureTable.MANGLE, Hook.PREROUTING): Base("filter", -150),
-    (CaptureTable.MANGLE, Hook.OUTPUT): Base("route", -150),
-    (CaptureTable.NAT, Hook.PREROUTING): Base("nat", -100),
-    (CaptureTable.NAT, Hook.OUTPUT): Base("nat", -100),
+BASE_CHAINS = {
+    (CaptureTable.RAW, Hook.PREROUTING): BaseChain("filter", -300),
+    (CaptureTable.RAW, Hook.OUTPUT): BaseChain("filter", -300),
+    (CaptureTable.MANGLE, Hook.PREROUTING): BaseChain("filter", -150),
+    (CaptureTable.MANGLE, Hook.OUTPUT): BaseChain("route", -150),
+    (CaptureTable.NAT, Hook.PREROUTING): BaseChain("nat", -100),
+    (CaptureTable.NAT, Hook.OUTPUT): BaseChain("nat", -100),
 }
 
 
 def chain_name(table: CaptureTable, name: str) -> str:
-    """Returns the name of a chain in our one table; chains of two tables may have one name."""
+    """Return the unique name of a chain in the mesh's table. Chains of different iptables tables can share a name."""
     return f"{table.value}_{name}"
 
 
-def script(chains: Mapping[Family, Sequence[CaptureChain]]) -> str:
-    """Returns what `nft -f` would be given so that `chains` are all of ours; a family without chains has no table."""
-    return "".join(_family(family, chains.get(family, ())) for family in Family)
+def build_script(chains: Mapping[Family, Sequence[CaptureChain]]) -> str:
+    """Return the script for `nft -f` that replaces all chains of the mesh. A family without chains gets no table."""
+    return "".join(_format_family(family, chains.get(family, ())) for family in Family)
 
 
-def _family(family: Family, chains: Sequence[CaptureChain]) -> str:
+def _format_family(family: Family, chains: Sequence[CaptureChain]) -> str:
     name = f"table {FAMILIES[family]} {TABLE}"
-    gone = f"{name}\ndelete {name}\n"  # one that is not there cannot be deleted
+    delete = f"{name}\ndelete {name}\n"  # created first, because deleting a missing table is an error
     return (
-        gone + f"{name} {{\n" + "".join("\n".join(_chain(chain, family)) + "\n" for chain in chains) + "}\n"
+        delete + f"{name} {{\n" + "".join("\n".join(_chain_lines(chain, family)) + "\n" for chain in chains) + "}\n"
         if chains
-        else gone
+        else delete
     )
 
 
-def _chain(chain: CaptureChain, family: Family) -> Iterator[str]:
+def _chain_lines(chain: CaptureChain, family: Family) -> Iterator[str]:
     yield f"  chain {chain_name(chain.table, chain.name)} {{"
     if chain.hook is not None:
-        base = BASES[chain.table, chain.hook]
+        base = BASE_CHAINS[chain.table, chain.hook]
         yield f"    type {base.type} hook {chain.hook.value.lower()} priority {base.priority}; policy accept;"
-    yield from (f"    {rule_text(rule, chain.table, family)}" for rule in chain.rules)
+    yield from (f"    {format_rule(rule, chain.table, family)}" for rule in chain.rules)
     yield "  }"
 
 
-def rule_text(rule: CaptureRule, table: CaptureTable, family: Family) -> str:
-    """Returns a rule of a chain."""
+def format_rule(rule: CaptureRule, table: CaptureTable, family: Family) -> str:
+    """Return the text of a rule."""
     return " ".join(_words(rule, table, family))
 
 
@@ -102,11 +102,11 @@ def _words(rule: CaptureRule, table: CaptureTable, family: Family) -> Iterable[s
     if rule.protocol:
         yield f"meta l4proto {rule.protocol}"
     for match in rule.matches:
-        yield _match(match, rule.protocol, family)
-    yield _statement(rule.action, table)
+        yield _format_match(match, rule.protocol, family)
+    yield _format_statement(rule.action, table)
 
 
-def _match(match: Match, protocol: str, family: Family) -> str:
+def _format_match(match: Match, protocol: str, family: Family) -> str:
     field = FIELDS[match.field].format(family=FAMILIES[family], protocol=protocol)
     values = [
         f'"{str(value).replace("+", "*")}"' if match.field in INTERFACES else str(value).lower()
@@ -122,6 +122,6 @@ def _match(match: Match, protocol: str, family: Family) -> str:
     return f"{field} {'!= ' if match.negated else ''}{text}"
 
 
-def _statement(action: CaptureAction, table: CaptureTable) -> str:
+def _format_statement(action: CaptureAction, table: CaptureTable) -> str:
     argument = chain_name(table, str(action.argument)) if action.verb is Verb.JUMP else action.argument
     return STATEMENTS[action.verb].format(argument, mark=action.mark)

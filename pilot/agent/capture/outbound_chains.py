@@ -1,13 +1,12 @@
-"""What leaves the pod, and what its virtual machines send: TCP goes to Envoy, but what Envoy sends."""
+"""Capture of outbound traffic of the pod and of its virtual machines: TCP goes to Envoy, except Envoy's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilot.agent.capture import dns_chains as names
+from pilot.agent.capture import dns_chains
 from pilot.agent.capture.capture_config import CaptureConfig
-from pilot.agent.capture.owner_matches import LOOPBACK, inbound_source, others, owners, uncaptured_groups
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     RETURN,
     CaptureAction,
     CaptureChain,
@@ -22,80 +21,93 @@ from pilot.agent.capture.rule_language import (
     match,
     unless,
 )
+from pilot.agent.capture.owner_matches import (
+    VIA_LOOPBACK,
+    excluded_group_rules,
+    inbound_passthrough_source,
+    other_owners,
+    proxy_owners,
+)
 
-TO_OUTBOUND, TO_INBOUND = "ISTIO_REDIRECT", "ISTIO_IN_REDIRECT"
-CHAIN, ARRIVING = "ISTIO_OUTPUT", "ISTIO_PRERT"
+OUTBOUND_REDIRECT, INBOUND_REDIRECT = "ISTIO_REDIRECT", "ISTIO_IN_REDIRECT"
+OUTPUT_CHAIN, PREROUTING_CHAIN = "ISTIO_OUTPUT", "ISTIO_PRERT"
 
 
-def chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    """Yields what is jumped to, then the chain of what is sent."""
+def build_chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
+    """Yield the chains for outbound traffic. Jump targets come first."""
     yield CaptureChain(
         CaptureTable.NAT,
-        TO_OUTBOUND,
-        (CaptureRule(CaptureAction(Verb.REDIRECT, wanted.outbound_port), protocol="tcp"),),
+        OUTBOUND_REDIRECT,
+        (CaptureRule(CaptureAction(Verb.REDIRECT, config.outbound_port), protocol="tcp"),),
     )
-    yield CaptureChain(CaptureTable.NAT, CHAIN, tuple(_sent(wanted, family)), Hook.OUTPUT)
+    yield CaptureChain(CaptureTable.NAT, OUTPUT_CHAIN, tuple(_output_rules(config, family)), Hook.OUTPUT)
 
 
-def from_virtual_machines(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    """Yields the rules of what comes in from virtual machines, which leaves the pod."""
-    for interface in wanted.virtual_interfaces:
-        arrives = match(CaptureField.INPUT, interface)
-        for rule in _captured_networks(wanted, family):
-            yield CaptureRule(rule.action, (arrives, *rule.matches))
-        yield CaptureRule(RETURN, (arrives,))
+def virtual_machine_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
+    """Yield the rules for traffic from virtual machines, which is outbound traffic of the pod."""
+    for interface in config.virtual_interfaces:
+        from_machine = match(CaptureField.INPUT, interface)
+        for rule in _captured_network_rules(config, family):
+            yield CaptureRule(rule.action, (from_machine, *rule.matches))
+        yield CaptureRule(RETURN, (from_machine,))
 
 
-def _sent(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    for interface in wanted.excluded_interfaces:
+def _output_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
+    for interface in config.excluded_interfaces:
         yield CaptureRule(RETURN, (match(CaptureField.OUTPUT, interface),))
-    for port in wanted.not_outbound_ports:
+    for port in config.excluded_outbound_ports:
         yield from (
             CaptureRule(RETURN, (match(CaptureField.DESTINATION_PORT, port),), protocol) for protocol in ("tcp", "udp")
         )
-    yield CaptureRule(RETURN, (LOOPBACK, match(CaptureField.SOURCE, inbound_source(family))))
-    if wanted.transparent is not None:
-        yield CaptureRule(
-            RETURN, (match(CaptureField.MARK, wanted.transparent.mark),)
-        )  # Envoy's to the application, in the name of the caller
-    yield from _own_machine(wanted, family)
-    yield from (CaptureRule(RETURN, (owner,)) for owner in owners(wanted))
-    yield from uncaptured_groups(wanted)
-    yield from names.captured(wanted, family)
-    yield CaptureRule(RETURN, (match(CaptureField.DESTINATION, wanted.loopback_of(family)),))
+    yield CaptureRule(RETURN, (VIA_LOOPBACK, match(CaptureField.SOURCE, inbound_passthrough_source(family))))
+    if config.tproxy is not None:
+        # Connections of Envoy to the application, with the client's address.
+        yield CaptureRule(RETURN, (match(CaptureField.MARK, config.tproxy.mark),))
+    yield from _loopback_rules(config, family)
+    yield from (CaptureRule(RETURN, (owner,)) for owner in proxy_owners(config))
+    yield from excluded_group_rules(config)
+    yield from dns_chains.jump_rules(config, family)
+    yield CaptureRule(RETURN, (match(CaptureField.DESTINATION, config.loopback(family)),))
     yield from (
-        CaptureRule(RETURN, (match(CaptureField.DESTINATION, network),)) for network in wanted.not_outbound.of(family)
+        CaptureRule(RETURN, (match(CaptureField.DESTINATION, network),))
+        for network in config.excluded_networks.of_family(family)
     )
     yield from (
-        CaptureRule(jump(TO_OUTBOUND), (match(CaptureField.DESTINATION_PORT, port),), "tcp")
-        for port in wanted.outbound_ports
+        CaptureRule(jump(OUTBOUND_REDIRECT), (match(CaptureField.DESTINATION_PORT, port),), "tcp")
+        for port in config.outbound_ports
     )
-    yield from _captured_networks(wanted, family)
+    yield from _captured_network_rules(config, family)
 
 
-def _own_machine(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    """Yields the rules of connections that stay on this machine. A pod that calls its own service is one: its Envoy sends them to itself.
+def _loopback_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
+    """Yield the rules for connections within this machine.
 
-    What applications send to themselves directly is left alone, but where 127.0.0.0/8 is asked for. Questions for names are none of it.
+    If a pod calls its own service, Envoy's connection to itself is captured as inbound traffic. Direct connections of
+    the application to itself are not captured unless the networks to capture include 127.0.0.0/8. DNS queries are
+    excluded from these rules.
     """
-    alone = (names.PORT, wanted.tunnel_port) if wanted.name_servers else (wanted.tunnel_port,)
-    elsewhere = unless(CaptureField.DESTINATION, wanted.loopback_of(family))
-    for owner in owners(wanted):
+    excluded_ports = (dns_chains.PORT, config.tunnel_port) if config.name_servers else (config.tunnel_port,)
+    not_loopback = unless(CaptureField.DESTINATION, config.loopback(family))
+    for owner in proxy_owners(config):
         yield CaptureRule(
-            jump(TO_INBOUND), (LOOPBACK, elsewhere, unless(CaptureField.DESTINATION_PORT, *alone), owner), "tcp"
+            jump(INBOUND_REDIRECT),
+            (VIA_LOOPBACK, not_loopback, unless(CaptureField.DESTINATION_PORT, *excluded_ports), owner),
+            "tcp",
         )
-    if not any(network.is_loopback for network in wanted.outbound.networks):
-        if wanted.name_servers:
+    if not any(network.is_loopback for network in config.outbound.networks):
+        if config.name_servers:
             yield CaptureRule(
-                RETURN, (LOOPBACK, unless(CaptureField.DESTINATION_PORT, names.PORT), *others(wanted)), "tcp"
+                RETURN,
+                (VIA_LOOPBACK, unless(CaptureField.DESTINATION_PORT, dns_chains.PORT), *other_owners(config)),
+                "tcp",
             )
         else:
-            yield CaptureRule(RETURN, (LOOPBACK, *others(wanted)))
+            yield CaptureRule(RETURN, (VIA_LOOPBACK, *other_owners(config)))
 
 
-def _captured_networks(wanted: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
-    if wanted.outbound.all:
-        yield CaptureRule(jump(TO_OUTBOUND))
-    for network in wanted.outbound.of(family):
+def _captured_network_rules(config: CaptureConfig, family: Family) -> Iterator[CaptureRule]:
+    if config.outbound.all:
+        yield CaptureRule(jump(OUTBOUND_REDIRECT))
+    for network in config.outbound.of_family(family):
         matches: tuple[Match, ...] = (match(CaptureField.DESTINATION, network),)
-        yield CaptureRule(jump(TO_OUTBOUND), matches)
+        yield CaptureRule(jump(OUTBOUND_REDIRECT), matches)

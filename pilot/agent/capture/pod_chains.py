@@ -1,22 +1,20 @@
-"""The rules of a pod, of one family of addresses. Chains have the names that Istio's have, so that whoever looks at a pod finds them."""
+"""All chains of a pod, for one IP family. They have the names of Istio's chains, which operators know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pilot.agent.capture import dns_chains as names
-from pilot.agent.capture import inbound_chains as inbound
-from pilot.agent.capture import outbound_chains as outbound
+from pilot.agent.capture import dns_chains, inbound_chains, outbound_chains
 from pilot.agent.capture.capture_config import CaptureConfig
-from pilot.agent.capture.rule_language import CaptureChain, Family
+from pilot.agent.capture.capture_rules import CaptureChain, Family
 
 
-def build_chains(wanted: CaptureConfig, family: Family) -> tuple[CaptureChain, ...]:
-    """Returns every chain that has rules; a chain comes after those that it jumps to."""
-    return tuple(chain for chain in _chains(wanted, family) if chain.rules)
+def build_pod_chains(config: CaptureConfig, family: Family) -> tuple[CaptureChain, ...]:
+    """Return all chains that have rules. A chain follows those that it jumps to."""
+    return tuple(chain for chain in _chains(config, family) if chain.rules)
 
 
-def _chains(wanted: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
-    yield from names.chains(wanted, family)
-    yield from inbound.chains(wanted, family)
-    yield from outbound.chains(wanted, family)
+def _chains(config: CaptureConfig, family: Family) -> Iterator[CaptureChain]:
+    yield from dns_chains.build_chains(config, family)
+    yield from inbound_chains.build_chains(config, family)
+    yield from outbound_chains.build_chains(config, family)

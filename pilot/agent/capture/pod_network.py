@@ -1,4 +1,4 @@
-"""Addresses, routes and name servers of the pod's network namespace."""
+"""Addresses, routes and DNS servers of the pod's network namespace."""
 
 from __future__ import annotations
 
@@ -10,87 +10,91 @@ from typing import Any
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from pilot.agent.capture.capture_config import Transparent
-from pilot.agent.capture.errors import RulesError
-from pilot.agent.capture.owner_matches import inbound_source
-from pilot.agent.capture.rule_language import Family
+from pilot.agent.capture.capture_config import Tproxy
+from pilot.agent.capture.capture_rules import Family, RulesError
+from pilot.agent.capture.owner_matches import inbound_passthrough_source
 
-RESOLVERS = pathlib.Path("/etc/resolv.conf")
+RESOLV_CONF = pathlib.Path("/etc/resolv.conf")
 PROTOCOL_FAMILIES = {Family.V4: 2, Family.V6: 10}
 LOCAL_ROUTE, LINK_SCOPE = 2, 254
-THERE, GONE = 17, (2, 3, 99)  # EEXIST; ENOENT, ESRCH, EADDRNOTAVAIL
+ALREADY_EXISTS, NOT_FOUND = 17, (2, 3, 99)  # EEXIST; ENOENT, ESRCH, EADDRNOTAVAIL
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def addresses() -> list[Address]:
-    """Returns the addresses by which others reach this machine, in the order of its interfaces."""
+def pod_addresses() -> list[Address]:
+    """Return the addresses that are reachable from other machines, in the order of the interfaces."""
     with IPRoute() as route:
-        found = [ipaddress.ip_address(each.get("address")) for each in route.get_addr()]
-    return [each for each in found if not (each.is_loopback or each.is_link_local)]
+        addresses = [ipaddress.ip_address(message.get("address")) for message in route.get_addr()]
+    return [address for address in addresses if not (address.is_loopback or address.is_link_local)]
 
 
 def captured_families(addresses: Sequence[Address], dual_stack: bool) -> tuple[Family, ...]:
-    """Returns the families of addresses that are captured: IPv6 where the first address is one, or with `dual_stack` any is."""
-    looked_at = addresses if dual_stack else addresses[:1]
-    return (Family.V4, Family.V6) if any(each.version == 6 for each in looked_at) else (Family.V4,)
+    """Return the IP families to capture.
+
+    IPv6 is included if the first address is an IPv6 address, or in dual-stack mode, if any address is.
+    """
+    candidates = addresses if dual_stack else addresses[:1]
+    return (Family.V4, Family.V6) if any(address.version == 6 for address in candidates) else (Family.V4,)
 
 
-def name_servers(path: pathlib.Path) -> list[str]:
-    """Returns the addresses of the name servers that processes here ask."""
-    words = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
-    return [found[1].partition("%")[0] for found in words if len(found) > 1 and found[0] == "nameserver"]
+def read_name_servers(path: pathlib.Path) -> list[str]:
+    """Return the addresses of the DNS servers in a resolv.conf. Raises OSError."""
+    lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return [words[1].partition("%")[0] for words in lines if len(words) > 1 and words[0] == "nameserver"]
 
 
-def prepare(families: Iterable[Family], transparent: Transparent | None) -> None:
-    """Has marked packets routed to this machine, where there are such, and gives it the address by which Envoy connects to the application.
-    RulesError where the kernel does not take that."""
+def add_routes(families: Iterable[Family], tproxy: Tproxy | None) -> None:
+    """Add the IPv6 source address for inbound passthrough and, in TPROXY mode, the routes for marked packets.
+
+    Raises RulesError.
+    """
     with IPRoute() as route:
         for family in families:
             if family is Family.V6:
-                _do(
+                _change(
                     route.addr,
                     "add",
-                    THERE,
-                    index=_loopback(route),
-                    address=str(inbound_source(family).network_address),
+                    ALREADY_EXISTS,
+                    index=_loopback_index(route),
+                    address=str(inbound_passthrough_source(family).network_address),
                     prefixlen=128,
                 )
-            if transparent is not None:
-                _do(route.rule, "add", THERE, **_rule(family, transparent))
-                _do(route.route, "replace", THERE, **_route(route, family, transparent))
+            if tproxy is not None:
+                _change(route.rule, "add", ALREADY_EXISTS, **_rule_arguments(family, tproxy))
+                _change(route.route, "replace", ALREADY_EXISTS, **_route_arguments(route, family, tproxy))
 
 
-def forget(families: Iterable[Family], transparent: Transparent) -> None:
-    """Takes away what `prepare` made for marked packets; the address stays, since connections may have it."""
+def remove_routes(families: Iterable[Family], tproxy: Tproxy) -> None:
+    """Remove the routes for marked packets. The source address remains, because connections may use it."""
     with IPRoute() as route:
         for family in families:
-            _do(route.rule, "del", *GONE, **_rule(family, transparent))
-            _do(route.route, "del", *GONE, **_route(route, family, transparent))
+            _change(route.rule, "del", *NOT_FOUND, **_rule_arguments(family, tproxy))
+            _change(route.route, "del", *NOT_FOUND, **_route_arguments(route, family, tproxy))
 
 
-def _rule(family: Family, transparent: Transparent) -> dict[str, Any]:
-    return {"family": PROTOCOL_FAMILIES[family], "fwmark": transparent.mark, "table": transparent.table}
+def _rule_arguments(family: Family, tproxy: Tproxy) -> dict[str, Any]:
+    return {"family": PROTOCOL_FAMILIES[family], "fwmark": tproxy.mark, "table": tproxy.table}
 
 
-def _route(route: IPRoute, family: Family, transparent: Transparent) -> dict[str, Any]:
-    everywhere = "0.0.0.0/0" if family is Family.V4 else "::/0"
-    where = {
+def _route_arguments(route: IPRoute, family: Family, tproxy: Tproxy) -> dict[str, Any]:
+    any_destination = "0.0.0.0/0" if family is Family.V4 else "::/0"
+    arguments = {
         "family": PROTOCOL_FAMILIES[family],
-        "dst": everywhere,
-        "oif": _loopback(route),
-        "table": transparent.table,
+        "dst": any_destination,
+        "oif": _loopback_index(route),
+        "table": tproxy.table,
     }
-    return {**where, "type": LOCAL_ROUTE, "scope": LINK_SCOPE if family is Family.V4 else 0}
+    return {**arguments, "type": LOCAL_ROUTE, "scope": LINK_SCOPE if family is Family.V4 else 0}
 
 
-def _loopback(route: IPRoute) -> int:
+def _loopback_index(route: IPRoute) -> int:
     index: int = route.link_lookup(ifname="lo")[0]
     return index
 
 
-def _do(change: Any, what: str, *harmless: int, **arguments: Any) -> None:
+def _change(method: Any, command: str, *ignored_codes: int, **arguments: Any) -> None:
     try:
-        change(what, **arguments)
+        method(command, **arguments)
     except NetlinkError as error:
-        if error.code not in harmless:
-            raise RulesError(f"{change.__name__ if hasattr(change, '__name__') else 'network'}: {error}") from error
+        if error.code not in ignored_codes:
+            raise RulesError(f"{method.__name__ if hasattr(method, '__name__') else 'network'}: {error}") from error

@@ -14,8 +14,8 @@ _ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Rout
 def build_readiness_listener(host: str, port: int, proxy_protocol: bool = False) -> dict[str, Any]:
     """Return the listener that forwards /healthz/ready to the agent.
 
-    A success therefore also shows that Envoy serves requests. With `proxy_protocol`, connections may start with a PROXY protocol header. It is optional, because the kubelet sends
-    none.
+    A success therefore also shows that Envoy serves requests. With `proxy_protocol`, connections may start with a PROXY
+    protocol header. It is optional, because the kubelet sends none.
     """
     listener = _build_listener(host, port, "agent", {"path": "/healthz/ready"}, "agent")
     if proxy_protocol:

@@ -13,9 +13,7 @@ import pytest
 from pyroute2.netlink.nfnetlink.nftsocket import nft_chain_msg, nft_rule_msg, nft_table_msg
 
 from pilot.agent.capture import nftables_netlink as netlink
-from pilot.agent.capture.errors import RulesError
-from pilot.agent.capture.nftables_expressions import rule_expressions
-from pilot.agent.capture.rule_language import (
+from pilot.agent.capture.capture_rules import (
     ACCEPT,
     DROP,
     RETURN,
@@ -26,11 +24,13 @@ from pilot.agent.capture.rule_language import (
     CaptureTable,
     Family,
     Hook,
+    RulesError,
     Verb,
     jump,
     match,
     unless,
 )
+from pilot.agent.capture.nftables_expressions import build_expressions
 
 NET, NET6 = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8")
 HOST, HOST6 = ipaddress.ip_network("127.0.0.6/32"), ipaddress.ip_network("::6/128")
@@ -247,15 +247,15 @@ def test_what_a_rule_does(
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (CaptureRule(RETURN, (match(CaptureField.USER, 1, 2),)), "several values are not one comparison"),
-        (CaptureRule(RETURN, (match(CaptureField.USER, "root"),)), "cannot be 'root'"),
-        (CaptureRule(RETURN, (match(CaptureField.SOURCE, "lo"),)), "cannot be 'lo'"),
-        (CaptureRule(CaptureAction(Verb.REDIRECT, "http")), "makes no sense"),
+        (CaptureRule(RETURN, (match(CaptureField.USER, 1, 2),)), "several values need a negated match"),
+        (CaptureRule(RETURN, (match(CaptureField.USER, "root"),)), "invalid value 'root'"),
+        (CaptureRule(RETURN, (match(CaptureField.SOURCE, "lo"),)), "invalid value 'lo'"),
+        (CaptureRule(CaptureAction(Verb.REDIRECT, "http")), "invalid action"),
     ],
 )
 def test_a_rule_that_the_kernel_has_no_words_for_is_a_bug_that_is_told(rule: CaptureRule, text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        list(rule_expressions(rule, CaptureTable.NAT, Family.V4))
+        list(build_expressions(rule, CaptureTable.NAT, Family.V4))
 
 
 def test_all_rules_are_one_transaction_that_replaces_our_tables(monkeypatch: pytest.MonkeyPatch) -> None:

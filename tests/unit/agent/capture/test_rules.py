@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,11 @@ import pytest
 from pilot.agent.capture import iptables_restore as restore
 from pilot.agent.capture import pod_network as network
 from pilot.agent.capture.capture_config import parse_capture_config
+from pilot.agent.capture.capture_rules import CaptureChain, Family, RulesError
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.agent.capture.errors import RulesError
-from pilot.agent.capture.iptables_text import restore_text
-from pilot.agent.capture.nftables_script import script
-from pilot.agent.capture.pod_chains import build_chains
-from pilot.agent.capture.rule_language import CaptureChain, Family
+from pilot.agent.capture.iptables_text import build_restore_input
+from pilot.agent.capture.nftables_script import build_script
+from pilot.agent.capture.pod_chains import build_pod_chains
 from pilot.cli.pilot_agent import main
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
@@ -135,12 +135,12 @@ REFUSED = {
     "-p 70000": "--envoy-port: '70000' is not a port",
     "-z x": "--inbound-capture-port: 'x' is not an integer",
     "-i 10.0.0.0/33": "--istio-service-cidr: '10.0.0.0/33' does not appear",
-    "-x *": "--istio-service-exclude-cidr: name networks",
+    "-x *": "--istio-service-exclude-cidr: \* would exclude all networks",
     "-u nobody-has-this-name": "--proxy-uid: .*nobody-has-this-name",
     "-g 4294967296": "--proxy-gid: 4294967296 is not between 0 and 4294967295",
     "-m TPROXY -t -1": "--istio-inbound-tproxy-mark: -1 is not between",
-    "-c 'eth0 -j ACCEPT'": "--istio-exclude-interfaces: 'eth0 -j ACCEPT' is not the name of an interface",
-    "-k a-name-that-is-too-long": "--kube-virt-interfaces: 'a-name-that-is-too-long' is not the name",
+    "-c 'eth0 -j ACCEPT'": "--istio-exclude-interfaces: 'eth0 -j ACCEPT' is not an interface name",
+    "-k a-name-that-is-too-long": "--kube-virt-interfaces: 'a-name-that-is-too-long' is not an interface name",
 }
 TAKEN_AWAY = (
     "*raw\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n*nat\n:OUTPUT ACCEPT [0:0]\n:ISTIO_OUTPUT - [0:0]\n:ISTIO_OLD - [0:0]\n:OTHER - [0:0]\n"
@@ -151,7 +151,7 @@ TAKEN_AWAY = (
 def chains(argv: str, environ: Mapping[str, str] = {}, family: Family = Family.V4) -> Sequence[CaptureChain]:
     loaded = load_sections(CaptureSettings(), shlex.split(argv), environ)
     assert loaded.warnings == []
-    return build_chains(parse_capture_config(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)
+    return build_pod_chains(parse_capture_config(loaded.settings, lambda: ["1.1.1.1", "fd00::35"]), family)
 
 
 def changed(argv: str) -> str:
@@ -164,12 +164,12 @@ def changed(argv: str) -> str:
 
 
 def test_the_rules_of_a_pod_without_annotations() -> None:
-    assert restore_text(chains(INJECTED), "") == WHOLE
+    assert build_restore_input(chains(INJECTED), "") == WHOLE
 
 
 @pytest.mark.parametrize(("argv", "environ", "changes"), CHANGES)
 def test_a_flag_changes_rules(argv: str, environ: dict[str, str], changes: str) -> None:
-    lines = restore_text(chains(changed(argv), environ), "").splitlines()
+    lines = build_restore_input(chains(changed(argv), environ), "").splitlines()
     for change in changes.splitlines():
         assert (change[1:] in lines) is (change[0] == "+"), change
         assert (change[1:] in WHOLE.splitlines()) is (change[0] == "-"), change
@@ -178,7 +178,7 @@ def test_a_flag_changes_rules(argv: str, environ: dict[str, str], changes: str) 
 
 def test_networks_and_servers_belong_to_their_family_of_addresses() -> None:
     argv = "-i 10.0.0.0/8,fd00::/8 -x fd00:1::/32 --redirect-dns"
-    old, new = (restore_text(chains(argv, family=family), "") for family in Family)
+    old, new = (build_restore_input(chains(argv, family=family), "") for family in Family)
     assert "fd00" not in old
     assert "::1/128" not in old
     assert not [words for words in ("10.0.0.0", "1.1.1.1", "127.0.0") if words in new]
@@ -187,17 +187,17 @@ def test_networks_and_servers_belong_to_their_family_of_addresses() -> None:
 
 
 def test_rules_of_before_are_taken_away_and_those_of_others_stay() -> None:
-    assert restore_text((), TAKEN_AWAY) == (
+    assert build_restore_input((), TAKEN_AWAY) == (
         "*nat\n-D OUTPUT -p tcp -j ISTIO_OUTPUT\n-F ISTIO_OUTPUT\n-F ISTIO_OLD\n-X ISTIO_OUTPUT\n-X ISTIO_OLD\nCOMMIT\n"
     )
-    lines = restore_text(chains(INJECTED), TAKEN_AWAY).splitlines()
+    lines = build_restore_input(chains(INJECTED), TAKEN_AWAY).splitlines()
     assert lines.index("-D OUTPUT -p tcp -j ISTIO_OUTPUT") < lines.index("-A OUTPUT -j ISTIO_OUTPUT")
     assert [line for line in lines if "ISTIO_OLD" in line] == ["-F ISTIO_OLD", "-X ISTIO_OLD"]
-    assert restore_text((), "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n") == ""
+    assert build_restore_input((), "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n") == ""
 
 
 def test_nftables_has_the_same_rules_in_a_table_of_its_own() -> None:
-    text = script({Family.V4: chains(f"{INJECTED} --redirect-dns --capture-all-dns -m TPROXY -c net+")})
+    text = build_script({Family.V4: chains(f"{INJECTED} --redirect-dns --capture-all-dns -m TPROXY -c net+")})
     for line in (
         "table ip istio-proxy",
         "delete table ip istio-proxy",
@@ -225,13 +225,13 @@ def test_what_makes_no_sense_is_refused_by_the_flag_s_name(argv: str) -> None:
 def test_groups_are_those_that_are_captured_or_those_that_are_not() -> None:
     with pytest.raises(FlagError, match="not both"):
         chains("", {"ISTIO_OUTBOUND_OWNER_GROUPS": "1", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "2"})
-    with pytest.raises(FlagError, match="has 65 groups; 64 are possible"):
+    with pytest.raises(FlagError, match="has 65 groups; at most 64 are allowed"):
         chains("", {"ISTIO_OUTBOUND_OWNER_GROUPS": ",".join(map(str, range(65)))})
 
 
 def test_the_proxy_is_the_user_of_a_name_where_no_number_is_given() -> None:
-    assert "--uid-owner 0 " in restore_text(chains("", {"ENVOY_USER": "root"}), "")
-    assert "--uid-owner 1337 " in restore_text(chains("", {"ENVOY_USER": "nobody-has-this-name"}), "")
+    assert "--uid-owner 0 " in build_restore_input(chains("", {"ENVOY_USER": "root"}), "")
+    assert "--uid-owner 1337 " in build_restore_input(chains("", {"ENVOY_USER": "nobody-has-this-name"}), "")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_the_proxy_is_the_user_of_a_name_where_no_number_is_given() -> None:
     ],
 )
 def test_ipv6_is_captured_where_the_pod_has_it(addresses: list[str], dual_stack: bool, expected: list[int]) -> None:
-    found = network.captured_families([network.ipaddress.ip_address(each) for each in addresses], dual_stack)
+    found = network.captured_families([ipaddress.ip_address(each) for each in addresses], dual_stack)
     assert [int(family) for family in found] == expected
 
 
@@ -254,7 +254,7 @@ def test_name_servers_are_those_of_the_file(tmp_path: pathlib.Path) -> None:
     path.write_text(
         "# nameserver 9.9.9.9\nsearch a b\nnameserver 1.1.1.1\nnameserver fe80::1%eth0\nnameserver\noptions ndots:5\n"
     )
-    assert network.name_servers(path) == ["1.1.1.1", "fe80::1"]
+    assert network.read_name_servers(path) == ["1.1.1.1", "fe80::1"]
 
 
 def fake_iptables(folder: pathlib.Path, saved: str, status: int = 0) -> None:
@@ -277,8 +277,10 @@ def test_iptables_is_given_all_rules_of_a_family_at_once(
     fake_iptables(tmp_path, TAKEN_AWAY)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     restore.apply({Family.V4: chains(INJECTED)})
-    assert (tmp_path / "iptables-got").read_text() == "--noflush --wait\n" + restore_text(chains(INJECTED), TAKEN_AWAY)
-    assert (tmp_path / "ip6tables-got").read_text() == "--noflush --wait\n" + restore_text((), TAKEN_AWAY)
+    assert (tmp_path / "iptables-got").read_text() == "--noflush --wait\n" + build_restore_input(
+        chains(INJECTED), TAKEN_AWAY
+    )
+    assert (tmp_path / "ip6tables-got").read_text() == "--noflush --wait\n" + build_restore_input((), TAKEN_AWAY)
 
 
 def test_what_iptables_refuses_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

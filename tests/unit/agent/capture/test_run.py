@@ -16,9 +16,9 @@ from pilot.agent.capture import iptables_restore as restore
 from pilot.agent.capture import istio_iptables as run
 from pilot.agent.capture import nftables_netlink as netlink
 from pilot.agent.capture import pod_network as network
+from pilot.agent.capture.capture_check import CaptureCheckError
+from pilot.agent.capture.capture_rules import Family, RulesError
 from pilot.agent.capture.capture_settings import CaptureSettings
-from pilot.agent.capture.errors import CaptureCheckError, RulesError
-from pilot.agent.capture.rule_language import Family
 from pilot.lib.flags import FlagError
 from pilot.settings.parse import load_sections
 
@@ -69,8 +69,8 @@ class Namespace:
         monkeypatch.setattr(network, "IPRoute", lambda: self)
         monkeypatch.setattr(netlink, "apply", lambda chains: self.done.append(f"nftables: {self.counted(chains)}"))
         monkeypatch.setattr(restore, "apply", lambda chains: self.done.append(f"iptables: {self.counted(chains)}"))
-        monkeypatch.setattr(restore, "there", lambda *_: self.with_iptables)
-        monkeypatch.setattr(run, "probe", self.probe)
+        monkeypatch.setattr(restore, "is_installed", lambda *_: self.with_iptables)
+        monkeypatch.setattr(run, "check_capture", self.probe)
         monkeypatch.setattr("pilot.agent.capture.istio_iptables.netns.setns", self.enter)
 
     @staticmethod
@@ -174,7 +174,10 @@ def test_iptables_has_the_rules_where_it_is_there_and_nothing_else_is_asked_for(
     pod.run("-i * -b 80 -u 1337")
     pod.run("-i * -b 80 -u 1337 --native-nftables")
     assert pod.done == ["iptables: 4=13", "nftables: 4=13"]
-    assert [record.getMessage() for record in caplog.records] == ["iptables has 13 rules", "nftables has 13 rules"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "applied 13 rules with iptables",
+        "applied 13 rules with nftables",
+    ]
     pod.done.clear()
     pod.run("--cleanup-only")
     assert pod.done[:2] == ["nftables: none", "iptables: none"]
@@ -200,7 +203,7 @@ def test_a_connection_that_is_not_captured_is_told_to_the_cni_plugin_by_the_exit
     pod.captured = False
     assert pod.run(asked) == 126
     pod.addresses = ["127.0.0.1"]
-    with pytest.raises(RulesError, match="this network namespace has no address by which others reach it"):
+    with pytest.raises(RulesError, match="this network namespace has no address that other machines can reach"):
         pod.run(asked)
     assert [record.getMessage() for record in caplog.records] == ["connections are captured", "it goes elsewhere"]
 
@@ -213,9 +216,9 @@ def test_a_namespace_that_is_not_there_is_said_by_the_flag_s_name(pod: Namespace
 def test_without_a_list_of_servers_questions_cannot_be_captured(
     pod: Namespace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "RESOLVERS", tmp_path / "resolv.conf")
+    monkeypatch.setattr(network, "RESOLV_CONF", tmp_path / "resolv.conf")
     with pytest.raises(
-        RulesError, match=r"resolv.conf: No such file or directory; without it nobody knows which questions for names"
+        RulesError, match=r"cannot determine the DNS servers to capture: .*resolv.conf: No such file or directory"
     ):
         pod.run("--redirect-dns")
     assert pod.done == []
@@ -241,5 +244,5 @@ def test_what_the_kernel_refuses_is_told(pod: Namespace, argv: str, code: int) -
 
 
 def test_addresses_by_which_others_reach_the_pod_are_those_of_its_interfaces(pod: Namespace) -> None:
-    assert network.addresses() == [ipaddress.ip_address("10.0.0.7"), ipaddress.ip_address("fd00::7")]
-    assert network.captured_families(network.addresses(), dual_stack=False) == (Family.V4,)
+    assert network.pod_addresses() == [ipaddress.ip_address("10.0.0.7"), ipaddress.ip_address("fd00::7")]
+    assert network.captured_families(network.pod_addresses(), dual_stack=False) == (Family.V4,)

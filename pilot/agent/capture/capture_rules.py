@@ -1,4 +1,4 @@
-"""The words of rules, for one family of addresses: which packets, and what becomes of them. iptables and nftables say them in their own."""
+"""Packet filter rules of one IP family, independent of iptables and nftables."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ Network = IPv4Network | IPv6Network
 Value = int | str | Network
 
 
+class RulesError(Exception):
+    """The rules could not be read or applied. The message names the program or interface and the reason."""
+
+
 class Family(enum.IntEnum):
-    """A family of addresses, by the number of its version."""
+    """An IP family, by its version number."""
 
     V4 = 4
     V6 = 6
 
 
 class CaptureTable(enum.Enum):
-    """A table of iptables, which says when its chains are gone through."""
+    """A table of iptables, which determines when its chains are traversed."""
 
     RAW = "raw"
     MANGLE = "mangle"
@@ -26,14 +30,17 @@ class CaptureTable(enum.Enum):
 
 
 class Hook(enum.Enum):
-    """Where packets come by: those that arrive, and those that processes of the pod send."""
+    """A point in the path of packets: those that arrive, and those that processes of the pod send."""
 
     PREROUTING = "PREROUTING"
     OUTPUT = "OUTPUT"
 
 
 class CaptureField(enum.Enum):
-    """What a rule looks at. Ports are those of the rule's protocol, interfaces may end in +, states are those of connections."""
+    """A property of a packet.
+
+    Ports are those of the rule's protocol, interfaces may end in +, states are conntrack's.
+    """
 
     SOURCE = "source"
     DESTINATION = "destination"
@@ -49,7 +56,7 @@ class CaptureField(enum.Enum):
 
 
 class Match(NamedTuple):
-    """Holds where a field has one of the values; where `negated`, where it has none of them."""
+    """Matches if the field has one of the values, or if `negated`, none of them."""
 
     field: CaptureField
     values: tuple[Value, ...]
@@ -57,7 +64,7 @@ class Match(NamedTuple):
 
 
 class Verb(enum.Enum):
-    """What becomes of a packet. JUMP goes on in another chain; the three of marks and ZONE go on with the next rule."""
+    """The verdict on a packet. After the three mark verbs and ZONE, evaluation continues with the next rule."""
 
     JUMP = "jump"
     RETURN = "return"
@@ -72,7 +79,11 @@ class Verb(enum.Enum):
 
 
 class CaptureAction(NamedTuple):
-    """`argument`: the chain of JUMP, the port of REDIRECT and TPROXY, the number of MARK and ZONE. `mark`: that of TPROXY."""
+    """A verb with its argument.
+
+    `argument` is the chain of JUMP, the port of REDIRECT and TPROXY, or the number of MARK and ZONE. `mark` is for
+    TPROXY.
+    """
 
     verb: Verb
     argument: int | str = ""
@@ -80,7 +91,7 @@ class CaptureAction(NamedTuple):
 
 
 class CaptureRule(NamedTuple):
-    """`protocol` is tcp or udp, "" for any."""
+    """A rule. `protocol` is tcp or udp, or "" for any."""
 
     action: CaptureAction
     matches: tuple[Match, ...] = ()
@@ -88,7 +99,7 @@ class CaptureRule(NamedTuple):
 
 
 class CaptureChain(NamedTuple):
-    """Rules in their order. A chain with a `hook` is gone through there, others are jumped to."""
+    """An ordered list of rules. A chain with a `hook` is a base chain; others are only jumped to."""
 
     table: CaptureTable
     name: str

@@ -110,11 +110,11 @@ OWN = x509.UniformResourceIdentifier(IDENTITY)
     ("request_", "reason"),
     [
         (csr(names=(OTHER,)), f"CSR_ERROR: the request is for {OTHER}, the caller is {IDENTITY}, web.shop.svc"),
-        (csr(names=(IDENTITY, OTHER)), f"CSR_ERROR: the request asks for {OTHER}, {IDENTITY}"),
-        (csr(), "CSR_ERROR: the request asks for no identity"),
+        (csr(names=(IDENTITY, OTHER)), f"CSR_ERROR: the request is for {OTHER}, {IDENTITY}"),
+        (csr(), "CSR_ERROR: the request is for no identity"),
         (
             asking(names(OWN, x509.DNSName("web.shop.svc"))),
-            "CSR_ERROR: the request asks for <DNSName(value='web.shop.svc')>, spiffe://",
+            "CSR_ERROR: the request is for <DNSName(value='web.shop.svc')>, spiffe://",
         ),
         (
             asking(names(OWN), x509.BasicConstraints(ca=True, path_length=None)),
@@ -155,7 +155,7 @@ async def test_too_long_a_life_reaches_no_signer() -> None:
 @pytest.mark.parametrize(
     ("chain", "reason"),
     [
-        (lambda: b"", "it holds no certificates"),
+        (lambda: b"", "no valid certificates"),
         (lambda: certificate_pem(issued(root(4))), "does not lead to a root that is known"),
         (lambda: bundle_pem((issued(root(4)), *BELOW.intermediates)), "does not lead to a root that is known"),
         (

@@ -131,12 +131,12 @@ async def test_the_log_says_which_certificate_is_taken_and_why_one_is_not(
         (
             "pilot.ca",
             logging.ERROR,
-            f"{stays}{tmp_path}: ca-cert.pem, root-cert.pem, cert-chain.pem is there, but not ca-key.pem",
+            f"{stays}{tmp_path}: ca-key.pem is missing beside ca-cert.pem, root-cert.pem, cert-chain.pem",
         ),
-        ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate is gone"),
+        ("pilot.ca", logging.ERROR, f"{stays}{tmp_path}: the signing certificate has been removed"),
         (
             "pilot.ca",
             logging.ERROR,
-            f"{stays}the root certificates are others than before; they change only with a restart, or with several roots allowed",
+            f"{stays}the root certificates have changed; that requires a restart, or support for multiple roots",
         ),
     ]

@@ -211,7 +211,7 @@ CASES = (
         [web(WEST, "{scope: global}")],
     ),
     ReadCase(
-        f"{VIEWS}/registry/gateway_addresses.py _awaits Service.get",
+        f"{VIEWS}/registry/gateway_addresses.py _awaits_external_address Service.get",
         mesh(ROUTERS, front(), FRONT_AT, service("front", "edge", kind="LoadBalancer", selector="{istio: ingress}")),
         [service("front", "edge", selector="{istio: ingress}")],
     ),

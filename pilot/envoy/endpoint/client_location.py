@@ -59,7 +59,7 @@ def build_client_location(
     cross_network: CrossNetwork = "sni",
 ) -> ClientLocationKey:
     """Return the location of a client for an outbound cluster with this policy."""
-    reach, balancing = outbound.reach, policy.balancing
+    reach, balancing = outbound.location, policy.balancing
     if balancing is None and not multi_network and not reach.networks and not policy.node_local:
         return unlocated_client(reach.cluster_id, hbone)
     return ClientLocationKey(
@@ -81,7 +81,7 @@ def _label_values(failover_priority: tuple[str, ...], outbound: OutboundFacet) -
     """Return the client's value of each label, or the value that the setting overrides ("key=value")."""
     if not failover_priority:
         return ()
-    reach = outbound.reach
+    reach = outbound.location
     values = {
         label.REGION: reach.locality.region,
         label.ZONE: reach.locality.zone,

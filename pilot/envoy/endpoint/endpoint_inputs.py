@@ -64,7 +64,7 @@ def is_location_independent(db: Mesh, outbound: OutboundFacet) -> bool:
         relevant.locality
         or relevant.node
         or relevant.network
-        or outbound.reach.networks
+        or outbound.location.networks
         or _cross_network(db, outbound) != "sni"
     )
 

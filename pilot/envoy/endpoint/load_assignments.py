@@ -82,7 +82,7 @@ def _build_ingress_waypoint(
 def _resolve(db: Mesh, key: ResolvedClusterKey, outbound: OutboundFacet, sni: bool) -> Resource | None:
     """Return the assignment for a key, for the location of the client."""
     if is_location_independent(db, outbound):
-        client = unlocated_client(outbound.reach.cluster_id, originates_tunnels(db, outbound))
+        client = unlocated_client(outbound.location.cluster_id, originates_tunnels(db, outbound))
     else:
         destination = find_eds_destination(db, key, outbound.type)
         if destination is None:

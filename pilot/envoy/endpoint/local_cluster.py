@@ -46,7 +46,7 @@ def local_cluster(db: Mesh, key: SiblingsKey) -> Mapping[str, Resource]:
         node_local=row.node_local,
         endpoint_visibility=endpoint_visibility(db, row),
     )
-    client = ClientLocationKey(cluster_id=key.reach.cluster_id, network=key.reach.network, node=key.reach.node)
+    client = ClientLocationKey(cluster_id=key.location.cluster_id, network=key.location.network, node=key.location.node)
     options = AssignmentOptions(policy, client, network_gateways(db), lb_endpoint_options(db, row))
     siblings = [e for e in endpoints(db, key.ref, key.port) if is_sibling(e, key)]
     assignment = build_cluster_load_assignment(
@@ -62,5 +62,5 @@ def is_sibling(e: Endpoint, key: SiblingsKey) -> bool:
     return (
         e.workload == key.workload
         and template_hashes == key.templates
-        and e.locality.region == key.reach.locality.region
+        and e.locality.region == key.location.locality.region
     )

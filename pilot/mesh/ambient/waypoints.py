@@ -86,9 +86,9 @@ def _address(db: Mesh, row: Object[Gateway]) -> WaypointAddress | None:
     shown: tuple[str, ...] = ()
     if info is not None:
         ports = {one.port for one in listeners_of(db, KUBERNETES_GATEWAY.id, row.key) if one.valid}
-        shown = find_addresses(db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))).shown(
-            info.addresses
-        )
+        shown = find_addresses(
+            db, routers_of(db, row.key).services, row.namespace, tuple(sorted(ports))
+        ).status_addresses(info.addresses)
     return _first(
         shown or [a.value for a in row.spec.status.addresses],
         row.namespace,

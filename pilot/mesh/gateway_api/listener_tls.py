@@ -52,7 +52,7 @@ def listener_tls(db: Mesh, owner: Owner, gateway: Object[Gateway], listener: Lis
             settings = ServerTLSSettings(mode=mode)
         case _:
             settings = ServerTLSSettings(mode="SIMPLE")
-    return _terminated(db, owner, settings, tls, _frontend(gateway.spec, port))
+    return _terminating_tls(db, owner, settings, tls, _frontend(gateway.spec, port))
 
 
 def is_auto_passthrough(labels: Mapping[str, str], listener: Listener) -> bool:
@@ -72,7 +72,7 @@ def _frontend(gateway: Gateway, port: int) -> FrontendTLS | None:
     return next((port_tls.tls for port_tls in frontend.per_port if port_tls.port == port), frontend.default)
 
 
-def _terminated(
+def _terminating_tls(
     db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, frontend: FrontendTLS | None
 ) -> ListenerTLS:
     if len(tls.certificate_refs) > _MAX_CERTIFICATES:
@@ -83,17 +83,17 @@ def _terminated(
     names = tuple(certificate for certificate in certificates if isinstance(certificate, str))
     if not names:
         return ListenerTLS(
-            settings, _joined(certificate for certificate in certificates if isinstance(certificate, Fault))
+            settings, _join_faults(certificate for certificate in certificates if isinstance(certificate, Fault))
         )
     settings = (
         replace(settings, credential_name=names[0]) if len(names) == 1 else replace(settings, credential_names=names)
     )
     if frontend is not None and frontend.validation is not None and frontend.validation.ca_certificate_refs:
-        return _verifying(db, owner, settings, tls, frontend.validation)
+        return _with_client_validation(db, owner, settings, tls, frontend.validation)
     return ListenerTLS(_with_ciphers(settings, tls))
 
 
-def _joined(faults: Iterable[Fault]) -> Fault | None:
+def _join_faults(faults: Iterable[Fault]) -> Fault | None:
     ordered = tuple(faults)
     if not ordered:
         return Fault("InvalidCertificateRef", "TLS mode Terminate requires a certificate")
@@ -131,7 +131,7 @@ def _not_permitted(field: str, namespace: str, name: str, owner: Owner) -> Fault
     return Fault("RefNotPermitted", message)
 
 
-def _verifying(
+def _with_client_validation(
     db: Mesh, owner: Owner, settings: ServerTLSSettings, tls: ListenerTLSConfig, validation: FrontendValidation
 ) -> ListenerTLS:
     """Return settings that request client certificates."""

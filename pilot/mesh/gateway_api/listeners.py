@@ -32,8 +32,8 @@ _ROUTES_OF = {
     "TCP": (TCP_ROUTE.id,),
     "TLS": (TLS_ROUTE.id,),
 }
-_NO_ROOTS = ("InvalidCACertificateRef", "InvalidCACertificateKind", "RefNotPermitted")
-_FINE = "No errors found"
+_ROOT_FAULTS = ("InvalidCACertificateRef", "InvalidCACertificateKind", "RefNotPermitted")
+_NO_ERRORS = "No errors found"
 
 
 class GatewayListener(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ def build_listener(
     fault = _protocol_fault(listener, port, info) or (
         _no_tls(listener) if lacks_tls and key.kind != KUBERNETES_GATEWAY.id else None
     )
-    if fault is None and tls.fault is not None and tls.fault.reason in _NO_ROOTS:
+    if fault is None and tls.fault is not None and tls.fault.reason in _ROOT_FAULTS:
         fault = Fault("NoValidCACertificate", tls.fault.message)
     unprogrammed = (
         Fault("Invalid", "Bad TLS configuration")
@@ -114,10 +114,10 @@ def build_listener(
         server=None if lacks_tls or is_tunnel(listener, info) else server,
         valid=fault is None and tls.fault is None,
         conditions=(
-            condition("Accepted", fault or _unexpected(listener, port, info), "Accepted", _FINE),
-            StatusCondition("Conflicted", False, "NoConflicts", _FINE),
-            condition("Programmed", unprogrammed, "Programmed", _FINE),
-            condition("ResolvedRefs", resolved, "ResolvedRefs", _FINE),
+            condition("Accepted", fault or _tunnel_class_fault(listener, port, info), "Accepted", _NO_ERRORS),
+            StatusCondition("Conflicted", False, "NoConflicts", _NO_ERRORS),
+            condition("Programmed", unprogrammed, "Programmed", _NO_ERRORS),
+            condition("ResolvedRefs", resolved, "ResolvedRefs", _NO_ERRORS),
         ),
     )
 
@@ -165,7 +165,7 @@ def is_tunnel(listener: Listener, info: GatewayClassInfo) -> bool:
     return info.tunnels and (listener.protocol == "HBONE" or info.controller == WAYPOINT_CONTROLLER)
 
 
-def _unexpected(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
+def _tunnel_class_fault(listener: Listener, port: int, info: GatewayClassInfo) -> Fault | None:
     """Return a fault if a listener differs from those expected of an HBONE class. The fault has no other effect."""
     hbone, mode = (port, listener.protocol) == (15008, "HBONE"), listener.tls.mode if listener.tls is not None else ""
     if info.controller == WAYPOINT_CONTROLLER and not hbone:

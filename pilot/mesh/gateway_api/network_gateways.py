@@ -30,10 +30,10 @@ def listener_network_gateways(db: Mesh) -> Iterator[ListenerNetworkGateway]:
     for key in KUBERNETES_GATEWAY.keys(db, "network", True):
         row = KUBERNETES_GATEWAY.get(db, key)
         if row is not None and (db.settings.gateway_api.remote_gateways or row.spec.gateway_class_name != REMOTE_CLASS):
-            yield from _ways(row)
+            yield from _listener_gateways(row)
 
 
-def _ways(row: Object[Gateway]) -> Iterator[ListenerNetworkGateway]:
+def _listener_gateways(row: Object[Gateway]) -> Iterator[ListenerNetworkGateway]:
     for address in (a.value for a in row.spec.addresses if a.type in ("IPAddress", "Hostname")):
         for listener in row.spec.listeners:
             if is_auto_passthrough(row.labels, listener):

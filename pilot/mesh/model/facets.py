@@ -118,7 +118,7 @@ class ScopeFacet(msgspec.Struct, frozen=True, cache_hash=True):
     )
 
 
-class ReachFacet(msgspec.Struct, frozen=True, cache_hash=True):
+class LocationFacet(msgspec.Struct, frozen=True, cache_hash=True):
     """The location of a client, from which endpoints are reached.
 
     `networks` are those of REQUESTED_NETWORK_VIEW; empty for all.
@@ -286,7 +286,7 @@ class OutboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     type: NodeType
     scope: ScopeFacet
     features: FeaturesFacet = FeaturesFacet()
-    reach: ReachFacet = ReachFacet()
+    location: LocationFacet = LocationFacet()
     labels: Labels = frozenset()
     tls_files: TlsFilesFacet = TlsFilesFacet()
     secret_servers: SecretServersFacet = SecretServersFacet()
@@ -308,7 +308,7 @@ class SiblingsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     port: int = 0
     workload: str = ""
     templates: tuple[str, str] = ("", "")
-    reach: ReachFacet = ReachFacet()
+    location: LocationFacet = LocationFacet()
 
 
 class InboundFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):

@@ -77,11 +77,13 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?:[^0-9].*)?", re.ASCII)
 
 def unsupported_telemetry(proxy: Proxy) -> frozenset[str]:
     """Return the names of the requirements in `TELEMETRY_REQUIREMENTS` that a proxy does not meet."""
-    return _lacking(proxy.extensions, _parse(proxy.version), proxy.envoy)
+    return _unmet_requirements(proxy.extensions, _parse(proxy.version), proxy.envoy)
 
 
 @functools.lru_cache(256)
-def _lacking(extensions: frozenset[str] | None, istio: Version | None, envoy: Version | None) -> frozenset[str]:
+def _unmet_requirements(
+    extensions: frozenset[str] | None, istio: Version | None, envoy: Version | None
+) -> frozenset[str]:
     return frozenset(
         name for name, need in TELEMETRY_REQUIREMENTS.items() if not _is_met(need, extensions, istio, envoy)
     )

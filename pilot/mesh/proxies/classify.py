@@ -29,9 +29,9 @@ from pilot.mesh.model.facets import (
     FeaturesFacet,
     InboundFacet,
     ListeningFacet,
+    LocationFacet,
     OutboundFacet,
     OutboundListenersFacet,
-    ReachFacet,
     ScopeFacet,
     SecretServersFacet,
     SpanTagsFacet,
@@ -100,7 +100,7 @@ def outbound_facet(db: Mesh, node_id: str) -> OutboundFacet:
         type=proxy.type,
         scope=scope,
         features=features_of(proxy),
-        reach=_reach(db, proxy, node_id),
+        location=_location(db, proxy, node_id),
         labels=cut(proxy_labels(db, node_id), outbound_label_keys(db, scope)),
         tls_files=_tls_files(proxy),
         secret_servers=_secret_servers(proxy),
@@ -226,10 +226,10 @@ def uses_auto_addresses(proxy: Proxy, everywhere: bool) -> bool:
     )
 
 
-def _reach(db: Mesh, proxy: Proxy, node_id: str) -> ReachFacet:
+def _location(db: Mesh, proxy: Proxy, node_id: str) -> LocationFacet:
     families = [":" in ip for ip in proxy.ips]
     relevant = placement(db)
-    return ReachFacet(
+    return LocationFacet(
         network=proxy_network(db, node_id) if relevant.network else "",
         cluster_id=cluster_of(db, proxy),
         locality=proxy_locality(db, node_id) if relevant.locality else Locality(),

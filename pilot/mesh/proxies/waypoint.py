@@ -125,7 +125,7 @@ def _families(db: Mesh, node_id: str, outbound: OutboundFacet, listens: Listenin
     dual = listens.ipv4 and listens.ipv6
     auto = db.settings.registry.ip_autoallocate
     return AddressFamiliesFacet(
-        outbound.reach.ipv4, outbound.reach.ipv6, dual, auto, preferred_cluster(db, find_proxy(db, node_id))
+        outbound.location.ipv4, outbound.location.ipv6, dual, auto, preferred_cluster(db, find_proxy(db, node_id))
     )
 
 

@@ -28,7 +28,7 @@ class GatewayAddresses(NamedTuple):
     warnings: tuple[str, ...] = ()
     usable: bool = True
 
-    def shown(self, type_: str) -> tuple[str, ...]:
+    def status_addresses(self, type_: str) -> tuple[str, ...]:
         """Return the addresses for a status: external ones, else internal ones of a type ("" for both types)."""
         if self.external:
             return self.external
@@ -59,7 +59,7 @@ def find_addresses(db: Mesh, hosts: tuple[str, ...], namespace: str, ports: tupl
                 virtual.update(row.addresses)
                 addresses = _outside(db, ref, port)
                 external.update(addresses)
-                if not addresses and _awaits(db, ref):
+                if not addresses and _awaits_external_address(db, ref):
                     warnings[_Warning(f'address pending for hostname "{host}"', usable=True)] = None
             else:
                 warnings.update((warning, None) for warning in _missing(db, row, ref, port))
@@ -83,7 +83,7 @@ def _outside(db: Mesh, ref: ServiceRef, port: int) -> tuple[str, ...]:
     return tuple(external.address for external in external_addresses(db, key, port)) if key is not None else ()
 
 
-def _awaits(db: Mesh, ref: ServiceRef) -> bool:
+def _awaits_external_address(db: Mesh, ref: ServiceRef) -> bool:
     """Return True if a Service is waiting for an external address."""
     key = _key(db, ref)
     row = SERVICE.get(db, key) if key is not None else None

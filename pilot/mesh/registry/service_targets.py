@@ -14,7 +14,7 @@ from pilot.config.object import Object, RegistryKey
 from pilot.config.protocol import Protocol
 from pilot.derive import derived
 from pilot.lib import labels as label
-from pilot.mesh.model.facets import ReachFacet, ServiceTarget, SiblingsKey
+from pilot.mesh.model.facets import LocationFacet, ServiceTarget, SiblingsKey
 from pilot.mesh.model.proxy import Proxy
 from pilot.mesh.model.service import Port, Resolution, Service, ServiceRef
 from pilot.mesh.model.workload import Workload
@@ -43,10 +43,10 @@ def service_targets(db: Mesh, node_id: str) -> tuple[ServiceTarget, ...]:
     return tuple(target for _, target in sorted(targets, key=lambda item: item[0]))
 
 
-Aged = tuple[tuple[str, str], ServiceTarget]  # sort key (creation time and hostname of the service), target
+AgedTarget = tuple[tuple[str, str], ServiceTarget]  # sort key (creation time and hostname of the service), target
 
 
-def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
+def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[AgedTarget]:
     cluster = cluster_of(db, proxy)
     if (entry := _workload_entry(db, proxy)) is not None:
         return _targets_of_entry(db, entry)
@@ -58,7 +58,7 @@ def _kubernetes_targets(db: Mesh, proxy: Proxy, node_id: str) -> Iterable[Aged]:
             return _listed_targets(db, proxy)
         return [target for key in keys for target in _targets(db, key, lambda port: _pod_port(row.spec, port)) or ()]
     labels = proxy_labels(db, node_id)
-    announced: list[Aged] = []
+    announced: list[AgedTarget] = []
     for key in _selecting_services(db, cluster, proxy.namespace, labels):
         targets = _targets(db, key, lambda port: _announced_port(proxy, port), strict=True)
         if targets is None:
@@ -94,7 +94,7 @@ def selecting_ports(db: Mesh, namespace: str, labels: frozenset[tuple[str, str]]
 
 def _targets(
     db: Mesh, key: RegistryKey, find: Callable[[ServicePort], int | None], strict: bool = False
-) -> list[Aged] | None:
+) -> list[AgedTarget] | None:
     """Return the targets of a Service, with the ports declared in its own cluster.
 
     `find` maps a Service port to the workload's port. With `strict`, return None if it does not resolve one.
@@ -103,14 +103,14 @@ def _targets(
     listed_service = cluster_service(db, key) if row is not None else None
     if row is None or listed_service is None:
         return []
-    targets: dict[tuple[int, Protocol], Aged] = {}
+    targets: dict[tuple[int, Protocol], AgedTarget] = {}
     for service_port, port in zip(row.spec.ports, listed_service.ports, strict=True):
         number = find(service_port)
         if number is None:
             if strict:
                 return None
             continue
-        targets.setdefault((number, port.protocol), _aged(listed_service, port, number))
+        targets.setdefault((number, port.protocol), _aged_target(listed_service, port, number))
     return list(targets.values())
 
 
@@ -138,9 +138,9 @@ def _announced_port(proxy: Proxy, port: ServicePort) -> int | None:
     return next((int(item.get("containerPort", 0)) for item in matching), None)
 
 
-def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
+def _listed_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
     """Return the targets of a Pod that is in EndpointSlices of its namespace but selected by no Service."""
-    targets: dict[ServiceTarget, Aged] = {}
+    targets: dict[ServiceTarget, AgedTarget] = {}
     for key in ENDPOINT_SLICE.keys(db, "address", proxy.ips[0]):
         row: Object[Any] | None = ENDPOINT_SLICE.get(db, key)
         is_local = (key.cluster, key.namespace) == (cluster_of(db, proxy), proxy.namespace)
@@ -150,7 +150,7 @@ def _listed_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
             assert slice_service is not None
             for endpoint in slice_endpoints(db, slice_service, port):
                 if (endpoint.cluster_id, endpoint.addresses[0]) == (key.cluster, proxy.ips[0]):
-                    aged = _aged(slice_service, port, endpoint.port)
+                    aged = _aged_target(slice_service, port, endpoint.port)
                     targets.setdefault(aged[1], aged)
     return list(targets.values())
 
@@ -159,7 +159,7 @@ def _ref(db: Mesh, key: RegistryKey) -> ServiceRef:
     return ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
 
 
-def _aged(target_service: Service, port: Port, number: int) -> Aged:
+def _aged_target(target_service: Service, port: Port, number: int) -> AgedTarget:
     return (target_service.created, target_service.hostname), ServiceTarget(target_service.ref, port, number)
 
 
@@ -178,7 +178,7 @@ def siblings_key(db: Mesh, node_id: str) -> SiblingsKey | None:
         port=first.port.number if first is not None else 0,
         workload=proxy.text("WORKLOAD_NAME"),
         templates=(labels.get(label.POD_TEMPLATE_HASH, ""), labels.get(label.ROLLOUT_TEMPLATE_HASH, "")),
-        reach=ReachFacet(
+        location=LocationFacet(
             cluster_id=cluster_of(db, proxy),
             locality=proxy_locality(db, node_id),
             network=proxy_network(db, node_id),
@@ -212,19 +212,21 @@ def _workload_entry(db: Mesh, proxy: Proxy) -> Workload | None:
     )
 
 
-def _targets_of_entry(db: Mesh, workload: Workload) -> list[Aged]:
+def _targets_of_entry(db: Mesh, workload: Workload) -> list[AgedTarget]:
     targets = []
     for key in _selecting_services(db, workload.cluster_id, workload.namespace, dict(workload.labels)):
         selecting_service = service(db, _ref(db, key))
         if selecting_service is not None and selecting_service.resolution is Resolution.CLIENT_SIDE_LB:
             ports = (port for port in selecting_service.ports if port.protocol is not Protocol.UDP)
             targets += [
-                _aged(selecting_service, port, number) for port in ports if (number := target_port(workload, port))
+                _aged_target(selecting_service, port, number)
+                for port in ports
+                if (number := target_port(workload, port))
             ]
     return targets
 
 
-def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
+def _entry_targets(db: Mesh, proxy: Proxy) -> list[AgedTarget]:
     """Return the ports of ServiceEntries in the proxy's namespace that include its workload."""
     targets = []
     for key, workload in entries_at(db, proxy):
@@ -234,5 +236,5 @@ def _entry_targets(db: Mesh, proxy: Proxy) -> list[Aged]:
             for entry_port in row.spec.ports if row is not None else ():
                 port = entry_service.port(entry_port.number) if entry_service is not None else None
                 if entry_service is not None and port is not None:
-                    targets.append(_aged(entry_service, port, entry_endpoint(workload, entry_port).port))
+                    targets.append(_aged_target(entry_service, port, entry_endpoint(workload, entry_port).port))
     return targets

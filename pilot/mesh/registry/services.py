@@ -54,7 +54,7 @@ def service(db: Mesh, ref: ServiceRef) -> Service | None:
             return merge_clusters(services)
     key = kubernetes_key(ref, db.settings.registry.domain)
     if key is not None:
-        per_cluster = (_declared(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
+        per_cluster = (_kubernetes_service(db, RegistryKey(cluster, *key)) for cluster in service_clusters(db))
         if services := [service for service in per_cluster if service is not None]:
             return merge_clusters(services)
     return merge_services(entry_services(db, ref))
@@ -66,13 +66,13 @@ def cluster_service(db: Mesh, key: RegistryKey) -> Service | None:
     If no other cluster has Services, this is the service of that name, which is already built.
     """
     if service_clusters(db) != (key.cluster,):
-        return _declared(db, key)
+        return _kubernetes_service(db, key)
     return service(
         db, ServiceRef(kubernetes_hostname(key.name, key.namespace, db.settings.registry.domain), key.namespace)
     )
 
 
-def _declared(db: Mesh, key: RegistryKey) -> Service | None:
+def _kubernetes_service(db: Mesh, key: RegistryKey) -> Service | None:
     row = SERVICE.get(db, key)
     return (
         build_kubernetes_service(
@@ -88,7 +88,7 @@ def _imported(db: Mesh, key: RegistryKey) -> Service | None:
 
     Return None if the cluster does not import it or has no such Service itself.
     """
-    row, local_service = SERVICE_IMPORT.get(db, key), _declared(db, key)
+    row, local_service = SERVICE_IMPORT.get(db, key), _kubernetes_service(db, key)
     if row is None or local_service is None or not row.spec.ips:
         return None
     hostname = kubernetes_hostname(key.name, key.namespace, clusterset.DOMAIN)
@@ -138,7 +138,7 @@ def merge_services(services: tuple[Service, ...]) -> Service | None:
     if len(services) < 2:
         return services[0] if services else None
     first = services[0]
-    matching = [service for service in services if _nature(service) == _nature(first)]
+    matching = [service for service in services if _merge_identity(service) == _merge_identity(first)]
     ports: dict[int, Port] = {}
     for port in (port for service in matching for port in service.ports):
         ports.setdefault(port.number, port)
@@ -152,11 +152,13 @@ def unmerged_entries(db: Mesh, ref: ServiceRef) -> tuple[ObjectKey, ...]:
     oldest."""
     first, *others = entry_services(db, ref) or (None,)
     return tuple(
-        other.source for other in others if other is not None and first is not None and _nature(other) != _nature(first)
+        other.source
+        for other in others
+        if other is not None and first is not None and _merge_identity(other) != _merge_identity(first)
     )
 
 
-def _nature(s: Service) -> tuple[object, ...]:
+def _merge_identity(s: Service) -> tuple[object, ...]:
     return s.resolution, s.labels, s.selector, s.export_to
 
 

@@ -8,7 +8,7 @@ from pilot.derive import hub
 from pilot.mesh.tables.database import Mesh
 from pilot.mesh.tables.proxies import proxy_namespaces
 
-_VIEWS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINATION_RULE, GATEWAY, SIDECAR)
+_KINDS = (SERVICE, POD, WORKLOAD_ENTRY, SERVICE_ENTRY, VIRTUAL_SERVICE, DESTINATION_RULE, GATEWAY, SIDECAR)
 
 
 @hub
@@ -17,5 +17,5 @@ def known_namespaces(db: Mesh) -> frozenset[str]:
     objects."""
     namespace_names = (key.name for key in NAMESPACE.all_keys(db))
     return frozenset(
-        (*namespace_names, *(name for kind in _VIEWS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
+        (*namespace_names, *(name for kind in _KINDS for name in kind.buckets(db, "namespace")), *proxy_namespaces(db))
     )

@@ -105,11 +105,14 @@ def gateway_status(db: Mesh, key: ObjectKey) -> GatewayStatus | None:
         _programmed(addresses, bool(routers.services)),
         condition("ResolvedRefs", _client_certificate_fault(db, row), "ResolvedRefs", "All references resolved"),
     ]
-    if _is_lax(row.spec):
+    if _allows_insecure_fallback(row.spec):
         message = "Gateway is operating in AllowInsecureFallback mode for frontend validation"
         conditions.append(StatusCondition("InsecureFrontendValidationMode", True, "ConfigurationChanged", message))
     return GatewayStatus(
-        tuple(conditions), tuple(status for _, status in listeners), addresses.shown(info.addresses), len(sets)
+        tuple(conditions),
+        tuple(status for _, status in listeners),
+        addresses.status_addresses(info.addresses),
+        len(sets),
     )
 
 
@@ -190,7 +193,7 @@ def _client_certificate_fault(db: Mesh, row: Object[Gateway]) -> Fault | None:
     )
 
 
-def _is_lax(spec: Gateway) -> bool:
+def _allows_insecure_fallback(spec: Gateway) -> bool:
     frontend = spec.tls.frontend if spec.tls is not None else None
     settings = (frontend.default, *(tls.tls for tls in frontend.per_port)) if frontend is not None else ()
     return any(tls.validation is not None and tls.validation.mode == "AllowInsecureFallback" for tls in settings)

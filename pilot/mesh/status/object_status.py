@@ -62,13 +62,13 @@ class ListedKind(Protocol):
 class LocalObjects(NamedTuple):
     """The local cluster's objects of a kind that exists in every cluster."""
 
-    of: RegistryKind[Any]
+    kind: RegistryKind[Any]
 
     def all_keys(self, db: Mesh) -> tuple[ObjectKey, ...]:
-        return tuple(key.object for key in self.of.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
+        return tuple(key.object for key in self.kind.all_keys(db) if key.cluster == db.settings.registry.cluster_id)
 
     def get(self, db: Mesh, key: ObjectKey) -> Object[Any] | None:
-        return self.of.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
+        return self.kind.get(db, RegistryKey(db.settings.registry.cluster_id, *key))
 
 
 class ClassStatus(NamedTuple):

@@ -29,13 +29,13 @@ MESH_CONTROLLER = "istio.io/mesh-controller"
 
 
 @functools.singledispatch
-def _show(status: Any, kind: GroupKind, controller: str) -> Plain:
+def _to_plain(status: Any, kind: GroupKind, controller: str) -> Plain:
     raise TypeError(type(status))
 
 
 def plain_status(status: Status, kind: GroupKind, controller: str) -> Plain:
     """Return the status of an object as plain data. `controller` identifies this control plane's entries in lists."""
-    return _show(status, kind, controller)
+    return _to_plain(status, kind, controller)
 
 
 def plain_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
@@ -51,17 +51,17 @@ def plain_conditions(conditions: Iterable[StatusCondition]) -> list[Plain]:
     ]
 
 
-@_show.register
+@_to_plain.register
 def _(status: ClassStatus, kind: GroupKind, controller: str) -> Plain:
     return {"conditions": plain_conditions(status.conditions)}
 
 
-@_show.register
+@_to_plain.register
 def _(status: ObjectConditions, kind: GroupKind, controller: str) -> Plain:
     return {"conditions": plain_conditions(status.conditions)}
 
 
-@_show.register
+@_to_plain.register
 def _(status: GatewayStatus, kind: GroupKind, controller: str) -> Plain:
     numbered = kind == LISTENER_SET.id
     plain: Plain = {
@@ -92,8 +92,8 @@ def _listener(listener: ListenerStatus, numbered: bool) -> Plain:
     }
 
 
-@_show.register(RouteStatus)
-@_show.register(PoolStatus)
+@_to_plain.register(RouteStatus)
+@_to_plain.register(PoolStatus)
 def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Plain:
     parents = ((parent.parent, parent.conditions) for parent in status.parents)
     return {
@@ -108,12 +108,12 @@ def _(status: RouteStatus | PoolStatus, kind: GroupKind, controller: str) -> Pla
     }
 
 
-@_show.register
+@_to_plain.register
 def _(status: PolicyStatus, kind: GroupKind, controller: str) -> Plain:
     return {"ancestors": [_ancestor("ancestorRef", ancestor, controller) for ancestor in status.ancestors]}
 
 
-@_show.register
+@_to_plain.register
 def _(status: BackendStatus, kind: GroupKind, controller: str) -> Plain:
     return {"parents": [_ancestor("parentRef", parent, controller) for parent in status.parents]}
 
@@ -127,7 +127,7 @@ def _ancestor(field: str, ancestor: AncestorStatus, controller: str) -> Plain:
     }
 
 
-@_show.register
+@_to_plain.register
 def _(status: IngressStatus, kind: GroupKind, controller: str) -> Plain:
     return {
         "loadBalancer": {"ingress": [{"ip" if is_ip(address) else "hostname": address} for address in status.addresses]}

@@ -77,7 +77,8 @@ FeaturesFacet.internal_listeners=True Fraction.denominator=100 FrontendValidatio
 GatewayAddress.type=IPAddress GatewayRoutesFacet.attempt_count=True HTTPBackendRef.kind=Service HTTPBackendRef.weight=1
 HTTPCORSFilter.max_age=5 HTTPPathMatch.type=PathPrefix HTTPPathMatch.value=/ HTTPPathModifier.type=ReplaceFullPath
 HTTPRequestRedirectFilter.status_code=302 ListenerNamespaces.from_=None ListenerTLSConfig.mode=Terminate ListeningFacet.side=outbound
-ListeningFacet.ipv4=True ListeningFacet.interception=REDIRECT MeshConfig.proxy_listen_port=15001 MeshConfig.proxy_inbound_listen_port=15006
+ListeningFacet.ipv4=True ListeningFacet.interception=REDIRECT LocationFacet.cluster_id=Kubernetes LocationFacet.ipv4=True
+MeshConfig.proxy_listen_port=15001 MeshConfig.proxy_inbound_listen_port=15006
 MeshConfig.connect_timeout=10s MeshConfig.ingress_class=istio MeshConfig.ingress_service=istio-ingressgateway
 MeshConfig.ingress_controller_mode=STRICT MeshConfig.enable_tracing=True MeshConfig.access_log_encoding=TEXT
 MeshConfig.enable_auto_mtls=True MeshConfig.trust_domain=cluster.local MeshConfig.root_namespace=istio-system
@@ -86,7 +87,7 @@ NetworkGateways.scale=1 ParentReference.group=gateway.networking.k8s.io ParentRe
 ProxyConfig.config_path=./etc/istio/proxy ProxyConfig.binary_path=/usr/local/bin/envoy ProxyConfig.service_cluster=istio-proxy
 ProxyConfig.drain_duration=45s ProxyConfig.discovery_address=istiod.istio-system.svc:15012 ProxyConfig.proxy_admin_port=15000
 ProxyConfig.control_plane_auth_policy=MUTUAL_TLS ProxyConfig.stat_name_length=189 ProxyConfig.interception_mode=REDIRECT
-ProxyConfig.status_port=15020 ProxyConfig.termination_drain_duration=5s ReachFacet.cluster_id=Kubernetes ReachFacet.ipv4=True
+ProxyConfig.status_port=15020 ProxyConfig.termination_drain_duration=5s
 ResolverFacet.all_clusters=True RouteNamespaces.from_=Same Secret.type=Opaque SecretObjectReference.kind=Secret Service.type=ClusterIP
 Service.internal_traffic_policy=Cluster ServiceAddress.families=AUTOMATIC ServicePort.protocol=TCP SidecarRoutesFacet.attempt_count=True
 SpanRules.request_id_sampling=True SpanRules.istio_tags=True SpanRules.propagated=True SpanTagsFacet.revision=latest

@@ -10,7 +10,7 @@ from pilot.lib import labels as label
 from pilot.mesh.gateway_api.listeners import supported_kinds
 from pilot.mesh.lowering.gateway_api.http_rules import by_specificity
 from pilot.mesh.model.endpoint import Locality
-from pilot.mesh.model.facets import ReachFacet
+from pilot.mesh.model.facets import LocationFacet
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.proxies import classify
 from pilot.mesh.proxies.placement import Placement, placement
@@ -179,7 +179,7 @@ def test_what_endpoints_a_proxy_reaches_follows_from_those_facts_of_its_place_th
     monkeypatch.setattr(classify, "placement", lambda db: matters)
     monkeypatch.setattr(classify, "proxy_locality", lambda db, node: place)
     monkeypatch.setattr(classify, "proxy_network", lambda db, node: network)
-    assert classify._reach(made.mesh, known, node_id) == ReachFacet(
+    assert classify._location(made.mesh, known, node_id) == LocationFacet(
         network=network if matters.network else "",
         cluster_id="c2",
         locality=place if matters.locality else Locality(),

@@ -59,7 +59,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     gateway: ObjectKey
     controller: str
     class_name: str
-    of: DeployedClass
+    deployed_class: DeployedClass
     name: str
     account: str
     service_type: str
@@ -87,8 +87,8 @@ def deployed_class(db: Mesh, controller: str) -> DeployedClass | None:
 def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
     """Return the deployment of a Gateway, or None if it belongs to another controller or uses existing Services."""
     row, info = KUBERNETES_GATEWAY.get(db, key), gateway_class_of(db, key)
-    of = deployed_class(db, info.controller) if info is not None else None
-    if row is None or info is None or of is None or not is_managed(db, row.spec) or _is_newer(row.annotations):
+    class_ = deployed_class(db, info.controller) if info is not None else None
+    if row is None or info is None or class_ is None or not is_managed(db, row.spec) or _is_newer(row.annotations):
         return None
     default = f"{row.name}-{row.spec.gateway_class_name}" if info.suffix else row.name
     infrastructure = row.spec.infrastructure
@@ -102,10 +102,10 @@ def deployment(db: Mesh, key: ObjectKey) -> Deployment | None:
         gateway=key,
         controller=info.controller,
         class_name=row.spec.gateway_class_name,
-        of=of,
+        deployed_class=class_,
         name=row.annotations.get(NAME_OVERRIDE) or default,
         account=row.annotations.get(SERVICE_ACCOUNT) or default,
-        service_type=row.annotations.get(SERVICE_TYPE) or of.service_type,
+        service_type=row.annotations.get(SERVICE_TYPE) or class_.service_type,
         ports=tuple(build_ports(_listeners(db, row))),
         addresses=tuple((address.type, address.value) for address in row.spec.addresses),
         labels=_foreign(infrastructure.labels) if infrastructure is not None and infrastructure.labels else None,

@@ -119,21 +119,21 @@ def _convert(rules: Iterable[_Rule], matches: Iterable[list[HTTPMatchRequest]]) 
 
 
 def _http_rule(rule: HTTPRouteRule, name: str, backends: Backends) -> _Rule:
-    filtered = _filtered(HTTPRoute(name=name), rule.filters, _HTTP_FILTERS, backends)
+    filtered = _with_filters(HTTPRoute(name=name), rule.filters, _HTTP_FILTERS, backends)
     if filtered.rule is None:
         return filtered
-    route = _timed(filtered.rule, rule)
-    return _routed(route, rule.backend_refs, backends, filtered.fault)
+    route = _with_timeouts(filtered.rule, rule)
+    return _with_destinations(route, rule.backend_refs, backends, filtered.fault)
 
 
 def _grpc_rule(rule: GRPCRouteRule, name: str, backends: Backends) -> _Rule:
-    filtered = _filtered(HTTPRoute(name=name), rule.filters, _GRPC_FILTERS, backends)
+    filtered = _with_filters(HTTPRoute(name=name), rule.filters, _GRPC_FILTERS, backends)
     if filtered.rule is None:
         return filtered
-    return _routed(filtered.rule, rule.backend_refs, backends, filtered.fault)
+    return _with_destinations(filtered.rule, rule.backend_refs, backends, filtered.fault)
 
 
-def _filtered(
+def _with_filters(
     rule: HTTPRoute, filters: Sequence[HTTPRouteFilter], supported: tuple[str, ...], backends: Backends
 ) -> _Rule:
     """Return a rule with its filters applied. A mirror to an invalid backend is omitted and reported."""
@@ -161,7 +161,7 @@ def _filtered(
     return _Rule(rule, fault)
 
 
-def _timed(rule: HTTPRoute, source: HTTPRouteRule) -> HTTPRoute:
+def _with_timeouts(rule: HTTPRoute, source: HTTPRouteRule) -> HTTPRoute:
     """Return a rule with its retries and timeouts. Without retries, the timeout of a try applies to the request."""
     if source.retry is not None:
         attempts = source.retry.attempts if source.retry.attempts is not None else _ATTEMPTS
@@ -179,7 +179,9 @@ def _timed(rule: HTTPRoute, source: HTTPRouteRule) -> HTTPRoute:
     return rule
 
 
-def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends, fault: Fault | None) -> _Rule:
+def _with_destinations(
+    rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends, fault: Fault | None
+) -> _Rule:
     """Return a rule with its destinations, or an error response without any.
 
     The last destination sets the endpoint picker.
@@ -206,10 +208,10 @@ def _routed(rule: HTTPRoute, refs: Sequence[HTTPBackendRef], backends: Backends,
                 destination=backend.destination, weight=ref.weight if len(weighted) > 1 else 0, headers=headers
             )
         )
-    return _Rule(replace(rule, route=tuple(destinations)), joined(backend_fault, fault), picker)
+    return _Rule(replace(rule, route=tuple(destinations)), join_faults(backend_fault, fault), picker)
 
 
-def joined(first: Fault | None, second: Fault | None) -> Fault | None:
+def join_faults(first: Fault | None, second: Fault | None) -> Fault | None:
     """Return two faults as one, with the reason of the first."""
     if first is None or second is None:
         return first or second
@@ -249,11 +251,11 @@ def _named(matches: Iterable[NameMatch]) -> dict[str, StringMatch]:
 
 
 def _grpc_match(source: GRPCRouteMatch) -> HTTPMatchRequest | Fault:
-    uri = _call(source.method) if source.method is not None else None
+    uri = _grpc_path_match(source.method) if source.method is not None else None
     return uri if isinstance(uri, Fault) else HTTPMatchRequest(uri=uri, headers=_named(source.headers))
 
 
-def _call(call: GRPCMethodMatch) -> StringMatch | Fault:
+def _grpc_path_match(call: GRPCMethodMatch) -> StringMatch | Fault:
     """Return the match on the path of gRPC calls, /service/method."""
     if call.service is None and call.method is None:
         return Fault("InvalidConfiguration", "gRPC match must have method or service defined")

@@ -27,7 +27,7 @@ from pilot.envoy.endpoint.endpoint_policy import EndpointPolicy, LocalityBalanci
 from pilot.envoy.endpoint.lb_endpoint import LbEndpointOptions, LocalityMember, fill_lb_endpoint
 from pilot.lib.labels import HOSTNAME, NETWORK, REGION, ZONE
 from pilot.mesh.model.endpoint import Endpoint, EndpointHealth, Locality
-from pilot.mesh.model.facets import OutboundFacet, ReachFacet, ScopeFacet
+from pilot.mesh.model.facets import LocationFacet, OutboundFacet, ScopeFacet
 from pilot.mesh.model.proxy import NodeType
 from pilot.mesh.model.service import ServiceRef
 from pilot.mesh.registry.clusterset import EndpointVisibility
@@ -406,7 +406,7 @@ def test_which_settings_take_effect() -> None:
 
 def client(**reach: Any) -> OutboundFacet:
     return OutboundFacet(
-        type=NodeType.SIDECAR, scope=ScopeFacet("a"), reach=ReachFacet(**reach), labels=frozenset({("v", "1")})
+        type=NodeType.SIDECAR, scope=ScopeFacet("a"), location=LocationFacet(**reach), labels=frozenset({("v", "1")})
     )
 
 

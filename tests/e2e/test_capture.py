@@ -226,7 +226,7 @@ def resolvers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod asks one server; and no program of iptables is there, unless that is asked for."""
     path = tmp_path / "resolv.conf"
     path.write_text("search shop.svc.cluster.local\nnameserver 10.80.0.1\n")
-    monkeypatch.setattr(network, "RESOLVERS", path)
+    monkeypatch.setattr(network, "RESOLV_CONF", path)
     if os.environ.get("PYISTIOD_CAPTURE_BY") != "iptables":
         monkeypatch.setattr(restore, "is_installed", lambda *_: False)
 

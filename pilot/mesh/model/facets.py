@@ -230,7 +230,8 @@ class ListeningFacet(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     - `policies`: those that change the filters of this side.
     - `reserved_ports`: ports of the listeners in the proxy's bootstrap.
     - `http_proxy_port`: the port of this side, None for the mesh's default.
-    - `unsupported_telemetry`: telemetry requirements that the proxy does not meet (`model.telemetry_features`).
+    - `unsupported_telemetry`: telemetry requirements that the proxy does not meet
+      (`pilot.mesh.model.telemetry_features`).
     - `tunnelled`: connections arrive in tunnels, so the peer's identity is in the filter state instead of a
       certificate.
     - `forwards_client`: the peer's identity is forwarded upstream.

@@ -105,9 +105,10 @@ def _views(db: Mesh, key: ClusterListKey) -> tuple[ServiceViewKey, ...]:
         imports = onward_services(db, key.scope.waypoint)
     else:
         imports = scope_services(db, key.scope).values()
-    ruled, namespace, labels = ruled_hosts(db, key.scope.namespace), key.scope.namespace, key.labels
+    hosts_with_rules, namespace, labels = ruled_hosts(db, key.scope.namespace), key.scope.namespace, key.labels
     return tuple(
-        ServiceViewKey(item, *((namespace, labels) if ruled.has(item.ref.hostname) else EVERYBODY)) for item in imports
+        ServiceViewKey(item, *((namespace, labels) if hosts_with_rules.has(item.ref.hostname) else EVERYBODY))
+        for item in imports
     )
 
 

@@ -14,7 +14,7 @@ from pilot.mesh.model.facets import OutboundFacet
 from pilot.mesh.model.proxy import NodeType
 
 CrossNetwork = Literal["sni", "hbone", "none"]
-"""How a client reaches endpoints behind gateways of other networks: mTLS by SNI, double HBONE, or not at all."""
+"""Path to endpoints behind gateways of other networks: mTLS by SNI, double HBONE, or none."""
 
 
 class ClientLocationKey(msgspec.Struct, frozen=True, cache_hash=True):

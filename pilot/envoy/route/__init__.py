@@ -1,0 +1,1 @@
+"""Routes (RDS): the route configurations of sidecars, gateways and waypoints."""

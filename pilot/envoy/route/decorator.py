@@ -1,4 +1,4 @@
-"""Decides how spans name a route: `host:port/path`."""
+"""Names of operations, which spans report for a route."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pilot.lib.hosts import with_port
 
 
 def operation_name(route: route_components_pb2.Route, virtual_service: str, port: int) -> str:
-    """Returns how spans name a route: by the cluster where there is one, else by the VirtualService and the listener's port."""
+    """Return the operation of a route: its cluster's host and port, else the VirtualService and listener port."""
     cluster = parse_cluster(route.route.cluster) if route.route.cluster else None
     path = _path(route.match)
     return f"{cluster.host}:{cluster.port}{path}" if cluster is not None else f"{virtual_service}:{port}{path}"
 
 
 def service_operation_name(hostname: str, port: int) -> str:
-    """Returns how spans name the route to all of a service."""
+    """Return the operation of the default route to a service."""
     return with_port(hostname, port) + "/*"
 
 

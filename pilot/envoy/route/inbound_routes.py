@@ -1,4 +1,4 @@
-"""Builds the routes of a sidecar's inbound side: everything goes to the workload itself. They stand in the listener, not in RDS."""
+"""Builds the routes of a sidecar's inbound listeners, which forward everything to the workload. They are not in RDS."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GRPC = (Protocol.GRPC, Protocol.GRPC_WEB)
 def build_inbound_routes(
     cluster: str, hostname: str, port: int, protocol: Protocol, retries: HTTPRetry | None
 ) -> route_pb2.RouteConfiguration:
-    """Returns the routes to a cluster, for a port of the service `hostname` ("" where there is none). The client's side sets timeouts.
+    """Return the routes to a cluster, for a port of the service `hostname` ("" without a service).
 
-    `retries`: the mesh's default for inbound requests, None for the built-in one. gRPC is not retried: to a stream that is open
-    the conditions mean something else.
+    The client's sidecar enforces timeouts. `retries` is the mesh's default for inbound requests, or None for the
+    built-in policy. gRPC is not retried, because the conditions have a different meaning for an open stream.
     """
     retry = build_inbound_retry(retries) if protocol not in _GRPC else None
     route = route_components_pb2.Route(

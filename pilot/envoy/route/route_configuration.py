@@ -1,5 +1,6 @@
-"""Puts route configurations together from serialized virtual hosts: the parts of a repeated field may stand in any number of pieces.
-https://protobuf.dev/programming-guides/encoding/
+"""Assembles route configurations from serialized virtual hosts.
+
+A protobuf repeated field may be split into pieces: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from google.protobuf import wrappers_pb2
 from pilot.envoy.resource import Resource, length_delimited
 from pilot.lib.xds_types import ROUTE
 
-DIRECT_RESPONSE_BYTES = 1 << 20  # of a body that a route answers with itself
+DIRECT_RESPONSE_BYTES = 1 << 20  # maximum body of direct responses
 _VIRTUAL_HOSTS = route_pb2.RouteConfiguration.VIRTUAL_HOSTS_FIELD_NUMBER
 _FALSE = wrappers_pb2.BoolValue()
 
 
 def virtual_host_field(virtual_host: bytes) -> bytes:
-    """Returns a serialized virtual host as the field of its configuration."""
+    """Return a serialized virtual host as a field of its configuration."""
     return length_delimited(_VIRTUAL_HOSTS, virtual_host)
 
 
 def build_route_configuration(name: str, virtual_hosts: Iterable[bytes]) -> Resource:
-    """Returns the configuration of virtual hosts that are given as fields. Envoy looks for the host of a request without its port;
-    clusters may come later than routes."""
+    """Return the configuration with these virtual hosts, given as fields.
+
+    Envoy ignores the port when it matches the host, and accepts routes to clusters that arrive later.
+    """
     configuration = route_pb2.RouteConfiguration(
         name=name,
         validate_clusters=_FALSE,

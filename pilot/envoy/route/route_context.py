@@ -1,4 +1,4 @@
-"""Holds what the routes of a VirtualService depend on besides itself."""
+"""Context for the routes of a VirtualService."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from pilot.mesh.tables.mesh_config import mesh_config
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Says for whom routes are built.
+    """Properties of the proxy and listener that the routes of a VirtualService depend on.
 
-    `port`: of the listener, 0 for one that serves all ports (an HTTP proxy, a Unix socket). `gateways`: names that conditions may
-    ask for, {"mesh"} for a sidecar. `namespace`, `labels`: of the proxy. `destinations`: by host, the services that destinations name
-    and that the listener sees. `hashes`: what destinations are hashed by. `retries`: the mesh's default policy.
-    `forwarded_host`: a rewritten request names its first host in X-Forwarded-Host. `tls`: the listener ends TLS. `alt_svc`:
-    answers tell that there is HTTP/3. `shadow_suffix`: the host of mirrored requests ends in "-shadow".
-    `waypoint`: the routes are a waypoint's.
+    - `port`: the listener port, or 0 for a listener that serves all ports (an HTTP proxy, a Unix socket).
+    - `gateways`: the names that matches may select, which is {"mesh"} for a sidecar.
+    - `namespace`, `labels`: of the proxy.
+    - `destinations`: visible services by host.
+    - `consistent_hashes`: hash settings by destination.
+    - `retries`: the mesh's default policy.
+    - `forwarded_host`: set X-Forwarded-Host if the host is rewritten.
+    - `tls`: the listener terminates TLS.
+    - `alt_svc`: advertise HTTP/3.
+    - `shadow_suffix`: append "-shadow" to the host of mirrored requests.
+    - `waypoint`: the routes belong to a waypoint.
     """
 
     port: int
@@ -31,7 +36,7 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     labels: Labels = frozenset()
     destinations: Mapping[str, DestinationService] = {}
-    hashes: Mapping[DestinationKey, ConsistentHashLB] = {}
+    consistent_hashes: Mapping[DestinationKey, ConsistentHashLB] = {}
     retries: HTTPRetry | None = None
     forwarded_host: bool = False
     tls: bool = False
@@ -42,5 +47,5 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True):
 
 @derived
 def default_retry_policy(db: Mesh) -> HTTPRetry | None:
-    """Returns the mesh's default retry policy."""
+    """Return the mesh's default retry policy."""
     return mesh_config(db).default_http_retry_policy

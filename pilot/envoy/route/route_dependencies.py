@@ -1,4 +1,4 @@
-"""Finds what the rules of a VirtualService ask of whoever they are built for, so that equals share what is built."""
+"""Properties of a proxy that a VirtualService's routes depend on. Proxies with equal properties share the routes."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 class RouteDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says what rules ask. `conditional`: there may be no route at all, for some port or source. `namespace`, `labels`: what is asked of
-    the source.
+    """Dependencies of routes.
 
-    `hosts`: those that requests are sent to; `hashed`: destinations that some DestinationRule may ask to hash for.
+    - `conditional`: for some ports or sources, there may be no route.
+    - `source_namespace`, `source_labels`: properties of the source that matches evaluate.
+    - `hosts`: hosts of destinations.
+    - `hash_candidates`: destinations that a DestinationRule may configure consistent hashing for.
     """
 
     conditional: bool = False
-    namespace: bool = False
-    labels: frozenset[str] = frozenset()
+    source_namespace: bool = False
+    source_labels: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
-    hashed: tuple[DestinationKey, ...] = ()
+    hash_candidates: tuple[DestinationKey, ...] = ()
 
     @property
-    def plain(self) -> bool:
-        """Returns whether the routes ask for nothing of the source, and for no hashing."""
-        return not (self.namespace or self.labels or self.hashed)
+    def is_proxy_independent(self) -> bool:
+        """Return whether the routes depend on neither the source nor consistent hashing."""
+        return not (self.source_namespace or self.source_labels or self.hash_candidates)
 
-    def source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
-        """Returns a source as far as it is asked for."""
-        return namespace if self.namespace else "", frozenset(
-            item for item in labels if item[0] in self.labels
-        ) if self.labels else frozenset()
+    def relevant_source(self, namespace: str, labels: Labels) -> tuple[str, Labels]:
+        """Return the namespace and labels of a source that the routes depend on."""
+        return namespace if self.source_namespace else "", frozenset(
+            item for item in labels if item[0] in self.source_labels
+        ) if self.source_labels else frozenset()
 
 
-def merge_dependencies(many: Iterable[RouteDependencies]) -> RouteDependencies:
-    """Returns what all of them ask together."""
-    items = tuple(many)
+def merge_dependencies(dependencies: Iterable[RouteDependencies]) -> RouteDependencies:
+    """Return the union of the dependencies."""
+    items = tuple(dependencies)
     return RouteDependencies(
-        any(a.conditional for a in items),
-        any(a.namespace for a in items),
-        frozenset().union(*(a.labels for a in items)),
-        frozenset().union(*(a.hosts for a in items)),
-        tuple(dict.fromkeys(key for a in items for key in a.hashed)),
+        any(item.conditional for item in items),
+        any(item.source_namespace for item in items),
+        frozenset().union(*(item.source_labels for item in items)),
+        frozenset().union(*(item.hosts for item in items)),
+        tuple(dict.fromkeys(key for item in items for key in item.hash_candidates)),
     )
 
 
 @derived
 def route_dependencies(db: Mesh, key: ObjectKey) -> RouteDependencies | None:
-    """Returns what a VirtualService asks; None where it has no HTTP rules."""
-    found = virtual_service(db, key)
-    if found is None or not found.spec.http:
+    """Return the dependencies of a VirtualService, or None if it has no HTTP rules."""
+    row = virtual_service(db, key)
+    if row is None or not row.spec.http:
         return None
-    matches = [m for rule in found.spec.http for m in rule.match]
+    matches = [m for rule in row.spec.http for m in rule.match]
     return RouteDependencies(
-        conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in found.spec.http),
-        namespace=any(m.source_namespace for m in matches),
-        labels=frozenset(k for m in matches for k in m.source_labels),
-        hosts=frozenset(_hosts(found.spec)),
-        hashed=tuple(k for k in dict.fromkeys(_destinations(found.spec)) if may_use_consistent_hash(db, k.host)),
+        conditional=all(rule.match and all(_is_conditional(m) for m in rule.match) for rule in row.spec.http),
+        source_namespace=any(m.source_namespace for m in matches),
+        source_labels=frozenset(k for m in matches for k in m.source_labels),
+        hosts=frozenset(_hosts(row.spec)),
+        hash_candidates=tuple(k for k in dict.fromkeys(_destinations(row.spec)) if may_use_consistent_hash(db, k.host)),
     )
 
 
@@ -81,8 +83,8 @@ def _destinations(spec: VirtualService) -> Iterable[DestinationKey]:
 
 def _hosts(spec: VirtualService) -> Iterable[str]:
     for rule in spec.http:
-        leads = (*(d.destination for d in rule.route), rule.mirror, *(m.destination for m in rule.mirrors))
-        yield from (d.host for d in leads if d is not None)
+        destinations = (*(d.destination for d in rule.route), rule.mirror, *(m.destination for m in rule.mirrors))
+        yield from (d.host for d in destinations if d is not None)
 
 
 # -- hashing ---------------------------------------------------------------------------------------
@@ -90,13 +92,13 @@ def _hosts(spec: VirtualService) -> Iterable[str]:
 
 @hub
 def _hashing_wildcards(db: Mesh) -> tuple[str, ...]:
-    """Returns the wildcard hosts for which any DestinationRule of the mesh asks for consistent hashing."""
+    """Return the wildcard hosts of all DestinationRules with consistent hashing."""
     rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "hashing_wildcard", True))
     return tuple(sorted({row.spec.host for row in rows if row is not None}))
 
 
 def may_use_consistent_hash(db: Mesh, host: str) -> bool:
-    """Returns whether there may be consistent hashing for a host, for any client."""
+    """Return whether a host may use consistent hashing for any client."""
     rows = (DESTINATION_RULE.get(db, key) for key in DESTINATION_RULE.keys(db, "host", host.lower()))
     return any(row is not None and has_consistent_hash(row.spec) for row in rows) or any(
         subset_of(host, w) for w in _hashing_wildcards(db)

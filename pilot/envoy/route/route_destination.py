@@ -1,4 +1,4 @@
-"""Finds where a route leads: the cluster that a destination means."""
+"""Destinations of routes, and their clusters."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ UNKNOWN_SERVICE = "UnknownService"
 
 
 class DestinationService(NamedTuple):
-    """Holds a service that destinations name, as far as routes depend on it; `ports` are those that the listener sees. `served`: what is spoken on
-    each port of a service that is behind the waypoint whose routes these are, None for one that is not."""
+    """A service that destinations name. `ports` are those that the listener can see.
+
+    `vip_protocols` has the protocol of each port if the routes belong to the service's waypoint, else None.
+    """
 
     ports: tuple[int, ...] = ()
     external_name: str = ""
     session: StickySession | None = None
-    served: tuple[tuple[int, str], ...] | None = None
+    vip_protocols: tuple[tuple[int, str], ...] | None = None
 
 
 def find_destination_service(db: Mesh, ref: ServiceRef, port: int = 0) -> DestinationService:
-    """Returns a service as routes to it see it from a listener port, 0 for a listener that sees all ports. No node of its own."""
-    found = service(db, ref)
-    if found is None:
+    """Return a service as routes see it from a listener port, or 0 for all ports. Not memoised."""
+    row = service(db, ref)
+    if row is None:
         return DestinationService()
-    ports = (port,) if port else tuple(p.number for p in found.ports)
+    ports = (port,) if port else tuple(p.number for p in row.ports)
     return DestinationService(
-        ports, found.external_name, find_sticky_session(found) if db.settings.listeners.persistent_sessions else None
+        ports, row.external_name, find_sticky_session(row) if db.settings.listeners.persistent_sessions else None
     )
 
 
 class DestinationKey(NamedTuple):
-    """Names a destination as DestinationRules tell them apart; `port` is 0 where it names none."""
+    """A destination as DestinationRules distinguish it. `port` is 0 if it names none."""
 
     host: str
     subset: str
@@ -50,20 +52,22 @@ def destination_key(destination: Destination) -> DestinationKey:
 
 
 def destination_cluster(
-    destination: Destination | None, known: DestinationService | None, port: int, waypoint: bool = False
+    destination: Destination | None, target: DestinationService | None, port: int, waypoint: bool = False
 ) -> str:
-    """Returns the cluster's name. Without a port of its own the destination has the one that its service has, else the listener's.
+    """Return the name of the destination's cluster.
 
-    `known` is None for a host that is no service in sight: it may be a cluster of the proxy's bootstrap. `waypoint`: of routes at a waypoint.
+    Without its own port, the destination uses the only port of its service, else the listener's. `target` is None if no
+    visible service has the host, which may then be a cluster of the proxy's bootstrap. `waypoint` is set for routes at
+    a waypoint.
     """
     if destination is None or not destination.host:
         return UNKNOWN_SERVICE
-    host = known.external_name if known is not None and known.external_name else destination.host
+    host = target.external_name if target is not None and target.external_name else destination.host
     if destination.port is not None:
         port = destination.port.number
-    elif known is not None and len(known.ports) == 1:
-        port = known.ports[0]
-    if known.served is not None if known is not None else waypoint:
-        speaks = dict(known.served or ()).get(port, HTTP) if known is not None else HTTP
-        return vip_cluster(port, vip_subset(speaks, destination.subset), host)
+    elif target is not None and len(target.ports) == 1:
+        port = target.ports[0]
+    if target.vip_protocols is not None if target is not None else waypoint:
+        protocol = dict(target.vip_protocols or ()).get(port, HTTP) if target is not None else HTTP
+        return vip_cluster(port, vip_subset(protocol, destination.subset), host)
     return outbound_cluster(port, destination.subset, host)

@@ -1,7 +1,7 @@
-"""Decides which requests a route is for: Istio's HTTPMatchRequest as Envoy's RouteMatch.
+"""Route matches: converts HTTPMatchRequest to RouteMatch.
 
-Conditions on the source (labels, namespace, gateway) and on the port are decided here and now, for the proxy and listener that
-the route is built for: Envoy does not see them.
+Conditions on the source (labels, namespace, gateway) and on the port are evaluated here, for the proxy and listener of
+the route. Envoy does not see them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MATCH_ALL = route_components_pb2.RouteMatch(prefix="/")
 
 
 def matches_proxy(match: HTTPMatchRequest, port: int, gateways: frozenset[str], namespace: str, labels: Labels) -> bool:
-    """Returns whether the match is for this listener port and for a proxy of these gateways, namespace and labels.
+    """Return whether the match applies to this listener port and to a proxy with these gateways, namespace and labels.
 
-    A match that names gateways asks nothing else about the source.
+    If a match names gateways, it ignores the other conditions on the source.
     """
     if match.port and match.port != port:
         return False
@@ -33,7 +33,10 @@ def matches_proxy(match: HTTPMatchRequest, port: int, gateways: frozenset[str], 
 
 
 def build_match(match: HTTPMatchRequest | None, by_segment: bool = False) -> route_components_pb2.RouteMatch:
-    """Returns the conditions on the request; without a match, every request meets them. `by_segment`: prefixes are of whole path segments."""
+    """Return the conditions on the request. Without a match, every request meets them.
+
+    If `by_segment`, prefixes match whole path segments.
+    """
     if match is None:
         return route_components_pb2.RouteMatch(prefix="/")
     out = route_components_pb2.RouteMatch(
@@ -62,7 +65,7 @@ def _set_path(out: route_components_pb2.RouteMatch, uri: StringMatch | None, by_
 
 
 def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
-    """Returns whether the match holds for every request, so that routes after it are out of reach."""
+    """Return whether the match holds for every request, so that later routes are unreachable."""
     return (
         (match.prefix == "/" or match.path_separated_prefix == "/" or match.safe_regex.regex == ".*")
         and not match.headers
@@ -75,10 +78,12 @@ def is_catch_all(match: route_components_pb2.RouteMatch) -> bool:
 
 
 def _named_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
-    """Returns the conditions on headers, by name; those that are claims are no headers."""
-    found = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
-    found += [_header(name, m, invert=True) for name, m in match.without_headers.items() if _claim_path(name) is None]
-    return sorted(found, key=lambda header: header.name)
+    """Return the conditions on headers by name, without those on JWT claims."""
+    matchers = [_header(name, m) for name, m in match.headers.items() if _claim_path(name) is None]
+    matchers += [
+        _header(name, m, invert=True) for name, m in match.without_headers.items() if _claim_path(name) is None
+    ]
+    return sorted(matchers, key=lambda header: header.name)
 
 
 def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.HeaderMatcher]:
@@ -88,8 +93,10 @@ def _pseudo_headers(match: HTTPMatchRequest) -> Iterable[route_components_pb2.He
 
 
 def _header(name: str, match: StringMatch, invert: bool = False) -> route_components_pb2.HeaderMatcher:
-    """Returns a condition on a header. An inverted match holds without the header too: Envoy must be told, except where the match asks
-    just that."""
+    """Return a condition on a header.
+
+    An inverted match also holds without the header, unless it only tests for presence.
+    """
     if is_presence_match(match):
         return route_components_pb2.HeaderMatcher(name=name, present_match=True, invert_match=invert)
     return route_components_pb2.HeaderMatcher(
@@ -103,7 +110,7 @@ def _query_parameter(name: str, match: StringMatch) -> route_components_pb2.Quer
     return route_components_pb2.QueryParameterMatcher(name=name, string_match=build_string_matcher(match))
 
 
-# -- claims of a JSON web token --------------------------------------------------------------------
+# -- JWT claims -------------------------------------------------------------------------------------
 
 
 def _claims(match: HTTPMatchRequest) -> Iterable[metadata_pb2.MetadataMatcher]:
@@ -119,9 +126,9 @@ def _claim_matchers(headers: Mapping[str, StringMatch], invert: bool) -> Iterabl
 
 
 def _claim_path(name: str) -> list[str] | None:
-    """Returns the claim that `@request.auth.claims.group.id` or `@request.auth.claims[group][id]` names, outermost first; None for a
-    header.
+    """Return the path of a claim, outermost first, or None for a header.
 
+    The syntax is `@request.auth.claims.group.id` or `@request.auth.claims[group][id]`.
     https://istio.io/latest/docs/tasks/security/authentication/jwt-route/
     """
     if not name.lower().startswith(CLAIMS):
@@ -135,7 +142,7 @@ def _claim_path(name: str) -> list[str] | None:
 
 
 def _claim(path: list[str], match: StringMatch, invert: bool) -> metadata_pb2.MetadataMatcher:
-    """Returns the condition that the claim is the text, or a list with the text in it, or that it is there at all."""
+    """Return the condition that the claim is the text, is a list with the text, or is present."""
     return metadata_pb2.MetadataMatcher(
         filter=JWT_AUTHN_FILTER,
         path=[metadata_pb2.MetadataMatcher.PathSegment(key=key) for key in (JWT_PAYLOAD, *path)],
@@ -148,15 +155,18 @@ def _claim_value(match: StringMatch) -> value_pb2.ValueMatcher:
     if is_presence_match(match):
         return value_pb2.ValueMatcher(present_match=True)
     value = value_pb2.ValueMatcher(string_match=build_string_matcher(match))
-    listed = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
-    return value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[listed, value]))
+    in_list = value_pb2.ValueMatcher(list_match=value_pb2.ListMatcher(one_of=value))
+    return value_pb2.ValueMatcher(or_match=value_pb2.OrMatcher(value_matchers=[in_list, value]))
 
 
-ANYTHING = "*"  # not a regular expression: users write it for "is there"
+ANYTHING = "*"  # matches any value, although it is not a valid regular expression
 
 
 def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
-    """Returns None for a match that says nothing."""
+    """Return the matcher, or None for an empty match.
+
+    https://www.envoyproxy.io/docs/envoy/latest/api-v3/type/matcher/v3/string.proto
+    """
     if match.exact is not None:
         return string_pb2.StringMatcher(exact=match.exact)
     if match.prefix is not None:
@@ -167,10 +177,10 @@ def build_string_matcher(match: StringMatch) -> string_pb2.StringMatcher | None:
 
 
 def build_regex(regex: str) -> regex_pb2.RegexMatcher:
-    """Returns the matcher of a regular expression (RE2) that has to match the whole text."""
+    """Return the matcher for a regular expression (RE2) that must match the whole text."""
     return regex_pb2.RegexMatcher(regex=regex)
 
 
 def is_presence_match(match: StringMatch) -> bool:
-    """Returns whether a match only asks whether the value is there: without any kind of match, or with the regular expression `*`."""
+    """Return whether a match only tests for presence: it is empty, or the regular expression `*`."""
     return match.regex == ANYTHING or (match.exact is None and match.prefix is None and match.regex is None)

@@ -1,4 +1,4 @@
-"""Builds sticky sessions of services whose labels ask for them: the stateful session filter, filled in for a route or virtual host.
+"""Sticky sessions of services whose labels request them, by the stateful session filter.
 
 https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/stateful_session_filter
 """
@@ -19,14 +19,14 @@ from pilot.mesh.model.service import Service
 
 
 class StickySession(NamedTuple):
-    """Says what a session is kept by: a cookie, `name` or `name:path`, or a header."""
+    """A sticky session, by a cookie ("name" or "name:path") or by a header."""
 
     cookie: str = ""
     header: str = ""
 
 
 def find_sticky_session(service: Service) -> StickySession | None:
-    """Returns what a service's labels ask for; a cookie comes before a header."""
+    """Return the session that a service's labels request, or None. A cookie takes precedence over a header."""
     return (
         StickySession(service.session_label, service.session_header_label)
         if service.session_label or service.session_header_label
@@ -35,7 +35,7 @@ def find_sticky_session(service: Service) -> StickySession | None:
 
 
 def build_sticky_session(session: StickySession) -> any_pb2.Any:
-    """Returns the configuration of the filter for a route or virtual host."""
+    """Return the configuration of the filter for a route or virtual host."""
     if session.cookie:
         name, colon, path = session.cookie.partition(":")
         cookie = http_cookie_pb2.Cookie(

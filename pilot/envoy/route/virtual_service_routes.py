@@ -1,4 +1,4 @@
-"""Builds the routes of a VirtualService, for sidecars and gateways."""
+"""Builds the routes of a VirtualService."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ALT_SVC_SECONDS = 86_400
 
 
 def build_routes(service: Object[VirtualService], context: RouteContext) -> list[route_components_pb2.Route]:
-    """Returns one route a condition, in the order in which Envoy tries them; those behind one that takes everything are left out.
+    """Return one route per match, in order of evaluation, up to the first that matches every request.
 
-    There is none where no rule is for the proxy and port of the context.
+    The list is empty if no rule applies to the proxy and port of the context.
     """
     metadata = build_metadata(service.key)
     routes: list[route_components_pb2.Route] = []
@@ -50,7 +50,7 @@ def build_routes(service: Object[VirtualService], context: RouteContext) -> list
 def has_routes(
     service: VirtualService, port: int, gateways: frozenset[str], namespace: str, labels: frozenset[tuple[str, str]]
 ) -> bool:
-    """Returns whether there would be any routes for such a proxy and port."""
+    """Return whether a VirtualService has routes for a proxy and port."""
     return any(
         not rule.match or any(matches_proxy(m, port, gateways, namespace, labels) for m in rule.match)
         for rule in service.http
@@ -58,7 +58,7 @@ def has_routes(
 
 
 def build_metadata(key: ObjectKey) -> base_pb2.Metadata:
-    """Returns the metadata that names the object a route is from."""
+    """Return the metadata that names the route's source object."""
     config = struct_pb2.Value(string_value=config_path("virtual-service", key.namespace, key.name))
     return base_pb2.Metadata(filter_metadata={"istio": struct_pb2.Struct(fields={"config": config})})
 
@@ -70,20 +70,20 @@ def build_route(
     context: RouteContext,
     metadata: base_pb2.Metadata,
 ) -> route_components_pb2.Route | None:
-    """Returns the route of one rule under one of its conditions; None where that is for others, or the rule leads nowhere."""
+    """Return the route of a rule for one match, or None if the match does not apply or the rule has no destination."""
     if match is not None and not matches_proxy(
         match, context.port, context.gateways, context.namespace, context.labels
     ):
         return None
-    operations = build_header_mutations(rule.headers)
+    mutations = build_header_mutations(rule.headers)
     route = route_components_pb2.Route(
         name=f"{rule.name}.{match.name}" if match is not None and match.name else rule.name,
         stat_prefix=match.stat_prefix if match is not None else "",
         match=build_match(match, by_segment=service.origin is not None),
         metadata=metadata,
-        **operations.fields(),
+        **mutations.fields(),
     )
-    if not _set_action(route, rule, context, operations.authority):
+    if not _set_action(route, rule, context, mutations.authority):
         return None
     if service.origin is not None and service.origin.semantics == "gateway" and route.HasField("route"):
         apply_gateway_api_semantics(route)
@@ -99,7 +99,7 @@ def build_route(
 
 
 def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext, authority: str) -> bool:
-    """Sets what happens to a request; returns False where nothing can."""
+    """Set the action of the route. Return False if there is none."""
     if rule.redirect is not None:
         redirect = build_redirect(rule.redirect, context.port, context.tls)
         if redirect is None:
@@ -118,12 +118,15 @@ def _set_action(route: route_components_pb2.Route, rule: HTTPRoute, context: Rou
 
 
 def _add_destination_headers(route: route_components_pb2.Route, rule: HTTPRoute) -> None:
-    """Adds to the route the headers of a single destination, which has no weighted cluster of its own. The rule's host comes before its."""
-    operations = build_header_mutations(rule.route[0].headers)
-    for name, values in operations.fields().items():
+    """Add the headers of a single destination, which has no weighted cluster.
+
+    The host of the rule takes precedence over the destination's.
+    """
+    mutations = build_header_mutations(rule.route[0].headers)
+    for name, values in mutations.fields().items():
         getattr(route, name).extend(values)
-    if operations.authority and not route.route.host_rewrite_literal:
-        route.route.host_rewrite_literal = operations.authority
+    if mutations.authority and not route.route.host_rewrite_literal:
+        route.route.host_rewrite_literal = mutations.authority
 
 
 def _set_filters(route: route_components_pb2.Route, rule: HTTPRoute, context: RouteContext) -> None:
@@ -142,17 +145,20 @@ def _set_picker(route: route_components_pb2.Route, picker: EndpointPicker | None
 
 
 def _session(rule: HTTPRoute, context: RouteContext) -> StickySession | None:
-    """Returns the first of two sessions that destinations ask for; a destination behind one, without a session, ends it."""
-    found: StickySession | None = None
+    """Return the first of two consecutive sessions of the destinations.
+
+    A destination without a session resets the result.
+    """
+    sticky_session: StickySession | None = None
     for destination in destinations(rule):
         service = (
             context.destinations.get(destination.destination.host) if destination.destination is not None else None
         )
         session = service.session if service is not None else None
-        if found is not None and session is not None:
+        if sticky_session is not None and session is not None:
             break
-        found = session
-    return found
+        sticky_session = session
+    return sticky_session
 
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
@@ -160,14 +166,15 @@ _REST_OF_PATH = r"/\2"
 
 
 def apply_gateway_api_semantics(route: route_components_pb2.Route) -> None:
-    """Sets what is different in a route with destinations.
+    """Apply the semantics of the Gateway API to a route with destinations.
 
-    A backend that is not there answers 500. A prefix that is replaced by "/" is taken away, and what is left begins with one slash.
+    A missing backend responds with 500. A prefix that is replaced with "/" is removed, and the rest starts with one
+    slash.
     """
     action = route.route
     action.cluster_not_found_response_code = route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR
     if action.prefix_rewrite == "/":
-        prefix = _SPECIAL.sub(lambda found: "\\" + found[0], route.match.path_separated_prefix)
+        prefix = _SPECIAL.sub(lambda match: "\\" + match[0], route.match.path_separated_prefix)
         pattern = build_regex(f"^{prefix}(/?)(.*)")
         action.prefix_rewrite = ""
         action.regex_rewrite.CopyFrom(regex_pb2.RegexMatchAndSubstitute(pattern=pattern, substitution=_REST_OF_PATH))

@@ -27,9 +27,9 @@ def _dry_run(tag: str, key: str) -> custom_tag_pb2.CustomTag:
 
 
 _DRY_RUN = [
-    _dry_run(f"{action}_policy.{what}", f"istio_dry_run_{action}_shadow_{key}")
+    _dry_run(f"{action}_policy.{suffix}", f"istio_dry_run_{action}_shadow_{key}")
     for action in ("allow", "deny")
-    for what, key in (("name", "effective_policy_id"), ("result", "engine_result"))
+    for suffix, key in (("name", "effective_policy_id"), ("result", "engine_result"))
 ]
 
 

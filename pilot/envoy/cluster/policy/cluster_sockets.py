@@ -118,7 +118,7 @@ def _from_files(
 
 def apply_upstream_tls(
     draft: ClusterDraft,
-    said: ClientTLSSettings | None,
+    rule_settings: ClientTLSSettings | None,
     peer: TlsPeer,
     traits: ClusterTraitsKey,
     defaults: ClusterDefaults,
@@ -128,7 +128,7 @@ def apply_upstream_tls(
     With automatic TLS, Envoy matches the socket to the endpoint's `tlsMode`. If the client sends HBONE, it matches
     tunnels too.
     """
-    settings, automatic = effective_tls(said, peer, traits.tls_files, defaults)
+    settings, automatic = effective_tls(rule_settings, peer, traits.tls_files, defaults)
     context = build_context(draft, settings, peer, traits, defaults) if settings is not None else None
     socket = build_upstream_tls(context) if context is not None else None
     automatic = automatic and settings is not None and settings.mode == "ISTIO_MUTUAL"

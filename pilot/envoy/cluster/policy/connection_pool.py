@@ -144,7 +144,7 @@ RETRY_PERCENT, RETRY_CONCURRENCY = 20.0, 3
 def _unlimited(publish_remaining: bool) -> circuit_breaker_pb2.CircuitBreakers:
     """Return circuit breakers without effective limits.
 
-    Envoy's defaults are too low for a mesh. Retries alone exceed them while pods come and go.
+    Envoy's defaults are too low for a mesh, where retries exceed them while pods come and go.
     """
     limit = wrappers_pb2.UInt32Value(value=UNLIMITED)
     thresholds = circuit_breaker_pb2.CircuitBreakers.Thresholds(

@@ -1,4 +1,4 @@
-"""Builds shares of requests."""
+"""Percentages of requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ HUNDRED_PERCENT = base_pb2.RuntimeFractionalPercent(
 
 
 def build_fractional_percent(percent: Percent) -> percent_pb2.FractionalPercent:
-    """Returns the fraction of a percentage, to four decimals; what is beyond is cut off."""
+    """Return the fraction for a percentage, truncated to four decimals."""
     return percent_pb2.FractionalPercent(
         numerator=int(percent.value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION
     )
 
 
 def build_whole_percent(percent: int) -> percent_pb2.FractionalPercent:
-    """Returns the fraction of a whole percentage."""
+    """Return the fraction for a whole percentage."""
     return percent_pb2.FractionalPercent(numerator=percent, denominator=percent_pb2.FractionalPercent.HUNDRED)
 
 

@@ -1,7 +1,7 @@
-"""Builds operations on headers, and the host that a request goes on with.
+"""Header operations, and rewrites of the host.
 
-https://istio.io/latest/docs/reference/config/networking/virtual-service/#Headers: `set` replaces, `add` appends. The host cannot be
-changed as a header: it becomes a host rewrite.
+`set` replaces, `add` appends. The host cannot be changed as a header, so it becomes a host rewrite.
+https://istio.io/latest/docs/reference/config/networking/virtual-service/#Headers
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
 class HeaderMutations(NamedTuple):
-    """Holds what Envoy's routes, virtual hosts and weighted clusters all have fields for; `authority` is "" where it stays."""
+    """Header mutations as routes, virtual hosts and weighted clusters have them. `authority` is "" if unchanged."""
 
     request_add: list[base_pb2.HeaderValueOption]
     request_remove: list[str]
@@ -27,7 +27,7 @@ class HeaderMutations(NamedTuple):
     authority: str = ""
 
     def fields(self) -> dict[str, list[base_pb2.HeaderValueOption] | list[str]]:
-        """Returns the operations by the names of Envoy's fields."""
+        """Return the mutations by Envoy's field names."""
         return {
             "request_headers_to_add": self.request_add,
             "request_headers_to_remove": self.request_remove,
@@ -37,22 +37,22 @@ class HeaderMutations(NamedTuple):
 
 
 def build_header_mutations(headers: Headers | None) -> HeaderMutations:
-    """Returns the operations: values to set come before those to add, each by name."""
+    """Return the mutations, sorted by name. Values to set come before values to add."""
     if headers is None:
         return HeaderMutations([], [], [], [])
     request = headers.request or HeaderOperations()
     response = headers.response or HeaderOperations()
     return HeaderMutations(
         [*_values(request.set, _OVERWRITE), *_values(request.add, _APPEND)],
-        _names(request.remove),
+        _removable(request.remove),
         [*_values(response.set, _OVERWRITE), *_values(response.add, _APPEND)],
-        _names(response.remove),
+        _removable(response.remove),
         _authority(request.set) or _authority(request.add),
     )
 
 
 def build_append_header(name: str, value: str) -> base_pb2.HeaderValueOption:
-    """Returns a value to add to those that the header has."""
+    """Return a mutation that appends a value to a header."""
     return base_pb2.HeaderValueOption(header=base_pb2.HeaderValue(key=name, value=value), append_action=_APPEND)
 
 
@@ -66,7 +66,7 @@ def _values(
             )
 
 
-def _names(names: Iterable[str]) -> list[str]:
+def _removable(names: Iterable[str]) -> list[str]:
     return [name for name in names if not _is_internal(name)]
 
 
@@ -75,5 +75,5 @@ def _authority(headers: Mapping[str, str]) -> str:
 
 
 def _is_internal(name: str) -> bool:
-    """Returns whether a name is one that Envoy refuses to change as a header."""
+    """Return whether Envoy rejects changes of a header."""
     return name.startswith(":") or name.lower() == "host"

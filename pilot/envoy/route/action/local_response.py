@@ -1,6 +1,6 @@
-"""Builds the action of an HTTPRedirect. https:
+"""Actions without an upstream: redirects and direct responses.
 
-istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
+https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPRedirect
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IMPLIED_PORTS = {"http": 80, "https": 443}
 
 
 def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_components_pb2.RedirectAction | None:
-    """Returns the redirect of requests on a listener port, behind TLS or not; None for a code that Envoy has no redirect for."""
+    """Return the redirect for requests on a listener port, or None if Envoy does not support the code."""
     code = _CODES.get(redirect.redirect_code)
     if code is None:
         return None
@@ -38,14 +38,17 @@ def build_redirect(redirect: HTTPRedirect, port: int, tls: bool) -> route_compon
 
 
 def _port(redirect: HTTPRedirect, listener_port: int, tls: bool) -> int:
-    """Returns the port to name, 0 for the one that the scheme implies. Envoy cannot take the request's, but it is the listener's."""
-    named = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
+    """Return the port of the redirect, or 0 for the default port of the scheme.
+
+    Envoy cannot use the port of the request, but the listener's port is the same.
+    """
+    port = listener_port if redirect.derive_port == "FROM_REQUEST_PORT" else redirect.port or 0
     scheme = redirect.scheme or ("https" if tls else "http")
-    return 0 if named == _IMPLIED_PORTS.get(scheme) else named
+    return 0 if port == _IMPLIED_PORTS.get(scheme) else port
 
 
 def build_direct_response(response: HTTPDirectResponse) -> route_components_pb2.DirectResponseAction:
-    """Returns the status, and the body where there is one."""
+    """Return the status, and the body if there is one."""
     out = route_components_pb2.DirectResponseAction(status=response.status)
     if response.body is not None:
         if response.body.string is not None:

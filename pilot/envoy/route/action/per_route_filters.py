@@ -1,7 +1,4 @@
-"""Builds injected delays and aborts, as the configuration of the fault filter for one route.
-
-https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
-"""
+"""Per-route configuration of the fault and CORS filters."""
 
 from __future__ import annotations
 
@@ -43,33 +40,41 @@ _GRPC_CODES = {
 
 
 def build_fault(fault: HTTPFaultInjection) -> fault_pb2.HTTPFault:
-    """Returns the configuration; what there is no way to inject (an exponential delay, an HTTP/2 error) is left out."""
+    """Return the configuration of the fault filter.
+
+    It omits faults that Envoy cannot inject: exponential delays and HTTP/2 errors.
+    https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPFaultInjection
+    """
     return fault_pb2.HTTPFault(delay=_delay(fault.delay), abort=_abort(fault.abort))
 
 
 def _delay(delay: Delay | None) -> delay_pb2.FaultDelay | None:
     if delay is None or delay.fixed_delay is None:
         return None
-    share = (
+    percentage = (
         build_fractional_percent(delay.percentage)
         if delay.percentage is not None
         else build_whole_percent(delay.percent)
     )
-    return delay_pb2.FaultDelay(fixed_delay=build_duration(delay.fixed_delay), percentage=share)
+    return delay_pb2.FaultDelay(fixed_delay=build_duration(delay.fixed_delay), percentage=percentage)
 
 
 def _abort(abort: Abort | None) -> fault_pb2.FaultAbort | None:
-    """Returns the abort; without a percentage Envoy aborts no request."""
+    """Return the abort. Without a percentage, Envoy aborts no requests."""
     if abort is None or (abort.http_status is None and abort.grpc_status is None):
         return None
-    share = build_fractional_percent(abort.percentage) if abort.percentage is not None else None
+    percentage = build_fractional_percent(abort.percentage) if abort.percentage is not None else None
     if abort.http_status is not None:
-        return fault_pb2.FaultAbort(http_status=abort.http_status, percentage=share)
-    return fault_pb2.FaultAbort(grpc_status=_GRPC_CODES.get(abort.grpc_status or "", 0), percentage=share)
+        return fault_pb2.FaultAbort(http_status=abort.http_status, percentage=percentage)
+    return fault_pb2.FaultAbort(grpc_status=_GRPC_CODES.get(abort.grpc_status or "", 0), percentage=percentage)
 
 
 def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
-    """Returns the policy. Preflight requests of other origins go on to the service, unless they are to be ignored."""
+    """Return the CORS policy.
+
+    Preflight requests from other origins are forwarded to the service, unless they are ignored.
+    https://istio.io/latest/docs/reference/config/networking/virtual-service/#CorsPolicy
+    """
     origins = policy.allow_origins or tuple(StringMatch(exact=origin) for origin in policy.allow_origin)
     return cors_pb2.CorsPolicy(
         allow_origin_string_match=[m for origin in origins if (m := build_string_matcher(origin)) is not None],
@@ -77,11 +82,11 @@ def build_cors(policy: CorsPolicy) -> cors_pb2.CorsPolicy:
         allow_headers=",".join(policy.allow_headers),
         expose_headers=",".join(policy.expose_headers),
         max_age=str(policy.max_age // 1_000_000_000) if policy.max_age is not None else "",
-        allow_credentials=_wrapped(policy.allow_credentials),
+        allow_credentials=_optional_bool(policy.allow_credentials),
         filter_enabled=HUNDRED_PERCENT,
-        forward_not_matching_preflights=_wrapped(policy.unmatched_preflights != "IGNORE"),
+        forward_not_matching_preflights=_optional_bool(policy.unmatched_preflights != "IGNORE"),
     )
 
 
-def _wrapped(value: bool | None) -> wrappers_pb2.BoolValue | None:
+def _optional_bool(value: bool | None) -> wrappers_pb2.BoolValue | None:
     return wrappers_pb2.BoolValue(value=value) if value is not None else None

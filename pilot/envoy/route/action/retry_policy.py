@@ -1,9 +1,7 @@
-"""Builds retry policies. https:
+"""Retry policies.
 
-istio.io/latest/docs/concepts/traffic-management/#retries
-
-Without a word from the user two retries are made of what surely was not processed. Hosts that were tried are avoided, except where
-a hash picks the host.
+By default, there are two retries for requests that certainly were not processed. Hosts that were tried already are
+avoided, unless a consistent hash selects the host. https://istio.io/latest/docs/concepts/traffic-management/#retries
 """
 
 from __future__ import annotations
@@ -34,15 +32,20 @@ _OTHER_PRIORITIES = _Policy.RetryPriority(
 
 
 def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_components_pb2.RetryPolicy | None:
-    """Returns the retries of an outbound route; None where the user turned them off. `hashed`: a hash picks the host, so trying it again is right."""
+    """Return the retry policy of an outbound route, or None if the user disabled retries.
+
+    `hashed` is set if a consistent hash selects the host, so that the same host is retried.
+    """
     if policy is None:
         return _HASHED_DEFAULT if hashed else _DEFAULT
     if policy.attempts <= 0:
         return None
-    avoid = policy.retry_ignore_previous_hosts if policy.retry_ignore_previous_hosts is not None else not hashed
+    avoid_previous_hosts = (
+        policy.retry_ignore_previous_hosts if policy.retry_ignore_previous_hosts is not None else not hashed
+    )
     out = _Policy(
         num_retries=wrappers_pb2.UInt32Value(value=policy.attempts),
-        retry_host_predicate=[_OTHER_HOSTS] if avoid else [],
+        retry_host_predicate=[_OTHER_HOSTS] if avoid_previous_hosts else [],
         host_selection_retry_max_attempts=HOST_SELECTION_ATTEMPTS,
         retry_priority=_OTHER_PRIORITIES if policy.retry_remote_localities else None,
     )
@@ -53,7 +56,10 @@ def build_retry(policy: HTTPRetry | None, hashed: bool = False) -> route_compone
 
 
 def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryPolicy | None:
-    """Returns the retries of a route to the workload itself: there is one host, and a request that it has seen is not sent again unless told so."""
+    """Return the retry policy of a route to the workload itself.
+
+    There is one host, so by default a request that it may have processed is not retried.
+    """
     if policy is None:
         return _INBOUND_DEFAULT
     if policy.attempts <= 0:
@@ -64,7 +70,7 @@ def build_inbound_retry(policy: HTTPRetry | None) -> route_components_pb2.RetryP
 
 
 def _set_conditions(out: route_components_pb2.RetryPolicy, policy: HTTPRetry, default: str) -> None:
-    """Sets conditions, status codes and backoff. Users write both codes and Envoy's conditions into `retryOn`."""
+    """Set conditions, status codes and backoff. Users write both codes and conditions into `retryOn`."""
     out.retry_on = default
     if policy.retry_on:
         parts = [part for p in policy.retry_on.split(",") if (part := p.strip())]
@@ -83,12 +89,12 @@ def _is_status(text: str) -> bool:
 _STATUSES = frozenset(http.HTTPStatus)
 
 
-def _build_default(conditions: str, other_hosts: bool, selection: int) -> route_components_pb2.RetryPolicy:
+def _build_default(conditions: str, other_hosts: bool, max_attempts: int) -> route_components_pb2.RetryPolicy:
     return _Policy(
         num_retries=wrappers_pb2.UInt32Value(value=ATTEMPTS),
         retry_on=conditions,
         retry_host_predicate=[_OTHER_HOSTS] if other_hosts else [],
-        host_selection_retry_max_attempts=selection,
+        host_selection_retry_max_attempts=max_attempts,
     )
 
 

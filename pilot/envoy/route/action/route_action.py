@@ -1,4 +1,4 @@
-"""Builds RouteAction: which clusters a request goes to, how long it may take, and under which host."""
+"""Builds RouteAction: clusters, timeouts, rewrites, mirrors, hash policies and retries."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from pilot.envoy.well_known_types import ZERO_DURATION, build_duration
 
 
 def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> route_components_pb2.RouteAction | None:
-    """Returns None where no destination has any weight. `authority`: the host that the rule's headers set, "" for none.
+    """Return the action, or None if no destination has any weight.
 
-    The headers of a single destination are the route's: they are set by `build_route`.
+    `authority` is the host that the rule's headers set, or "". The headers of a single destination are added by
+    `build_route`.
     """
     action = route_components_pb2.RouteAction(
         timeout=ZERO_DURATION,
@@ -56,12 +57,12 @@ def build_action(rule: HTTPRoute, context: RouteContext, authority: str) -> rout
 
 
 def destinations(rule: HTTPRoute) -> Sequence[HTTPRouteDestination]:
-    """Returns the destinations that get requests: a single one whatever its weight, of several those that have a weight."""
+    """Return the destinations that receive requests: a single one in any case, else those with a weight."""
     return rule.route if len(rule.route) == 1 else [d for d in rule.route if d.weight]
 
 
 def _hash(route: HTTPRouteDestination, context: RouteContext) -> ConsistentHashLB | None:
-    return context.hashes.get(destination_key(route.destination)) if route.destination is not None else None
+    return context.consistent_hashes.get(destination_key(route.destination)) if route.destination is not None else None
 
 
 def _cluster(route: HTTPRouteDestination, context: RouteContext) -> str:
@@ -73,48 +74,53 @@ def _set_clusters(action: route_components_pb2.RouteAction, rule: HTTPRoute, con
     if len(rule.route) == 1:
         action.cluster = _cluster(rule.route[0], context)
         return True
-    clusters = [_weighted(d, context) for d in destinations(rule)]
+    clusters = [_weighted_cluster(d, context) for d in destinations(rule)]
     action.weighted_clusters.clusters.extend(clusters)
     return bool(clusters)
 
 
-def _weighted(route: HTTPRouteDestination, context: RouteContext) -> route_components_pb2.WeightedCluster.ClusterWeight:
-    operations = build_header_mutations(route.headers)
-    out = route_components_pb2.WeightedCluster.ClusterWeight(
-        name=_cluster(route, context), weight=wrappers_pb2.UInt32Value(value=route.weight), **operations.fields()
+def _weighted_cluster(
+    route: HTTPRouteDestination, context: RouteContext
+) -> route_components_pb2.WeightedCluster.ClusterWeight:
+    mutations = build_header_mutations(route.headers)
+    cluster_weight = route_components_pb2.WeightedCluster.ClusterWeight(
+        name=_cluster(route, context), weight=wrappers_pb2.UInt32Value(value=route.weight), **mutations.fields()
     )
-    if operations.authority:
-        out.host_rewrite_literal = operations.authority
-    return out
+    if mutations.authority:
+        cluster_weight.host_rewrite_literal = mutations.authority
+    return cluster_weight
 
 
 def build_mirrors(
     rule: HTTPRoute, context: RouteContext
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
-    """Returns one policy for `mirror`, and one for each of `mirrors`; a share of nothing is no mirror."""
+    """Yield a policy for `mirror`, and for each of `mirrors`, unless its percentage is 0.
+
+    https://istio.io/latest/docs/tasks/traffic-management/mirroring/
+    """
     if rule.mirror is not None:
-        yield from _mirror(rule.mirror, _share(rule.mirror_percentage, rule.mirror_percent), context)
+        yield from _mirror(rule.mirror, _mirror_percent(rule.mirror_percentage, rule.mirror_percent), context)
     for policy in rule.mirrors:
         if policy.destination is not None:
-            yield from _mirror(policy.destination, _share(policy.percentage, None), context)
+            yield from _mirror(policy.destination, _mirror_percent(policy.percentage, None), context)
 
 
 def _mirror(
-    destination: Destination, share: base_pb2.RuntimeFractionalPercent | None, context: RouteContext
+    destination: Destination, percent: base_pb2.RuntimeFractionalPercent | None, context: RouteContext
 ) -> Iterable[route_components_pb2.RouteAction.RequestMirrorPolicy]:
-    if share is not None:
+    if percent is not None:
         yield route_components_pb2.RouteAction.RequestMirrorPolicy(
             cluster=destination_cluster(
                 destination, context.destinations.get(destination.host), context.port, context.waypoint
             ),
-            runtime_fraction=share,
+            runtime_fraction=percent,
             trace_sampled=wrappers_pb2.BoolValue(value=False),
             disable_shadow_host_suffix_append=not context.shadow_suffix,
         )
 
 
-def _share(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
-    """Returns the share that is mirrored: all requests where nothing is said, None for a share of 0."""
+def _mirror_percent(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFractionalPercent | None:
+    """Return the percentage to mirror: all requests by default, or None for 0."""
     if percentage is not None:
         return build_runtime_percent(build_fractional_percent(percentage)) if percentage.value > 0 else None
     if whole is not None:
@@ -123,7 +129,10 @@ def _share(percentage: Percent | None, whole: int | None) -> base_pb2.RuntimeFra
 
 
 def set_path_rewrite(action: route_components_pb2.RouteAction, rewrite: HTTPRewrite) -> None:
-    """Sets another path. A regular expression comes before a prefix; what a prefix rewrite replaces is what the route's match matched."""
+    """Set the path rewrite. A regular expression takes precedence over a prefix.
+
+    A prefix rewrite replaces the part of the path that the route matches.
+    """
     if rewrite.uri_regex_rewrite is not None:
         pattern = build_regex(rewrite.uri_regex_rewrite.match)
         action.regex_rewrite.CopyFrom(
@@ -137,7 +146,10 @@ _HashPolicy = route_components_pb2.RouteAction.HashPolicy
 
 
 def build_hash_policy(settings: ConsistentHashLB | None) -> route_components_pb2.RouteAction.HashPolicy | None:
-    """Returns None where no key is named."""
+    """Return the hash policy, or None if the settings have no key.
+
+    The load balancer is configured on the cluster, the hash key on the routes to it.
+    """
     if settings is None:
         return None
     if settings.http_header_name:

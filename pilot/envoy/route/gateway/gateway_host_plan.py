@@ -1,6 +1,7 @@
-"""Plans which virtual hosts a route configuration of a gateway has, and which VirtualServices each gets its routes from.
+"""Plans the virtual hosts in a gateway's route configuration, and the VirtualServices that each takes routes from.
 
-Plans are made of names alone: routes themselves are built once for each `RouteSourceKey` and shared by the virtual hosts that name it.
+Plans consist of names only. The routes for a `RouteSourceKey` are built once, and shared by the virtual hosts that name
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pilot.lib import hosts
 
 
 class RouteSourceKey(NamedTuple):
-    """Names the routes of a VirtualService as a server of a Gateway offers them: for its port, behind TLS or not."""
+    """Routes of a VirtualService for a server of a Gateway, which has a port and may terminate TLS."""
 
     gateway: ObjectKey
     virtual_service: ObjectKey
@@ -22,7 +23,10 @@ class RouteSourceKey(NamedTuple):
 
 
 class ServerHosts(NamedTuple):
-    """Holds a server as far as its routes go; `hosts` may be `namespace/host`, `redirects`: plain HTTP is sent to HTTPS."""
+    """Properties of a server that its routes depend on.
+
+    `hosts` may be "namespace/host". `redirects` is set if plaintext HTTP is redirected to HTTPS.
+    """
 
     gateway: ObjectKey
     hosts: tuple[str, ...]
@@ -32,7 +36,7 @@ class ServerHosts(NamedTuple):
 
 
 class BoundVirtualService(NamedTuple):
-    """Holds a VirtualService bound to a Gateway; `ports` are those of the Gateway's servers for which it has any route."""
+    """A VirtualService bound to a Gateway. `ports` are those of the Gateway's servers that it has routes for."""
 
     key: ObjectKey
     hosts: tuple[str, ...]
@@ -40,7 +44,11 @@ class BoundVirtualService(NamedTuple):
 
 
 class GatewayHostKey(NamedTuple):
-    """Plans a virtual host. `domains`: the first names it; `sources`: in the order of their routes; `redirects`: TLS is required."""
+    """A planned virtual host.
+
+    It is named after the first domain. `sources` is in the order of their routes. `redirects` is set if TLS is
+    required.
+    """
 
     name: str
     domains: tuple[str, ...]
@@ -54,77 +62,77 @@ class _Host:
 
 
 def plan_hosts(
-    servers: Sequence[ServerHosts], bound: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
+    servers: Sequence[ServerHosts], virtual_services: Mapping[ObjectKey, Iterable[BoundVirtualService]], collapse: bool
 ) -> tuple[GatewayHostKey, ...]:
-    """Returns the virtual hosts of the servers that share a route configuration, by name.
+    """Return the virtual hosts for servers that share a route configuration, by name.
 
-    `bound`: by Gateway, in order of precedence. `collapse`: hosts of the same routes are domains of one virtual host. Without any,
-    there is one that answers 404 to everything.
+    `virtual_services` are by Gateway, in order of precedence. If `collapse`, hosts with the same routes become domains
+    of one virtual host. Without any hosts, one virtual host answers all requests with 404.
     """
-    found: dict[str, _Host] = {}
+    by_name: dict[str, _Host] = {}
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey] = {}
     for server in servers:
-        for service in bound.get(server.gateway, ()):
-            _offer(found, sources, server, service)
+        for virtual_service in virtual_services.get(server.gateway, ()):
+            _add_routes(by_name, sources, server, virtual_service)
         if server.redirects:
             for host in server.hosts:
-                found.setdefault(host.lower(), _Host(server.port)).redirects = True
-    if not found:
+                by_name.setdefault(host.lower(), _Host(server.port)).redirects = True
+    if not by_name:
         return (GatewayHostKey(f"blackhole:{servers[0].port}", ("*",), (), False),)
-    planned = [
+    keys = [
         GatewayHostKey(hosts.with_port(name, host.port), (name,), tuple(host.sources), host.redirects)
-        for name, host in found.items()
+        for name, host in by_name.items()
     ]
-    return tuple(sorted(_collapse(planned) if collapse else planned))
+    return tuple(sorted(_collapse(keys) if collapse else keys))
 
 
-def _offer(
-    found: dict[str, _Host],
+def _add_routes(
+    by_name: dict[str, _Host],
     sources: dict[tuple[ObjectKey, ObjectKey], RouteSourceKey],
     server: ServerHosts,
-    service: BoundVirtualService,
+    virtual_service: BoundVirtualService,
 ) -> None:
-    """Adds the routes of a VirtualService to the hosts that a server shares with it.
+    """Add the routes of a VirtualService to the hosts that a server shares with it.
 
-    The first server of a Gateway for whose port there are routes says for which port they are built: the others of the same
-    route configuration get the same.
+    They are built for the port of the Gateway's first server that has routes. Other servers in the same route
+    configuration share them.
     """
-    shared = intersect_hosts(hosts_for_namespace(server.hosts, service.key.namespace), service.hosts)
+    shared = intersect_hosts(hosts_for_namespace(server.hosts, virtual_service.key.namespace), virtual_service.hosts)
     if not shared:
         return
-    key = server.gateway, service.key
+    key = server.gateway, virtual_service.key
     if key not in sources:
-        if server.port not in service.ports:
+        if server.port not in virtual_service.ports:
             return
-        sources[key] = RouteSourceKey(server.gateway, service.key, server.port, server.tls)
+        sources[key] = RouteSourceKey(server.gateway, virtual_service.key, server.port, server.tls)
     for name in shared:
-        host = found.setdefault(name.lower(), _Host(server.port))
+        host = by_name.setdefault(name.lower(), _Host(server.port))
         host.sources.append(sources[key])
         host.redirects |= server.redirects
 
 
-def _collapse(planned: list[GatewayHostKey]) -> list[GatewayHostKey]:
-    """Merges hosts of the same routes into the most specific of them."""
+def _collapse(keys: list[GatewayHostKey]) -> list[GatewayHostKey]:
+    """Merge hosts with the same routes into the most specific of them."""
     merged: dict[str, GatewayHostKey] = {}
-    known: dict[tuple[RouteSourceKey, ...], str] = {}
-    for host in sorted(planned, key=lambda h: hosts.specificity(h.domains[0])):
-        primary = merged.get(known.get(host.sources, ""))
+    names_by_sources: dict[tuple[RouteSourceKey, ...], str] = {}
+    for host in sorted(keys, key=lambda h: hosts.specificity(h.domains[0])):
+        primary = merged.get(names_by_sources.get(host.sources, ""))
         if primary is not None and primary.redirects == host.redirects:
             merged[primary.name] = primary._replace(domains=primary.domains + host.domains)
         else:
-            known[host.sources] = host.name
+            names_by_sources[host.sources] = host.name
             merged[host.name] = host
     return list(merged.values())
 
 
 def hosts_for_namespace(server_hosts: Iterable[str], namespace: str) -> list[str]:
-    """Returns the hosts that VirtualServices of a namespace may have, without the namespaces that they are limited to."""
+    """Return the hosts that VirtualServices in a namespace may use, without their namespaces."""
     parts = (h.rpartition("/") for h in server_hosts)
     return [host for limit, _, host in parts if limit in ("", "*", namespace)]
 
 
 def intersect_hosts(first: Iterable[str], second: Sequence[str]) -> list[str]:
-    """Returns, of every pair of hosts where one covers the other, the narrower one, once each."""
+    """Return the narrower host of each pair where one covers the other, without duplicates."""
     out: dict[str, None] = {}
     for a in first:
         for b in second:

@@ -1,7 +1,7 @@
-"""Derives the route configurations of gateways: one for the plain HTTP servers of a port, one for each HTTPS server.
+"""Derives the route configurations of gateways: one per port for plaintext HTTP servers, and one per HTTPS server.
 
-Every virtual host is a value of its own, put together from the serialized routes of its VirtualServices, and a configuration from
-its serialized virtual hosts: an edit of one VirtualService builds its routes and its virtual hosts, nothing else.
+Each virtual host is assembled from the serialized routes of its VirtualServices, and each configuration from its
+serialized virtual hosts. An edit of one VirtualService only rebuilds its own routes and virtual hosts.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.virtual_services import virtual_service
 
 BLOCK = 64
-"""Virtual hosts that are put together in one piece of a route configuration."""
+"""Number of virtual hosts in one piece of a route configuration."""
 
 _ROUTES = route_components_pb2.VirtualHost.ROUTES_FIELD_NUMBER
 
 
 def route_name(key: GatewayRouteKey) -> str:
-    """Returns the name by which listeners ask for a route configuration."""
+    """Return the name by which listeners request a route configuration."""
     if key.gateway is None:
         return gateway_routes(key.port, key.bind)
     return gateway_tls_routes(key.port, key.port_name, key.gateway.name, key.gateway.namespace, key.bind)
 
 
-# -- which virtual hosts ---------------------------------------------------------------------------
+# -- plan ------------------------------------------------------------------------------------------
 
 
 @derived
@@ -49,22 +49,22 @@ def _route_keys(db: Mesh, routing: GatewayRoutesFacet) -> tuple[GatewayRouteKey,
 
 @derived
 def _servers(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[ServerHosts, ...]:
-    """Returns the servers that share a route configuration."""
+    """Return the servers that share a route configuration."""
     merged: MergedGateway = merged_gateway(db, routing.selected)
     keys = next((keys for other, keys in merged.routes if other == key), ())
     return tuple(s for key in keys if (s := _server_hosts(db, key)) is not None)
 
 
 def _server_hosts(db: Mesh, key: ServerKey) -> ServerHosts | None:
-    found = server(db, key)
-    if found is None or found.port is None:
+    server_spec = server(db, key)
+    if server_spec is None or server_spec.port is None:
         return None
     return ServerHosts(
         key.gateway,
-        found.hosts,
-        found.port.number,
-        found.tls is not None,
-        found.tls is not None and found.tls.https_redirect,
+        server_spec.hosts,
+        server_spec.port.number,
+        server_spec.tls is not None,
+        server_spec.tls is not None and server_spec.tls.https_redirect,
     )
 
 
@@ -76,97 +76,102 @@ def _bound_keys(
 
 
 @derived
-def _bound(
+def _bound_virtual_service(
     db: Mesh, key: ObjectKey, gateway: ObjectKey, ports: frozenset[int], routing: GatewayRoutesFacet
 ) -> BoundVirtualService | None:
-    """Returns a VirtualService that has routes for one of the ports; None where it has none."""
-    found = virtual_service(db, key)
-    if found is None:
+    """Return a VirtualService if it has routes for one of the ports, else None."""
+    row = virtual_service(db, key)
+    if row is None:
         return None
     names, namespace = frozenset((f"{gateway.namespace}/{gateway.name}",)), routing.scope.namespace
-    routed = frozenset(port for port in ports if has_routes(found.spec, port, names, namespace, routing.sources))
-    return BoundVirtualService(key, found.spec.hosts, routed) if routed else None
+    routed_ports = frozenset(port for port in ports if has_routes(row.spec, port, names, namespace, routing.sources))
+    return BoundVirtualService(key, row.spec.hosts, routed_ports) if routed_ports else None
 
 
 _bound_services: Gather[ObjectKey, [ObjectKey, frozenset[int], GatewayRoutesFacet], BoundVirtualService] = Gather(
-    "bound_to_gateway", _bound_keys, _bound
+    "bound_to_gateway", _bound_keys, _bound_virtual_service
 )
 
 
 @hub
-def planned_hosts(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
-    """Returns the virtual hosts of a route configuration, by name."""
+def gateway_host_keys(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
+    """Return the virtual hosts in a route configuration, by name."""
     servers = _servers(db, key, routing)
     if not servers:
         return ()
     ports: dict[ObjectKey, set[int]] = {}
     for s in servers:
         ports.setdefault(s.gateway, set()).add(s.port)
-    bound = {gateway: _bound_services(db, gateway, frozenset(of), routing).values() for gateway, of in ports.items()}
-    return plan_hosts(servers, bound, db.settings.gateways.collapse_routes)
+    virtual_services = {
+        gateway: _bound_services(db, gateway, frozenset(gateway_ports), routing).values()
+        for gateway, gateway_ports in ports.items()
+    }
+    return plan_hosts(servers, virtual_services, db.settings.gateways.collapse_routes)
 
 
-# -- their content ---------------------------------------------------------------------------------
+# -- virtual hosts ---------------------------------------------------------------------------------
 
 
 @derived
-def _advertises(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
-    """Returns whether the answers of a route configuration tell of HTTP/3."""
+def _advertises_http3(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bool:
+    """Return whether responses advertise HTTP/3."""
     return key in merged_gateway(db, routing.selected).http3
 
 
 @derived
-def _virtual_host(db: Mesh, planned: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
-    """Returns one virtual host, as the field of its configuration."""
-    offer = RouterContextKey(
-        routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises(db, key, routing)
+def _virtual_host(
+    db: Mesh, host_key: GatewayHostKey, key: GatewayRouteKey, routing: GatewayRoutesFacet
+) -> bytes | None:
+    """Return one virtual host as a field of its configuration."""
+    router = RouterContextKey(
+        routing.scope, routing.labels, routing.sources, routing.forwarded_host, _advertises_http3(db, key, routing)
     )
-    routes = [route for source in planned.sources for route in source_routes(db, source, offer)]
-    session = host_session(db, planned.domains[0], planned.sources[0], offer) if planned.sources else None
-    return virtual_host_field(build_gateway_host(planned, routes, routing.attempt_count, session))
+    routes = [route for source in host_key.sources for route in source_routes(db, source, router)]
+    session = host_session(db, host_key.domains[0], host_key.sources[0], router) if host_key.sources else None
+    return virtual_host_field(build_gateway_host(host_key, routes, routing.attempt_count, session))
 
 
 def build_gateway_host(
-    planned: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None
+    host_key: GatewayHostKey, routes: Iterable[RouteBytes], attempt_count: bool, session: StickySession | None = None
 ) -> bytes:
-    """Returns the serialized virtual host of serialized routes; those that take everything come last, for none behind one would ever be
-    tried."""
+    """Return the serialized virtual host.
+
+    Routes that match every request are last, because they hide the routes after them.
+    """
     host = route_components_pb2.VirtualHost(
-        name=planned.name,
-        domains=planned.domains,
+        name=host_key.name,
+        domains=host_key.domains,
         require_tls=route_components_pb2.VirtualHost.ALL
-        if planned.redirects
+        if host_key.redirects
         else route_components_pb2.VirtualHost.NONE,
-        include_request_attempt_count=attempt_count and bool(planned.sources or planned.redirects),
+        include_request_attempt_count=attempt_count and bool(host_key.sources or host_key.redirects),
     )
     if session is not None:
         host.typed_per_filter_config[STATEFUL_SESSION_FILTER].CopyFrom(build_sticky_session(session))
-    last = sorted(routes, key=lambda route: route.catch_all)
+    ordered = sorted(routes, key=lambda route: route.catch_all)
     return b"".join(
-        (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in last))
+        (host.SerializeToString(deterministic=True), *(length_delimited(_ROUTES, route.route) for route in ordered))
     )
 
 
 @derived
 def _blocks(db: Mesh, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[int, ...]:
-    return tuple(range(-(-len(planned_hosts(db, key, routing)) // BLOCK)))
+    return tuple(range(-(-len(gateway_host_keys(db, key, routing)) // BLOCK)))
 
 
 @hub
-def _planned_block(
-    db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet
-) -> tuple[GatewayHostKey, ...]:
-    return planned_hosts(db, key, routing)[number * BLOCK : (number + 1) * BLOCK]
+def _block_keys(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> tuple[GatewayHostKey, ...]:
+    return gateway_host_keys(db, key, routing)[number * BLOCK : (number + 1) * BLOCK]
 
 
 _virtual_hosts: Gather[GatewayHostKey, [int, GatewayRouteKey, GatewayRoutesFacet], bytes] = Gather(
-    "gateway_virtual_hosts", _planned_block, _virtual_host, passed=lambda number, *args: args
+    "gateway_virtual_hosts", _block_keys, _virtual_host, passed=lambda number, *args: args
 )
 
 
 @derived
 def _block(db: Mesh, number: int, key: GatewayRouteKey, routing: GatewayRoutesFacet) -> bytes | None:
-    """Returns neighbouring virtual hosts in one piece: an edit puts one of many together anew, and not all virtual hosts there are."""
+    """Return adjacent virtual hosts in one piece, so that an edit only assembles one of many pieces again."""
     return b"".join(_virtual_hosts(db, number, key, routing).values())
 
 

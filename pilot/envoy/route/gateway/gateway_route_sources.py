@@ -1,4 +1,4 @@
-"""Derives the routes that a VirtualService gives to the servers of a Gateway, serialized once for all virtual hosts that have them."""
+"""Derives the routes of VirtualServices for servers of Gateways, serialized once for all virtual hosts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ from pilot.mesh.traffic.virtual_services import virtual_service
 
 
 class RouteBytes(NamedTuple):
-    """Holds a serialized route; `catch_all`: no request gets past it."""
+    """A serialized route. `catch_all` is set if it matches every request."""
 
     route: bytes
     catch_all: bool
 
 
 class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says what the routes of a source depend on beside it. `alt_svc`: answers tell of HTTP/3; the others are as in `GatewayRoutesFacet`."""
+    """Properties of a router that its routes depend on.
+
+    `alt_svc` advertises HTTP/3. For the other fields, see `GatewayRoutesFacet`.
+    """
 
     scope: ScopeFacet
     labels: Labels
@@ -41,52 +44,56 @@ class RouterContextKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @derived
-def source_routes(db: Mesh, source: RouteSourceKey, offer: RouterContextKey) -> tuple[RouteBytes, ...]:
-    """Returns the routes of a source, in order."""
-    found, asks = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
-    if found is None or asks is None:
+def source_routes(db: Mesh, source: RouteSourceKey, router: RouterContextKey) -> tuple[RouteBytes, ...]:
+    """Return the routes of a source, in order."""
+    row, dependencies = virtual_service(db, source.virtual_service), route_dependencies(db, source.virtual_service)
+    if row is None or dependencies is None:
         return ()
-    owner, viewer = source.virtual_service.namespace, offer.scope.namespace
+    owner, viewer = source.virtual_service.namespace, router.scope.namespace
     context = RouteContext(
         port=source.port,
         gateways=frozenset((f"{source.gateway.namespace}/{source.gateway.name}",)),
         namespace=viewer,
-        labels=offer.sources,
+        labels=router.sources,
         destinations={
             host: destination_service(db, ref)
-            for host in asks.hosts
+            for host in dependencies.hosts
             if (ref := destination_ref(db, host, owner, viewer)) is not None
         },
-        hashes={key: settings for key in asks.hashed if (settings := _hashing(db, key, offer)) is not None},
+        consistent_hashes={
+            key: settings
+            for key in dependencies.hash_candidates
+            if (settings := _consistent_hash(db, key, router)) is not None
+        },
         retries=default_retry_policy(db),
-        forwarded_host=offer.forwarded_host,
+        forwarded_host=router.forwarded_host,
         tls=source.tls,
-        alt_svc=offer.alt_svc,
+        alt_svc=router.alt_svc,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
     )
     return tuple(
-        RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(found, context)
+        RouteBytes(r.SerializeToString(deterministic=True), is_catch_all(r.match)) for r in build_routes(row, context)
     )
 
 
-def _hashing(db: Mesh, key: DestinationKey, offer: RouterContextKey) -> ConsistentHashLB | None:
-    """Returns what the DestinationRule that a router follows for a destination says of hashing."""
-    ref = visible_service(db, key.host, offer.scope.namespace)
-    rule = destination_rule(db, offer.scope, ref, offer.labels) if ref is not None else None
+def _consistent_hash(db: Mesh, key: DestinationKey, router: RouterContextKey) -> ConsistentHashLB | None:
+    """Return the hash settings of the DestinationRule that a router applies to a destination."""
+    ref = visible_service(db, key.host, router.scope.namespace)
+    rule = destination_rule(db, router.scope, ref, router.labels) if ref is not None else None
     return destination_hash(rule.spec, key.subset, key.port) if rule is not None else None
 
 
 @derived
 def destination_service(db: Mesh, ref: ServiceRef) -> DestinationService:
-    """Returns a service, as far as routes to it depend on it."""
+    """Return a service, as routes to it depend on it."""
     return find_destination_service(db, ref)
 
 
 @derived
-def host_session(db: Mesh, host: str, source: RouteSourceKey, offer: RouterContextKey) -> StickySession | None:
-    """Returns the sticky session of the host of a virtual host, where its VirtualService leads to the service of that very name."""
-    asks = route_dependencies(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
-    if asks is None or host not in asks.hosts:
+def host_session(db: Mesh, host: str, source: RouteSourceKey, router: RouterContextKey) -> StickySession | None:
+    """Return the sticky session of a virtual host, if its VirtualService routes to the service with that name."""
+    dependencies = route_dependencies(db, source.virtual_service) if db.settings.listeners.persistent_sessions else None
+    if dependencies is None or host not in dependencies.hosts:
         return None
-    ref = destination_ref(db, host, source.virtual_service.namespace, offer.scope.namespace)
+    ref = destination_ref(db, host, source.virtual_service.namespace, router.scope.namespace)
     return destination_service(db, ref).session if ref is not None else None

@@ -1,4 +1,4 @@
-"""Builds the virtual host for hosts that a sidecar does not know: the outbound traffic policy decides what happens to their requests."""
+"""Builds the virtual host for unknown hosts, which applies the outbound traffic policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ BAD_GATEWAY = 502
 def build_catch_all(
     policy: OutboundPolicy, attempt_count: bool, forwarded_host: bool
 ) -> route_components_pb2.VirtualHost:
-    """Returns the virtual host whose requests go where they were sent to, to the egress proxy that the Sidecar names, or are refused."""
+    """Return the virtual host.
+
+    Requests are forwarded to their original destination or to the egress proxy of the Sidecar, or rejected.
+    """
     name, cluster = _cluster(policy)
     route = route_components_pb2.Route(name=name, match=route_components_pb2.RouteMatch(prefix="/"))
     if cluster:

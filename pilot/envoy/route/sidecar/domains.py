@@ -1,7 +1,7 @@
-"""Lists the domains of a service's virtual host: every way in which a client may write its name in a Host header.
+"""Domains of virtual hosts: every form of a service's name in a Host header, and conflicts between virtual hosts.
 
-A client in Kubernetes leaves out what its resolver's search list adds: `reviews` and `reviews.prod` mean
-`reviews.prod.svc.cluster.local` to a pod of namespace `prod`, `reviews.prod` to others.
+Clients in Kubernetes omit the parts that their resolver's search list adds. For a pod in namespace `prod`, `reviews`
+and `reviews.prod` mean `reviews.prod.svc.cluster.local`. For other pods, only `reviews.prod` does.
 https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
 """
 
@@ -15,11 +15,14 @@ from pilot.lib.hosts import bracketed
 from pilot.mesh.model.service import Registry, Resolution, Service
 from pilot.mesh.model.virtual_addresses import AddressFamiliesFacet, virtual_addresses
 
-_MARK = ".svc."
+_SVC_MARK = ".svc."
 
 
 class Domains(NamedTuple):
-    """Holds the domains in order; `short` are those that were derived: the names of other services come before them."""
+    """Domains of a virtual host, in order.
+
+    `short` has the derived names, which yield to the names of other services.
+    """
 
     names: tuple[str, ...]
     short: frozenset[str]
@@ -33,7 +36,11 @@ def build_domains(
     absolute: bool,
     port: int = 0,
 ) -> Domains:
-    """Returns the names that clients of a DNS domain use. `absolute`: names with the final dot too. `port`: add `name:port` to each; 0: do not."""
+    """Return the names of a service for clients in a DNS domain.
+
+    If `absolute`, names with a trailing dot are included. If `port` is not 0, each name is also included as
+    "name:port".
+    """
     names: list[str] = []
     short: list[str] = []
     for hostname in (service.hostname.lower(), *aliases):
@@ -41,7 +48,7 @@ def build_domains(
         names += [bracketed(hostname), *variants]
         short += variants
     if service.resolution is Resolution.PASSTHROUGH and service.registry is Registry.KUBERNETES:
-        names += [f"*.{name}" for name in names]  # the pods of a headless service
+        names += [f"*.{name}" for name in names]  # pods of a headless service
     names += [bracketed(a) for a in virtual_addresses(service, families, port == 0)]
     if port:
         names = [n for name in names for n in (name, f"{name}:{port}")]
@@ -49,30 +56,30 @@ def build_domains(
     return Domains(tuple(dict.fromkeys(names)), frozenset(short))
 
 
-def absolute_names(hostname: str, wanted: bool) -> tuple[str, ...]:
-    """Returns the name as resolvers that search nothing write it, where that is wanted."""
-    return (f"{hostname}.",) if wanted and not is_ip(hostname) else ()
+def absolute_names(hostname: str, enabled: bool) -> tuple[str, ...]:
+    """Return the name with a trailing dot, if `enabled`. Resolvers do not apply their search list to it."""
+    return (f"{hostname}.",) if enabled and not is_ip(hostname) else ()
 
 
 def short_names(hostname: str, dns_domain: str) -> tuple[str, ...]:
-    """Returns what is left of a name in a DNS domain.
+    """Return the short forms of a name in a DNS domain.
 
-    Names of Kubernetes services are shortened for Kubernetes clients alone: `ns.svc.suffix` is the domain of one.
+    Only Kubernetes clients, whose DNS domain is "namespace.svc.suffix", shorten the names of Kubernetes services.
     """
-    own, mark, suffix = dns_domain.partition(_MARK)
+    client_namespace, mark, suffix = dns_domain.partition(_SVC_MARK)
     if not mark:
         return _shared_suffix(hostname, dns_domain)
-    if not hostname.endswith(_MARK + suffix):
+    if not hostname.endswith(_SVC_MARK + suffix):
         return ()
-    name, _, _ = hostname.partition(_MARK)
+    name, _, _ = hostname.partition(_SVC_MARK)
     first, dot, namespace = name.partition(".")
     if not name or not dot:
         return ()
-    return (first, f"{name}.svc", name) if namespace == own else (name, f"{name}.svc")
+    return (first, f"{name}.svc", name) if namespace == client_namespace else (name, f"{name}.svc")
 
 
 def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
-    """Returns, outside of Kubernetes, the parts that the two do not share, and with one shared part more."""
+    """Return, for clients outside Kubernetes, the name without the shared suffix, and with one more part."""
     parts, others = hostname.split("."), dns_domain.split(".")
     shared = 0
     while shared < min(len(parts), len(others)) and parts[-1 - shared] == others[-1 - shared]:
@@ -85,29 +92,35 @@ def _shared_suffix(hostname: str, dns_domain: str) -> tuple[str, ...]:
 
 
 def kubernetes_namespace(hostname: str) -> str:
-    """Returns the namespace in the name of a Kubernetes service, "" for other names."""
-    name, mark, _ = hostname.partition(_MARK)
+    """Return the namespace in the name of a Kubernetes service, or "" for other names."""
+    name, mark, _ = hostname.partition(_SVC_MARK)
     return name.partition(".")[2] if mark else ""
 
 
 def without_namespace(dns_domain: str) -> str:
-    """Returns the DNS domain of clients of no namespace in particular."""
-    _, mark, suffix = dns_domain.partition(_MARK)
+    """Return the DNS domain without the client's namespace."""
+    _, mark, suffix = dns_domain.partition(_SVC_MARK)
     return mark + suffix if mark else dns_domain
 
 
 def relevant_dns_domain(dns_domain: str, hostname: str) -> str:
-    """Returns the DNS domain as far as it matters to the names of one host: clients of other namespaces are alike."""
-    own = dns_domain.partition(_MARK)[0]
-    return dns_domain if kubernetes_namespace(hostname) == own else without_namespace(dns_domain)
+    """Return the part of the DNS domain that the names of a host depend on.
+
+    Clients in other namespaces than the service's are alike.
+    """
+    client_namespace = dns_domain.partition(_SVC_MARK)[0]
+    return dns_domain if kubernetes_namespace(hostname) == client_namespace else without_namespace(dns_domain)
 
 
 DEFAULT_PORT = 80
-NAMESPACE_MARK = "@"  # before the namespace whose clients alone may use a short name
+NAMESPACE_MARK = "@"  # precedes the only namespace whose clients may use a short name
 
 
 class DomainClaim(NamedTuple):
-    """Holds a host and port, and the domains that it would have. `service`: its name is one that no other host may take for a short name."""
+    """Claim of a virtual host to its domains.
+
+    `service` is set if it is a service, whose name no other host may use as a short name.
+    """
 
     key: tuple[str, int]
     service: bool
@@ -115,29 +128,30 @@ class DomainClaim(NamedTuple):
 
 
 def resolve_conflicts(
-    contenders: Iterable[DomainClaim], contested: frozenset[str] | None
+    claims: Iterable[DomainClaim], contested: frozenset[str] | None
 ) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    """Returns what each has to do without: the first that wants a domain has it, a short name yields to the service of that very name.
+    """Return the domains that each claim loses. Envoy rejects a configuration with duplicate domains.
 
-    `contested`: the domains (in lower case) to settle. None: all of them, of a listener of all ports, where in addition names
-    without a port are those of port 80.
+    The first claim to a domain wins, but a short name yields to the service with that name. `contested` has the domains
+    to resolve, in lower case. None resolves all domains of a listener for all ports, where names without a port belong
+    to port 80.
     """
-    all_contenders = list(contenders)
-    known = {name for c in all_contenders if c.service for name in (c.key[0], f"{c.key[0]}:{c.key[1]}")}
-    taken: set[str] = set()
-    out: dict[tuple[str, int], tuple[str, ...]] = {}
-    for key, _, domains in all_contenders:
-        dropped: dict[str, None] = {}
+    all_claims = list(claims)
+    service_names = {name for c in all_claims if c.service for name in (c.key[0], f"{c.key[0]}:{c.key[1]}")}
+    claimed_names: set[str] = set()
+    lost_domains: dict[tuple[str, int], tuple[str, ...]] = {}
+    for key, _, domains in all_claims:
+        lost: dict[str, None] = {}
         for name in domains.names:
             lower = name.lower()
             if contested is not None and lower not in contested and NAMESPACE_MARK not in lower:
                 continue
-            if lower in taken or (name in domains.short and name in known):
-                dropped[name.partition(NAMESPACE_MARK)[0]] = None
+            if lower in claimed_names or (name in domains.short and name in service_names):
+                lost[name.partition(NAMESPACE_MARK)[0]] = None
             else:
-                taken.add(lower)
+                claimed_names.add(lower)
         if contested is None and key[1] != DEFAULT_PORT:
-            dropped |= dict.fromkeys(name for name in domains.names if ":" not in name)
-        if dropped:
-            out[key] = tuple(dropped)
-    return out
+            lost |= dict.fromkeys(name for name in domains.names if ":" not in name)
+        if lost:
+            lost_domains[key] = tuple(lost)
+    return lost_domains

@@ -1,7 +1,7 @@
-"""Derives the virtual hosts that the services of one namespace have on one port.
+"""Derives the virtual hosts of one namespace's services on one port.
 
-Proxies that see the same services of a namespace, through the same VirtualServices, share them; only who has the same DNS domain
-as the services gets others, with their short names.
+Proxies share them if they see the same services in the namespace, through the same VirtualServices. Only clients in the
+services' own DNS domain have different ones, with short names.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from pilot.mesh.traffic.virtual_services import ViewerKey, virtual_services_of
 
 
 class HostKey(NamedTuple):
-    """Plans a virtual host: of a service, or (`ref` None) of a VirtualService alone. `host` is in lower case.
+    """A planned virtual host for a service, or for a VirtualService only if `ref` is None. `host` is in lower case.
 
-    `rules`: the VirtualServices that may route it, in the order they are tried; the first that has any route for the proxy does.
+    `rules` are the VirtualServices that may route it, in order of evaluation. The first with a route for the proxy
+    wins.
     """
 
     host: str
@@ -44,7 +45,7 @@ class HostKey(NamedTuple):
 
 
 class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
-    """Names services of one namespace in sight, by age, that have the port (0: any port)."""
+    """Visible services in one namespace, by age, that have the port (0 for any port)."""
 
     refs: tuple[ServiceRef, ...]
     port: int
@@ -53,63 +54,69 @@ class SegmentKey(msgspec.Struct, frozen=True, cache_hash=True):
 
 @derived
 def segment_hosts(db: Mesh, key: SegmentKey) -> tuple[HostKey, ...]:
-    """Returns the virtual hosts of a segment: one for each service and HTTP port. An alias has one only where a VirtualService is for it."""
+    """Return the virtual hosts of a segment: one per service and HTTP port.
+
+    An alias only has one if a VirtualService applies to it.
+    """
     hosts: list[HostKey] = []
     for ref in key.refs:
-        found = service(db, ref)
-        if found is None:
+        row = service(db, ref)
+        if row is None:
             continue
-        for port in http_ports(found, key.port):
+        for port in http_ports(row, key.port):
             rules = candidate_virtual_services(db, ref, key.viewer)
-            if rules or found.resolution is not Resolution.ALIAS:
+            if rules or row.resolution is not Resolution.ALIAS:
                 hosts.append(HostKey(ref.hostname.lower(), port.number, ref, rules, _aliases(db, ref, key.viewer)))
     return tuple(hosts)
 
 
-def http_ports(found: Service, number: int) -> list[Port]:
-    """Returns the ports of a service that may carry HTTP: that of a number, or (0) all."""
-    ports = found.ports if not number else tuple(p for p in (found.port(number),) if p is not None)
+def http_ports(service: Service, number: int) -> list[Port]:
+    """Return the ports of a service that may carry HTTP, with a number or (0) all of them."""
+    ports = service.ports if not number else tuple(p for p in (service.port(number),) if p is not None)
     return [p for p in ports if p.protocol.is_http or p.protocol is Protocol.UNSUPPORTED]
 
 
 def candidate_virtual_services(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[ObjectKey, ...]:
-    """Returns the VirtualServices that may route a service; those behind one that always does are left out."""
+    """Return the VirtualServices that may route a service, up to the first that always does."""
     out: list[ObjectKey] = []
     for key in virtual_services_of(db, ref.hostname, ref.namespace, viewer):
-        asks = route_dependencies(db, key)
-        if asks is not None:
+        dependencies = route_dependencies(db, key)
+        if dependencies is not None:
             out.append(key)
-            if not asks.conditional:
+            if not dependencies.conditional:
                 break
     return tuple(out)
 
 
 def _aliases(db: Mesh, ref: ServiceRef, viewer: ViewerKey) -> tuple[str, ...]:
-    """Returns other names of a service, as far as they are imported together with it."""
+    """Return the aliases of a service that are imported together with it."""
     refs = service_aliases(db, ref.hostname)
     if not refs or viewer.hosts is None:
         return tuple(a.hostname for a in refs)
-    sets = [
-        s
-        for s in (viewer.hosts.find(ref.namespace), viewer.hosts.everywhere)
-        if s is not None and s.imports(ref.hostname)
+    host_sets = [
+        hosts
+        for hosts in (viewer.hosts.find(ref.namespace), viewer.hosts.everywhere)
+        if hosts is not None and hosts.imports(ref.hostname)
     ]
-    return tuple(a.hostname for a in refs if sets and sets[0].imports(a.hostname))
+    return tuple(a.hostname for a in refs if host_sets and host_sets[0].imports(a.hostname))
 
 
-# -- what a segment depends on ---------------------------------------------------------------------
+# -- dependencies of a segment ---------------------------------------------------------------------
 
 
 class SegmentDependencies(msgspec.Struct, frozen=True, cache_hash=True):
-    """Says what the hosts of a segment need to know of a proxy. `namespaces`: those whose clients use short names for them."""
+    """Properties of a proxy that the hosts of a segment depend on.
 
-    asks: RouteDependencies
+    Clients in `namespaces` use short names for the hosts.
+    """
+
+    routes: RouteDependencies
     namespaces: frozenset[str]
 
 
 @derived
 def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
-    """Returns what all hosts of a segment need together."""
+    """Return the dependencies of all hosts of a segment."""
     hosts = segment_hosts(db, key)
     return SegmentDependencies(
         merge_dependencies(host_dependencies(db, host) for host in hosts),
@@ -119,19 +126,21 @@ def segment_dependencies(db: Mesh, key: SegmentKey) -> SegmentDependencies:
 
 @derived
 def host_dependencies(db: Mesh, host: HostKey) -> RouteDependencies:
-    """Returns what the routes of one host ask, and its default route where the VirtualServices may have none."""
-    asked = [asks for rule in host.rules if (asks := route_dependencies(db, rule)) is not None]
+    """Return the dependencies of one host's routes, including its default route if VirtualServices may have none."""
+    dependencies_by_rule = [
+        dependencies for rule in host.rules if (dependencies := route_dependencies(db, rule)) is not None
+    ]
     if (
         host.ref is not None
-        and all(asks.conditional for asks in asked)
+        and all(dependencies.conditional for dependencies in dependencies_by_rule)
         and may_use_consistent_hash(db, host.ref.hostname)
     ):
-        asked.append(RouteDependencies(hashed=(default_destination(host.ref, host.port),)))
-    return merge_dependencies(asked) if asked else RouteDependencies()
+        dependencies_by_rule.append(RouteDependencies(hash_candidates=(default_destination(host.ref, host.port),)))
+    return merge_dependencies(dependencies_by_rule) if dependencies_by_rule else RouteDependencies()
 
 
 def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
-    """Returns where requests to a port of a service go that no VirtualService routes."""
+    """Return the destination of requests to a service port that no VirtualService routes."""
     return DestinationKey(ref.hostname, "", port)
 
 
@@ -139,17 +148,20 @@ def default_destination(ref: ServiceRef, port: int) -> DestinationKey:
 
 
 def host_domains(db: Mesh, host: HostKey, dns_domain: str, families: AddressFamiliesFacet, listener: int) -> Domains:
-    """Returns the domains of a virtual host, before any is dropped because another host has it. `listener`: 0 where ports are told apart."""
-    found = service(db, host.ref) if host.ref is not None else None
-    if found is None:
+    """Return the domains of a virtual host before conflicts are resolved.
+
+    `listener` is 0 for all ports, where domains include the port.
+    """
+    row = service(db, host.ref) if host.ref is not None else None
+    if row is None:
         return Domains((bracketed(host.host),), frozenset())
     return build_domains(
-        found, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port
+        row, host.aliases, dns_domain, families, db.settings.routes.absolute_domains, 0 if listener else host.port
     )
 
 
 class SegmentDomains(NamedTuple):
-    """Holds the domains of a segment, in lower case; `repeated`: those that more than one of its hosts have."""
+    """Domains of a segment, in lower case. `repeated` are those of more than one host."""
 
     domains: frozenset[str]
     repeated: frozenset[str]
@@ -157,16 +169,16 @@ class SegmentDomains(NamedTuple):
 
 @derived
 def segment_domains(db: Mesh, key: SegmentKey, dns_domain: str, families: AddressFamiliesFacet) -> SegmentDomains:
-    """Returns the domains that the hosts of a segment have before any is dropped."""
-    seen: set[str] = set()
+    """Return the domains that the hosts of a segment claim."""
+    claimed_domains: set[str] = set()
     repeated: set[str] = set()
     for host in segment_hosts(db, key):
         names = {n.lower() for n in host_domains(db, host, dns_domain, families, key.port).names}
-        repeated |= seen & names
-        seen |= names
-    return SegmentDomains(frozenset(seen), frozenset(repeated))
+        repeated |= claimed_domains & names
+        claimed_domains |= names
+    return SegmentDomains(frozenset(claimed_domains), frozenset(repeated))
 
 
-def segment_dns_domain(dns_domain: str, needs: SegmentDependencies) -> str:
-    """Returns the DNS domain of a proxy as far as it matters to the names in a segment."""
-    return dns_domain if dns_domain.partition(".svc.")[0] in needs.namespaces else without_namespace(dns_domain)
+def segment_dns_domain(dns_domain: str, dependencies: SegmentDependencies) -> str:
+    """Return the part of a proxy's DNS domain that the names in a segment depend on."""
+    return dns_domain if dns_domain.partition(".svc.")[0] in dependencies.namespaces else without_namespace(dns_domain)

@@ -1,4 +1,4 @@
-"""Cuts what virtual hosts need to know of a sidecar down to what they ask for, so that sidecars that agree in it share them."""
+"""Reduces the properties of a sidecar to those that a segment depends on, so that more sidecars share virtual hosts."""
 
 from __future__ import annotations
 
@@ -25,82 +25,99 @@ from pilot.mesh.tables.database import Mesh
 from pilot.mesh.traffic.destination_rules import merged_rule, merged_rule_key
 from pilot.mesh.traffic.imports import scope_services
 
-Dropped = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
+DroppedDomains = tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
 
 
 class SegmentTraitsKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Holds the fields of `VirtualHostKey`, for all hosts of a segment; `dropped` by host and port."""
+    """Fields of `VirtualHostKey` for all hosts of a segment. `dropped_domains` is by host and port."""
 
     dns_domain: str
     families: AddressFamiliesFacet
     namespace: str
     labels: Labels
     destinations: tuple[tuple[str, DestinationService], ...]
-    hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...]
-    dropped: Dropped
+    consistent_hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...]
+    dropped_domains: DroppedDomains
     attempt_count: bool
     forwarded_host: bool
 
 
 def segment_traits(
-    db: Mesh, segment: SegmentKey, layout: RouteLayout, routing: SidecarRoutesFacet, plain: dict[str, SegmentTraitsKey]
+    db: Mesh,
+    segment: SegmentKey,
+    layout: RouteLayout,
+    routing: SidecarRoutesFacet,
+    shared_traits: dict[str, SegmentTraitsKey],
 ) -> SegmentTraitsKey:
-    """Returns what a segment needs. `plain`: traits by DNS domain, for segments that ask for nothing else; it is added to."""
-    needs = segment_dependencies(db, segment)
-    domain = segment_dns_domain(routing.dns_domain, needs) if segment.port else routing.dns_domain
-    dropped: Dropped = ()
-    if layout.dropped or (layout.dotless and domain == routing.dns_domain):
-        dropped = _dropped(segment_hosts(db, segment), layout, domain)
-    if dropped or layout.destinations or not needs.asks.plain:
-        return build_segment_traits(db, needs.asks, domain, dropped, layout, routing)
-    traits = plain.get(domain)
+    """Return the traits of a segment.
+
+    `shared_traits` caches the traits by DNS domain for segments that depend on nothing else.
+    """
+    dependencies = segment_dependencies(db, segment)
+    domain = segment_dns_domain(routing.dns_domain, dependencies) if segment.port else routing.dns_domain
+    dropped_domains: DroppedDomains = ()
+    if layout.dropped_domains or (layout.dotless_hostnames and domain == routing.dns_domain):
+        dropped_domains = _dropped_domains(segment_hosts(db, segment), layout, domain)
+    if dropped_domains or layout.destinations or not dependencies.routes.is_proxy_independent:
+        return build_segment_traits(db, dependencies.routes, domain, dropped_domains, layout, routing)
+    traits = shared_traits.get(domain)
     if traits is None:
-        traits = plain[domain] = build_segment_traits(db, needs.asks, domain, (), layout, routing)
+        traits = shared_traits[domain] = build_segment_traits(db, dependencies.routes, domain, (), layout, routing)
     return traits
 
 
 def build_segment_traits(
-    db: Mesh, asks: RouteDependencies, domain: str, dropped: Dropped, layout: RouteLayout, routing: SidecarRoutesFacet
+    db: Mesh,
+    dependencies: RouteDependencies,
+    domain: str,
+    dropped_domains: DroppedDomains,
+    layout: RouteLayout,
+    routing: SidecarRoutesFacet,
 ) -> SegmentTraitsKey:
-    namespace, labels = asks.source(routing.scope.namespace, routing.labels)
-    known = layout.destinations
-    settled = ((key, _hashing(db, key, routing)) for key in asks.hashed)
+    """Return the traits for routes with these dependencies."""
+    namespace, labels = dependencies.relevant_source(routing.scope.namespace, routing.labels)
+    services = layout.destinations
+    settings_by_destination = ((key, _consistent_hash(db, key, routing)) for key in dependencies.hash_candidates)
     return SegmentTraitsKey(
         dns_domain=domain,
         families=routing.families,
         namespace=namespace,
         labels=labels,
-        destinations=tuple((host, known[host]) for host in sorted(asks.hosts & known.keys())) if known else (),
-        hashes=tuple((key, settings) for key, settings in settled if settings is not None),
-        dropped=dropped,
+        destinations=tuple((host, services[host]) for host in sorted(dependencies.hosts & services.keys()))
+        if services
+        else (),
+        consistent_hashes=tuple((key, settings) for key, settings in settings_by_destination if settings is not None),
+        dropped_domains=dropped_domains,
         attempt_count=routing.attempt_count,
         forwarded_host=routing.forwarded_host,
     )
 
 
-def _dropped(hosts: tuple[HostKey, ...], layout: RouteLayout, domain: str) -> Dropped:
-    """Returns what the layout says, and short names that are names of other services."""
-    found = {(h.host, h.port): layout.dropped.get((h.host, h.port), ()) for h in hosts}
-    if layout.dotless:
-        found = {
-            key: (*names, *(n for n in short_names(key[0], domain) if n in layout.dotless))
-            for key, names in found.items()
+def _dropped_domains(hosts: tuple[HostKey, ...], layout: RouteLayout, domain: str) -> DroppedDomains:
+    """Return the dropped domains of the layout, and short names that are names of other services."""
+    dropped = {(h.host, h.port): layout.dropped_domains.get((h.host, h.port), ()) for h in hosts}
+    if layout.dotless_hostnames:
+        dropped = {
+            key: (*names, *(n for n in short_names(key[0], domain) if n in layout.dotless_hostnames))
+            for key, names in dropped.items()
         }
-    return tuple((key, names) for key, names in found.items() if names)
+    return tuple((key, names) for key, names in dropped.items() if names)
 
 
 @derived
-def _hashing(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> ConsistentHashLB | None:
-    """Returns what the DestinationRule that a proxy follows for a destination says of hashing."""
+def _consistent_hash(db: Mesh, key: DestinationKey, routing: SidecarRoutesFacet) -> ConsistentHashLB | None:
+    """Return the hash settings of the DestinationRule that a proxy applies to a destination."""
     item = scope_services(db, routing.scope).get(key.host)
     rule_key = merged_rule_key(db, routing.scope.namespace, item.ref, routing.labels) if item is not None else ()
-    found = merged_rule(db, rule_key) if rule_key else None
-    return destination_hash(found.spec, key.subset, key.port) if found is not None else None
+    row = merged_rule(db, rule_key) if rule_key else None
+    return destination_hash(row.spec, key.subset, key.port) if row is not None else None
 
 
-def virtual_host_key(host: HostKey, asks: RouteDependencies, listener: int, traits: SegmentTraitsKey) -> VirtualHostKey:
-    """Returns the key of one host, with the traits as far as it matters to that."""
-    namespace, labels = asks.source(traits.namespace, traits.labels)
+def virtual_host_key(
+    host: HostKey, dependencies: RouteDependencies, listener: int, traits: SegmentTraitsKey
+) -> VirtualHostKey:
+    """Return the key of one host, with the traits that it depends on."""
+    namespace, labels = dependencies.relevant_source(traits.namespace, traits.labels)
     names = (host.host, *host.aliases)
     return VirtualHostKey(
         host=host,
@@ -112,9 +129,9 @@ def virtual_host_key(host: HostKey, asks: RouteDependencies, listener: int, trai
         families=traits.families,
         namespace=namespace,
         labels=labels,
-        destinations=tuple(item for item in traits.destinations if item[0] in asks.hosts),
-        hashes=tuple(item for item in traits.hashes if item[0] in asks.hashed),
-        dropped=next((names for key, names in traits.dropped if key == (host.host, host.port)), ()),
+        destinations=tuple(item for item in traits.destinations if item[0] in dependencies.hosts),
+        consistent_hashes=tuple(item for item in traits.consistent_hashes if item[0] in dependencies.hash_candidates),
+        dropped_domains=next((names for key, names in traits.dropped_domains if key == (host.host, host.port)), ()),
         attempt_count=traits.attempt_count,
         forwarded_host=traits.forwarded_host,
     )

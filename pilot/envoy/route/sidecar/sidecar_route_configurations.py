@@ -1,7 +1,7 @@
 """Derives the outbound route configurations of sidecars.
 
-A configuration is the concatenation of its segments, a segment that of its virtual hosts. So an edit of one VirtualService builds
-one virtual host, the segment that it is in, and joins: nothing else is parsed, built or compared.
+A configuration is a concatenation of segments, and a segment one of virtual hosts. An edit of one VirtualService builds
+one virtual host and joins its segment and configuration again. Nothing else is parsed, built or compared.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ UNIX = "unix://"
 
 
 def parse_route_name(name: str) -> tuple[str, int] | None:
-    """Returns the host and port of `80` (no host) or of `host:80`, the routes of one sniffed service; port 0 for `http_proxy` and Unix
-    sockets.
+    """Return the host and port in a route name, or None if it has neither.
 
-    A name that is none of these gives None.
+    `80` has no host. `host:80` are the routes of one service with protocol detection. The port is 0 for `http_proxy`
+    and Unix sockets.
     """
     if name == HTTP_PROXY or name.startswith(UNIX):
         return "", 0
@@ -51,7 +51,10 @@ def parse_route_name(name: str) -> tuple[str, int] | None:
 
 
 def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: int) -> int | None:
-    """Returns the index of the egress listener that routes of that name are for: its own port or socket, else the first of all ports."""
+    """Return the index of the egress listener for a route name.
+
+    The first listener with that port or socket, or for all ports, wins.
+    """
     for index, listener in enumerate(listeners):
         if listener.port is None or (listener.port.number == port and (port or listener.bind == name)):
             return index
@@ -63,23 +66,23 @@ def find_egress_listener(listeners: Iterable[EgressListener], name: str, port: i
 
 @derived
 def sidecar_routes(db: Mesh, name: str, routing: SidecarRoutesFacet) -> Resource | None:
-    """Returns the route configuration that a listener asks for by name; None for a name that no listener has."""
-    parsed = parse_route_name(name)
-    if parsed is None:
+    """Return the route configuration with a name, or None if no listener has the name."""
+    host_and_port = parse_route_name(name)
+    if host_and_port is None:
         return None
-    host, port = parsed
+    host, port = host_and_port
     index = find_egress_listener(egress_listeners(db, routing.scope), name, port)
     if index is None:
         return build_route_configuration(name, (catch_all(db, routing),))
     key = layout_key(db, routing, index, port)
     if host:
-        return build_route_configuration(name, sniffed_host(db, key, host, routing))
+        return build_route_configuration(name, single_service_host(db, key, host, routing))
     return build_route_configuration(name, (*_virtual_hosts(db, key, routing), catch_all(db, routing)))
 
 
 @derived
 def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> RouteLayoutKey:
-    """Returns what a proxy sees of a port through an egress listener."""
+    """Return the proxy's view of a port through an egress listener."""
     listener = egress_listeners(db, routing.scope)[index]
     if listener.port is not None and parse_protocol(listener.port.protocol) is Protocol.HTTP_PROXY:
         port = 0
@@ -94,22 +97,27 @@ def layout_key(db: Mesh, routing: SidecarRoutesFacet, index: int, port: int) -> 
 
 
 def _virtual_hosts(db: Mesh, key: RouteLayoutKey, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    found = route_layout(db, key)
-    plain: dict[str, SegmentTraitsKey] = {}
-    for segment in found.segments:
-        yield segment_bytes(db, segment, segment_traits(db, segment, found, routing, plain))
-    for host in found.others:
-        asks = host_dependencies(db, host)
-        dropped = found.dropped.get((host.host, host.port), ())
+    layout = route_layout(db, key)
+    shared_traits: dict[str, SegmentTraitsKey] = {}
+    for segment in layout.segments:
+        yield segment_bytes(db, segment, segment_traits(db, segment, layout, routing, shared_traits))
+    for host in layout.virtual_service_hosts:
+        dependencies = host_dependencies(db, host)
+        dropped_domains = layout.dropped_domains.get((host.host, host.port), ())
         traits = build_segment_traits(
-            db, asks, key.dns_domain, (((host.host, host.port), dropped),) if dropped else (), found, routing
+            db,
+            dependencies,
+            key.dns_domain,
+            (((host.host, host.port), dropped_domains),) if dropped_domains else (),
+            layout,
+            routing,
         )
-        yield virtual_host(db, virtual_host_key(host, asks, key.port, traits))
+        yield virtual_host(db, virtual_host_key(host, dependencies, key.port, traits))
 
 
 @derived
 def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> bytes:
-    """Returns the virtual hosts of a segment, as fields."""
+    """Return the virtual hosts of a segment, as fields."""
     return b"".join(
         [
             virtual_host(db, virtual_host_key(h, host_dependencies(db, h), segment.port, traits))
@@ -118,26 +126,28 @@ def segment_bytes(db: Mesh, segment: SegmentKey, traits: SegmentTraitsKey) -> by
     )
 
 
-def sniffed_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
-    """Returns the virtual host of one service, for any domain: the listener is for its addresses alone."""
-    found = route_layout(db, key)
-    segment = found.by_hostname.get(hostname)
+def single_service_host(db: Mesh, key: RouteLayoutKey, hostname: str, routing: SidecarRoutesFacet) -> Iterable[bytes]:
+    """Return the virtual host of one service for any domain, because the listener only has the service's addresses."""
+    layout = route_layout(db, key)
+    segment = layout.by_hostname.get(hostname)
     if segment is None:
         return
-    traits = segment_traits(db, segment, found, routing, {})
+    traits = segment_traits(db, segment, layout, routing, {})
     for host in segment_hosts(db, segment):
         if host.ref is not None and host.ref.hostname == hostname:
             yield virtual_host(
                 db,
                 replace(
-                    virtual_host_key(host, host_dependencies(db, host), key.port, traits), sniffed=True, dropped=()
+                    virtual_host_key(host, host_dependencies(db, host), key.port, traits),
+                    any_domain=True,
+                    dropped_domains=(),
                 ),
             )
 
 
 @derived
 def catch_all(db: Mesh, routing: SidecarRoutesFacet) -> bytes:
-    """Returns the virtual host for all that is not known, as a field."""
+    """Return the virtual host for unknown hosts, as a field."""
     policy = outbound_traffic_policy(db, routing.scope)
     return virtual_host_field(
         build_catch_all(policy, routing.attempt_count, routing.forwarded_host).SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""Derives one virtual host of a sidecar, serialized: a value that every proxy shares for which it would be the same."""
+"""Derives the virtual hosts of sidecars, serialized. Proxies share those that are equal."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ MESH_GATEWAYS = frozenset(("mesh",))
 
 
 class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Holds all that a virtual host depends on, beside the objects that it is made from.
+    """A virtual host, with all properties that it depends on besides configuration objects.
 
-    `listener`: the port of the listener, 0 for one of all ports. `namespace`, `labels`: of the proxy, as far as the rules ask.
-    `destinations`, `hashes`: what the rules lead to, as in `RouteContext`. `dns_domain`: as far as it matters to this host.
-    `dropped`: domains that other hosts have. `sniffed`: the only host of its configuration, for any domain.
+    - `listener`: the port of the listener, or 0 for all ports.
+    - `dns_domain`, `namespace`, `labels`: of the proxy, as far as the host depends on them.
+    - `destinations`, `consistent_hashes`: as in `RouteContext`.
+    - `dropped_domains`: domains that other hosts have.
+    - `any_domain`: the only host of its configuration, for any domain.
     """
 
     host: HostKey
@@ -49,20 +51,20 @@ class VirtualHostKey(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True)
     namespace: str = ""
     labels: Labels = frozenset()
     destinations: tuple[tuple[str, DestinationService], ...] = ()
-    hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...] = ()
-    dropped: tuple[str, ...] = ()
+    consistent_hashes: tuple[tuple[DestinationKey, ConsistentHashLB], ...] = ()
+    dropped_domains: tuple[str, ...] = ()
     attempt_count: bool = True
     forwarded_host: bool = False
-    sniffed: bool = False
+    any_domain: bool = False
 
 
 @derived
 def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
-    """Returns the virtual host, as a field of its configuration; b"" where there is nothing to route or no domain left."""
+    """Return the virtual host as a field of its configuration, or b"" without routes or domains."""
     rule = _rule(db, key)
     if rule is None and key.host.ref is None:
         return b""
-    domains = ["*"] if key.sniffed else _domains(db, key)
+    domains = ["*"] if key.any_domain else _domains(db, key)
     if not domains:
         return b""
     routes = (
@@ -70,24 +72,24 @@ def virtual_host(db: Mesh, key: VirtualHostKey) -> bytes:
         if rule is not None
         else [build_default_route(key, default_retry_policy(db))]
     )
-    built = build_virtual_host(
+    message = build_virtual_host(
         with_port(key.host.host, key.host.port), domains, routes, key.attempt_count, _session(db, key)
     )
-    return virtual_host_field(built.SerializeToString(deterministic=True))
+    return virtual_host_field(message.SerializeToString(deterministic=True))
 
 
 def _rule(db: Mesh, key: VirtualHostKey) -> Object[VirtualService] | None:
-    """Returns the first VirtualService that has any route for the proxy."""
+    """Return the first VirtualService with a route for the proxy."""
     for rule in key.host.rules:
-        found = virtual_service(db, rule)
-        if found is not None and has_routes(found.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels):
-            return found
+        row = virtual_service(db, rule)
+        if row is not None and has_routes(row.spec, key.listener, MESH_GATEWAYS, key.namespace, key.labels):
+            return row
     return None
 
 
 def _domains(db: Mesh, key: VirtualHostKey) -> list[str]:
     names = host_domains(db, key.host, key.dns_domain, key.families, key.listener).names
-    return [n for n in names if n not in key.dropped] if key.dropped else list(names)
+    return [n for n in names if n not in key.dropped_domains] if key.dropped_domains else list(names)
 
 
 def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
@@ -97,7 +99,7 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
         namespace=key.namespace,
         labels=key.labels,
         destinations=dict(key.destinations),
-        hashes=dict(key.hashes),
+        consistent_hashes=dict(key.consistent_hashes),
         retries=default_retry_policy(db),
         forwarded_host=key.forwarded_host,
         shadow_suffix=not db.settings.routes.no_shadow_suffix,
@@ -105,18 +107,20 @@ def _context(db: Mesh, key: VirtualHostKey) -> RouteContext:
 
 
 def _session(db: Mesh, key: VirtualHostKey) -> StickySession | None:
-    found = (
-        service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
-    )
-    return find_sticky_session(found) if found is not None else None
+    row = service(db, key.host.ref) if key.host.ref is not None and db.settings.listeners.persistent_sessions else None
+    return find_sticky_session(row) if row is not None else None
 
 
 def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route_components_pb2.Route:
-    """Returns the route to all of a service that no VirtualService routes."""
+    """Return the route to a service that no VirtualService routes."""
     assert key.host.ref is not None
     hostname, port = key.host.ref.hostname, key.host.port
-    own = default_destination(key.host.ref, port)
-    hashed = [h for to, settings in key.hashes if to == own and (h := build_hash_policy(settings)) is not None]
+    destination = default_destination(key.host.ref, port)
+    hash_policies = [
+        hash_policy
+        for candidate, settings in key.consistent_hashes
+        if candidate == destination and (hash_policy := build_hash_policy(settings)) is not None
+    ]
     return route_components_pb2.Route(
         name="default",
         match=MATCH_ALL,
@@ -125,7 +129,7 @@ def build_default_route(key: VirtualHostKey, retries: HTTPRetry | None) -> route
             timeout=ZERO_DURATION,
             max_grpc_timeout=ZERO_DURATION,
             retry_policy=build_retry(retries),
-            hash_policy=hashed,
+            hash_policy=hash_policies,
         ),
         decorator=route_components_pb2.Decorator(operation=service_operation_name(hostname, port)),
     )
@@ -138,7 +142,10 @@ def build_virtual_host(
     attempt_count: bool,
     session: StickySession | None = None,
 ) -> route_components_pb2.VirtualHost:
-    """Returns the virtual host. `attempt_count`: upstreams are told how often the request was tried."""
+    """Return the virtual host.
+
+    If `attempt_count`, upstreams receive the number of attempts of the request.
+    """
     out = route_components_pb2.VirtualHost(
         name=name, domains=domains, routes=routes, include_request_attempt_count=attempt_count
     )

@@ -424,11 +424,11 @@ KEY = DestinationKey("a.com", "", 0)
 
 
 def test_hashed_requests_go_to_the_same_host_again() -> None:
-    route = one({"route": TO}, hashes={KEY: HASH})["route"]
+    route = one({"route": TO}, consistent_hashes={KEY: HASH})["route"]
     assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
     assert "retryHostPredicate" not in route["retryPolicy"]
     weighted = [{"destination": {"host": h}, "weight": 50} for h in ("a.com", "b.com")]
-    route = one({"route": weighted}, hashes={KEY: HASH})["route"]
+    route = one({"route": weighted}, consistent_hashes={KEY: HASH})["route"]
     assert route["hashPolicy"] == [{"header": {"headerName": "x-user"}}]
     assert "retryHostPredicate" in route["retryPolicy"]
 
